@@ -12,7 +12,8 @@ class Criterion:
     """One quality of an output, on a scale of whole numbers.
 
     Attributes:
-        name: What the criterion is called; the judge's answer follows this word. Not empty, one line.
+        name: What the criterion is called, and its key in an item's scores; the judge's answer follows it in the
+            prompt. Not empty, one line, no colon.
         definition: What is judged, in a sentence or a question. Not empty.
         scale: Lowest and highest score, whole numbers, lowest < highest; every number between is a label.
         task: What the writer of the outputs was asked to do: the description d of the likelihood score
@@ -59,11 +60,16 @@ class Criterion:
         return tuple(str(value) for value in self.values)
 
     @property
+    def title(self) -> str:
+        """The name as a prompt writes it: ``data_coverage`` reads "data coverage"."""
+        return self.name.replace("_", " ")
+
+    @property
     def instructions(self) -> str:
         """The judge's instruction before any optimizer touched it."""
         low, high = self.scale
         return (
-            f"Judge the {self.output_label.lower()} on {self.name}: {self.definition}\n"
+            f"Judge the {self.output_label.lower()} on {self.title}: {self.definition}\n"
             f"Answer with a whole number from {low} (worst) to {high} (best)."
         )
 

@@ -15,7 +15,7 @@ Message = dict[str, str]
 
 def item_text(criterion: Criterion, source: str, output: str) -> str:
     """One item up to the point where its score follows."""
-    return f"{criterion.source_label}: {source}\n{criterion.output_label}: {output}\n{criterion.name.capitalize()}:"
+    return f"{criterion.source_label}: {source}\n{criterion.output_label}: {output}\n{criterion.title.capitalize()}:"
 
 
 def judge_messages(

@@ -47,14 +47,18 @@ class ChoiceLogprobs:
     Attributes:
         choices: (c,) the choices' texts, in the caller's order.
         logprobs: (n, c) log-probability of each choice's whole token sequence.
+        renormalised: Only the choices' shares were told, not their probabilities; the coverage is NaN then.
     """
 
     choices: tuple[str, ...]
     logprobs: FloatArray
+    renormalised: bool = False
 
     @property
     def coverage(self) -> FloatArray:
-        """(n,) probability that any of the choices follows, in [0, 1]."""
+        """(n,) probability that any of the choices follows, in [0, 1]; NaN where only shares were told."""
+        if self.renormalised:
+            return np.full(len(self.logprobs), np.nan)
         return np.asarray(np.exp(self.logprobs).sum(axis=1), dtype=np.float64)
 
     @property

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Tables and plots of what was measured."""

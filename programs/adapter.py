@@ -1,0 +1,112 @@
+"""How a judge's ``dspy.Predict`` speaks to a language model: signature, demonstrations and inputs become one judgment.
+
+A measured answer does not depend on sampling settings, so of a call's settings only ``cache`` and ``rollout_id`` are
+passed on; ``direct`` scoring decodes greedily.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+from dspy import lm15
+
+from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
+from evalbias.lm.types import ChoiceLogprobs
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.labels import label_of
+from evalbias.programs.prompt import Message, judge_messages
+
+PASSED_ON = ("cache", "rollout_id")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
+
+
+class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
+    """Asks for the score's distribution (``expected``) or for the written score (``direct``)."""
+
+    def __init__(self, criterion: Criterion, scoring: str) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.scoring = scoring
+
+    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """The messages of one judgment."""
+        return judge_messages(
+            self.criterion,
+            text_field(inputs, "source"),
+            text_field(inputs, "output"),
+            demos=[(text_field(d, "source"), text_field(d, "output"), self._label(d)) for d in demos],
+            instructions=signature.instructions,
+        )
+
+    def _label(self, demo: Mapping[str, Any]) -> str:
+        if demo.get("score") is None:
+            raise ValueError(
+                f"The demonstration {str(dict(demo))[:80]!r}... has no score: label the training set with "
+                "evalbias.programs.labelled(examples, criterion)."
+            )
+        return label_of(float(demo["score"]), self.criterion)
+
+    def _request(self, lm: Any, signature: Any, demos: Any, inputs: Any) -> lm15.Request:
+        messages = self.format(signature, demos, inputs)
+        if self.scoring == "expected":
+            return judgment_request(lm.model, messages, self.criterion.labels)
+        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=8))
+
+    def _read(self, response: lm15.Response) -> list[dict[str, Any]]:
+        if self.scoring == "expected":
+            return expected_scores(self.criterion, read_judgment(response, self.criterion.labels))
+        return [written_score(self.criterion, response.text or "")]
+
+    def __call__(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """One judgment; see ``dspy.Adapter``."""
+        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        return self._read(lm(self._request(lm, signature, demos, inputs), **passed))
+
+    async def acall(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """One judgment, asynchronously; see ``dspy.Adapter``."""
+        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed))
+
+
+def text_field(item: Mapping[str, Any], name: str) -> str:
+    """A field that must be a text that is not empty.
+
+    Raises:
+        ValueError: It is missing, empty or no text.
+    """
+    value = item.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: a judge needs a text that is not empty."
+        )
+    return value
+
+
+def expected_scores(criterion: Criterion, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
+    """What a prediction holds, one dict a row: Score_m is the expectation over the labels (Ohi et al. 2024, eq 7).
+
+    Where no label has any probability, score and mode are NaN.
+    """
+    rows = zip(answer.probabilities, answer.coverage, strict=True)
+    return [_expected(criterion, dict(zip(criterion.labels, p.tolist(), strict=True)), float(c)) for p, c in rows]
+
+
+def _expected(criterion: Criterion, distribution: dict[str, float], coverage: float) -> dict[str, Any]:
+    score = sum(value * distribution[label] for value, label in zip(criterion.values, criterion.labels, strict=True))
+    mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
+    return {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage}
+
+
+def written_score(criterion: Criterion, text: str) -> dict[str, Any]:
+    """The baseline: the first whole number of the text, NaN where there is none or it is off the scale."""
+    found = _NUMBER.search(text)
+    score = float(found.group()) if found and found.group() in criterion.labels else math.nan
+    return {"score": score, "distribution": None, "mode": score, "coverage": math.nan}

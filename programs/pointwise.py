@@ -1,0 +1,135 @@
+"""A judge that scores one output at a time, as a DSPy program."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from evalbias.lm.contract import measuring
+from evalbias.lm.types import MeasuringLM
+from evalbias.programs.adapter import JudgmentAdapter, expected_scores
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.prompt import Message
+
+STATE = "evalbias"
+SCORINGS = ("expected", "direct")
+
+
+class PointwiseJudge(dspy.Module):  # type: ignore[misc]
+    """Scores an output against one criterion.
+
+    Args:
+        criterion: What is judged.
+        scoring: ``"expected"`` measures the probability of every label and takes the expectation
+            (Ohi et al. 2024, eq 7); ``"direct"`` is the baseline that reads the number the model writes.
+
+    The prompt is one ``dspy.Predict``, ``predict``: its instructions and demonstrations are what optimizers change.
+
+    Examples:
+        >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
+        >>> judge(source="Where is it?", output="Over there, sir.").score  # doctest: +SKIP
+        4.2
+    """
+
+    def __init__(self, criterion: Criterion, *, scoring: str = "expected") -> None:
+        super().__init__()
+        if scoring not in SCORINGS:
+            raise ValueError(f"scoring={scoring!r} is unknown: choose one of {SCORINGS}.")
+        self.criterion = criterion
+        self.scoring = scoring
+        self.predict = dspy.Predict(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
+
+    def forward(self, source: str, output: str) -> dspy.Prediction:
+        """Judge one output.
+
+        Returns:
+            ``score`` (the expectation, on the criterion's scale), ``distribution`` (label -> share of the labels'
+            probability), ``mode`` (the likeliest label's value), ``coverage`` (probability that any label follows).
+            Undefined values are NaN; ``direct`` scoring has no distribution and no coverage.
+
+        Raises:
+            ValueError: An empty source or output.
+        """
+        with dspy.context(adapter=self._adapter()):
+            return self.predict(source=source, output=output)
+
+    async def aforward(self, source: str, output: str) -> dspy.Prediction:
+        """As ``forward``, awaited."""
+        with dspy.context(adapter=self._adapter()):
+            return await self.predict.acall(source=source, output=output)
+
+    def batch(  # type: ignore[override]
+        self,
+        examples: Sequence[dspy.Example],
+        *,
+        lm: MeasuringLM | None = None,
+        progress: Callable[[int], None] | None = None,
+        chunk: int = 256,
+    ) -> list[dspy.Prediction]:
+        """Judge many outputs: prompts are rendered once and sent to the model together.
+
+        Args:
+            examples: With ``source`` and ``output``.
+            lm: In place of the judge's own or DSPy's configured model.
+            progress: Called with the number of judgments done after every chunk.
+            chunk: Prompts to a call of the model.
+
+        Returns:
+            One prediction an example, in order, as ``forward`` gives it.
+        """
+        done: list[dspy.Prediction] = []
+        lm = lm or self.predict.lm or dspy.settings.lm
+        for start in range(0, len(examples), chunk):
+            part = examples[start : start + chunk]
+            if self.scoring == "expected":
+                answer = measuring(lm).choice_logprobs([self.messages(e) for e in part], self.criterion.labels)
+                done += [dspy.Prediction(**row) for row in expected_scores(self.criterion, answer)]
+            else:
+                with dspy.context(lm=lm):
+                    done += [self(source=e.source, output=e.output) for e in part]
+            if progress is not None:
+                progress(len(part))
+        return done
+
+    def messages(self, example: dspy.Example) -> list[Message]:
+        """The prompt of one judgment."""
+        return self._adapter().format(self.predict.signature, self.predict.demos, example)
+
+    def _adapter(self) -> JudgmentAdapter:
+        return JudgmentAdapter(self.criterion, self.scoring)
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The program's state and what it judges; no model and no key."""
+        state: dict[str, Any] = super().dump_state(json_mode)
+        return {**state, STATE: {"criterion": asdict(self.criterion), "scoring": self.scoring}}
+
+    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
+        """Take over a saved judge: criterion, scoring, instructions and demonstrations."""
+        own = state[STATE]
+        self.criterion = Criterion(**{**own["criterion"], "scale": tuple(own["criterion"]["scale"])})
+        self.scoring = own["scoring"]
+        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+
+
+def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
+    """Read a judge that ``judge.save(path)`` wrote (JSON).
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is no saved judge.
+    """
+    try:
+        state = json.loads(Path(path).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no saved judge: {error}.") from error
+    if not isinstance(state, dict) or STATE not in state:
+        raise ValueError(f"{path} is no saved judge: write one with judge.save({str(path)!r}).")
+    judge = PointwiseJudge(Criterion("placeholder", "replaced by the state"))
+    judge.load_state({k: v for k, v in state.items() if k != "metadata"})
+    return judge
