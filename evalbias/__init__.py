@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalbias.embedded import embedded_judge_lm
+    from evalbias.lm.embedded import embedded_judge_lm
     from evalbias.lm.local import LocalLM
     from evalbias.lm.recorded import RecordedLM
     from evalbias.optimizers.biased_demos import BiasedDemos
@@ -24,7 +24,7 @@ _HOME = {
     "LocalLM": "evalbias.lm.local",
     "PointwiseJudge": "evalbias.programs.pointwise",
     "RecordedLM": "evalbias.lm.recorded",
-    "embedded_judge_lm": "evalbias.embedded",
+    "embedded_judge_lm": "evalbias.lm.embedded",
     "judge_metric": "evalbias.programs.bridges",
     "judge_reward": "evalbias.programs.bridges",
     "labelled": "evalbias.programs.bridges",

@@ -13,12 +13,11 @@ from dspy.teleprompt import Teleprompter
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
-from evalbias.programs.labels import label_of
+from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.measurement import (
     LikelihoodComparison,
     LikelihoodMeasurement,
     compare_likelihood_bias,
-    human_scores,
     measure_likelihood_bias,
 )
 from evalbias.programs.pointwise import PointwiseJudge
@@ -134,16 +133,19 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         if teacher is not None:
             raise ValueError("BiasedDemos learns from human scores: pass no teacher.")
         lm = measuring(lm or student.predict.lm or dspy.settings.lm)
-        rated, left_out = self._rated(student, trainset)
+        rated = rated_items(trainset, student.criterion)
+        if len(rated) < 2 * self.k + 2:
+            raise ValueError(
+                f"{len(rated)} of {len(trainset)} training items have a score on {student.criterion.name}: "
+                f"k={self.k} random and chosen demonstrations need at least {2 * self.k + 2}."
+            )
         _disjoint(rated, valset or [])
-        picked = np.sort(np.random.default_rng(self.seed).choice(len(rated), self.k, replace=False))
-        random = [rated[i] for i in picked]
-        candidates = [e for i, e in enumerate(rated) if i not in set(picked.tolist())]
-        before = self.with_demos(student, random)
+        random, candidates = draw_demos(rated, self.k, seed=self.seed)
+        before = with_demos(student, random, bins=self.bins)
         found = self._measure(before, candidates, lm)
         rs, unfairness = _rs(found, student.criterion.name)
         chosen = [candidates[i] for i in self._highest(rs)]
-        compiled = self.with_demos(student, chosen)
+        compiled = with_demos(student, chosen, bins=self.bins)
         first = self._measure(before, valset, lm) if valset else None
         second = self._measure(compiled, valset, lm) if valset else None
         compiled.report = BiasedDemosReport(
@@ -155,37 +157,13 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
             rs=rs,
             chosen=tuple(str(e.get("id")) for e in chosen),
             random=tuple(str(e.get("id")) for e in random),
-            left_out=left_out,
+            left_out=len(trainset) - len(rated),
             undefined=int(np.isnan(rs).sum()),
             before=first,
             after=second,
             comparison=self._compare(first, second, student.criterion.name),
         )
         return compiled
-
-    def with_demos(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> PointwiseJudge:
-        """A copy of the judge that is shown these items with their human scores as labels."""
-        judge: PointwiseJudge = student.reset_copy()
-        judge.predict.lm = student.predict.lm
-        judge.predict.demos = [
-            dspy.Example(
-                source=e.source,
-                output=e.output,
-                score=float(label_of(float(e["scores"][student.criterion.name]), student.criterion, bins=self.bins)),
-            )
-            for e in examples
-        ]
-        return judge
-
-    def _rated(self, student: PointwiseJudge, trainset: Sequence[dspy.Example]) -> tuple[list[dspy.Example], int]:
-        scores = human_scores(trainset, student.criterion)
-        rated = [e for e, s in zip(trainset, scores, strict=True) if np.isfinite(s)]
-        if len(rated) < 2 * self.k + 2:
-            raise ValueError(
-                f"{len(rated)} of {len(trainset)} training items have a score on {student.criterion.name}: "
-                f"k={self.k} random and chosen demonstrations need at least {2 * self.k + 2}."
-            )
-        return rated, len(trainset) - len(rated)
 
     def _measure(
         self, judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM

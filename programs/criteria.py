@@ -46,5 +46,11 @@ TMU_GFM = tuple(
 )
 """grammar and fluency, 0 to 4."""
 
+PRESETS: dict[str, tuple[Criterion, ...]] = {"webnlg2020": WEBNLG, "tmu-gfm": TMU_GFM}
+"""The criteria of each data set that has its own."""
+
+BINS: dict[str, tuple[float, ...]] = {"webnlg2020": WEBNLG_BINS}
+"""How each data set's human scores become labels, where they are not on the labels' scale."""
+
 INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
 """Criteria that the output alone decides; the paper finds them less prone to likelihood bias."""

@@ -1,4 +1,4 @@
-"""Measuring a judge's likelihood bias on human-rated items: the language model's part (the formulas are in measures)."""
+"""Measuring a judge's likelihood bias on human-rated items: what the models are asked; the formulas are in measures."""
 
 from __future__ import annotations
 
@@ -204,6 +204,6 @@ def _compare(
 def _interval(
     likelihoods: FloatArray, model: FloatArray, human: FloatArray, normalization: str, seed: int
 ) -> ConfidenceInterval:
-    """Of the BiasScore, items resampled; US keeps the normalisation of the whole set, as a point of the scatter does."""
+    """Of the BiasScore, items resampled; US keeps the normalisation of the whole set, like the scatter's points."""
     unfairness = unfairness_scores(model, human, normalization=normalization)
     return bootstrap_ci(spearman_rows, likelihoods, unfairness, n_resamples=2_000, seed=seed)

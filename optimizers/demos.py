@@ -1,0 +1,52 @@
+"""Which items can be demonstrations, a random draw of them, and a judge that is shown them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dspy
+import numpy as np
+
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.labels import label_of
+from evalbias.programs.measurement import human_scores
+from evalbias.programs.pointwise import PointwiseJudge
+
+
+def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
+    """Those whose human score on the criterion is defined.
+
+    Raises:
+        ValueError: An item was not rated on the criterion at all.
+    """
+    scores = human_scores(examples, criterion)
+    return [e for e, score in zip(examples, scores, strict=True) if np.isfinite(score)]
+
+
+def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """K items at random, in their order, and all the others.
+
+    Raises:
+        ValueError: Fewer than k items.
+    """
+    if k > len(examples):
+        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items.")
+    picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
+    drawn = [e for i, e in enumerate(examples) if i in picked]
+    return drawn, [e for i, e in enumerate(examples) if i not in picked]
+
+
+def with_demos(
+    student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
+) -> PointwiseJudge:
+    """A copy of the judge that is shown these items with their human scores as labels; see ``label_of`` for bins."""
+    judge: PointwiseJudge = student.deepcopy()
+    judge.predict.demos = [
+        dspy.Example(
+            source=e.source,
+            output=e.output,
+            score=float(label_of(float(e["scores"][student.criterion.name]), student.criterion, bins=bins)),
+        )
+        for e in examples
+    ]
+    return judge
