@@ -207,3 +207,27 @@ def _interval(
     """Of the BiasScore, items resampled; US keeps the normalisation of the whole set, like the scatter's points."""
     unfairness = unfairness_scores(model, human, normalization=normalization)
     return bootstrap_ci(spearman_rows, likelihoods, unfairness, n_resamples=2_000, seed=seed)
+
+
+def combine(found: Sequence[LikelihoodMeasurement]) -> LikelihoodMeasurement:
+    """Measurements of several criteria on the same items as one, from which ``total`` follows.
+
+    Raises:
+        ValueError: They are of different items or likelihoods, or measured differently.
+    """
+    first = found[0]
+    for other in found[1:]:
+        if other.ids != first.ids or not np.array_equal(other.likelihoods, first.likelihoods, equal_nan=True):
+            raise ValueError(
+                f"{list(other.model_scores)} and {list(first.model_scores)} were measured on different items: "
+                "a total needs the same ones."
+            )
+    return LikelihoodMeasurement(
+        first.ids,
+        first.likelihoods,
+        {name: scores for f in found for name, scores in f.model_scores.items()},
+        {name: scores for f in found for name, scores in f.human_scores.items()},
+        {name: mass for f in found for name, mass in f.coverage.items()},
+        first.reduction,
+        first.normalization,
+    )

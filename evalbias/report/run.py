@@ -1,4 +1,4 @@
-"""The folder a run leaves: run.json (what was run), judgments.jsonl (the journal), result.json and what else it makes."""
+"""The folder a run leaves: run.json (what was run), judgments.jsonl (the journal), result.json and plots."""
 
 from __future__ import annotations
 

@@ -1,0 +1,58 @@
+"""Which model a command means by the text after ``--lm``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from evalbias.lm.contract import measuring
+from evalbias.lm.types import MeasuringLM
+
+SERVERS = ("hosted_vllm", "openai")
+EMBEDDED = "embedded"
+
+
+def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dtype: str = "auto") -> Any:
+    """A model by name.
+
+    Args:
+        name: ``embedded``, a folder, a Hugging Face name, or a server's model as DSPy writes it (``hosted_vllm/NAME``).
+        api_base: The server's address; required for a server.
+        device: Of a local model.
+        dtype: Of a local model.
+
+    Raises:
+        ValueError: A server without an address.
+    """
+    if name == EMBEDDED:
+        from evalbias.lm.embedded import embedded_judge_lm
+
+        return embedded_judge_lm(device=device)
+    if name.split("/")[0] in SERVERS and not Path(name).exists():
+        if api_base is None:
+            raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
+        import dspy
+
+        return dspy.LM(name, api_base=api_base, engine="lm15")
+    from evalbias.lm.local import LocalLM
+
+    return LocalLM(name, device=device, dtype=dtype)
+
+
+def identity(lm: Any) -> dict[str, Any]:
+    """What decides the model's numbers, for run.json and for the journal's keys: never an address or a key."""
+    if hasattr(lm, "provenance"):
+        return dict(lm.provenance())
+    return {"model": str(lm.model)}
+
+
+def identity_key(lm: Any) -> str:
+    """``identity`` as one text."""
+    return json.dumps(identity(lm), sort_keys=True)
+
+
+def open_measuring(name: str, **options: Any) -> tuple[MeasuringLM, dict[str, Any]]:
+    """The model, ready to measure, and its identity."""
+    lm = open_lm(name, **options)
+    return measuring(lm), identity(lm)
