@@ -1,0 +1,53 @@
+"""A language model whose probabilities are a formula, for the tests of everything above the lm layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+
+
+class FormulaLM:
+    """Judges by the numbers in a text: "q=3 z=-1.5" is of quality 3 and rarity -1.5.
+
+    Its expected score follows quality plus ``bias`` times z; the log-likelihood of a text is its z. A demonstration
+    whose label is far below quality + z shows that rarity must not count: ``bias`` falls by a share for each.
+    """
+
+    model = "fake/formula"
+
+    def __init__(self, bias: float = 1.0, coverage: float = 0.5) -> None:
+        self.bias = bias
+        self.mass = coverage
+        self.judged: list[str] = []
+        self.calls = 0
+
+    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+        self.calls += 1
+        return ChoiceLogprobs(tuple(choices), np.array([self._row(p, choices) for p in prompts]))
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        self.calls += 1
+        return [LogLikelihood(np.array([numbers(text)[1] - 20.0, -1.0])) for _, text in pairs]
+
+    def _row(self, prompt: Prompt, choices: Sequence[str]) -> list[float]:
+        assert not isinstance(prompt, str)
+        self.judged.append(prompt[-1]["content"])
+        quality, rarity = numbers(prompt[-1]["content"])
+        clashes = 0
+        for asked, answer in zip(prompt[1:-1:2], prompt[2:-1:2], strict=True):
+            q, z = numbers(asked["content"])
+            clashes += abs(float(answer["content"]) - (q + self.bias * z)) > 1.5
+        slope = self.bias * max(0.0, 1.0 - clashes / 6)
+        distance = np.array([(float(c) - quality - slope * rarity) ** 2 for c in choices])
+        weights = np.exp(-distance)
+        return list(np.log(self.mass * weights / weights.sum()))
+
+
+def numbers(text: str) -> tuple[float, float]:
+    found = re.findall(r"q=(-?[\d.]+) z=(-?[\d.]+)", text)
+    quality, rarity = found[-1]
+    return float(quality), float(rarity)

@@ -1,0 +1,123 @@
+import json
+import math
+
+import dspy
+import numpy as np
+import pytest
+from fakes import FormulaLM
+
+from evalbias.lm.types import ChoiceLogprobs
+from evalbias.programs import Criterion, PointwiseJudge, label_of, labelled, load_judge
+from evalbias.programs.adapter import expected_scores, written_score
+
+C = Criterion("quality", "is it good?")
+
+
+def item(quality, rarity, **more):
+    return dspy.Example(source="s", output=f"q={quality} z={rarity}", **more).with_inputs("source", "output")
+
+
+def test_the_expected_score_is_equation_7_worked_by_hand():
+    shares = np.array([[0.1, 0.0, 0.2, 0.0, 0.1]])
+    with np.errstate(divide="ignore"):
+        (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(shares)))
+    # (1 * .1 + 3 * .2 + 5 * .1) / .4 = 1.2 / .4
+    assert row["score"] == pytest.approx(3.0)
+    assert row["coverage"] == pytest.approx(0.4)
+    assert row["distribution"] == pytest.approx({"1": 0.25, "2": 0, "3": 0.5, "4": 0, "5": 0.25})
+    assert row["mode"] == 3
+
+
+def test_labels_without_any_mass_are_undefined_not_a_guess():
+    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
+    assert math.isnan(row["score"])
+    assert math.isnan(row["mode"])
+    assert row["coverage"] == 0
+
+
+def test_a_server_that_tells_only_shares_has_no_coverage():
+    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalised=True))
+    assert row["score"] == pytest.approx(3.0)
+    assert math.isnan(row["coverage"])
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [("4", 4), (" 5.\n", 5), ("I say 3 of 5", 3), ("none", None), ("9", None), ("", None), ("4.5", None)],
+)
+def test_direct_scoring_reads_the_first_whole_number(text, score):
+    found = written_score(C, text)["score"]
+    assert math.isnan(found) if score is None else found == score
+
+
+def test_batch_keeps_the_order_and_tells_the_progress():
+    seen = []
+    judge = PointwiseJudge(C)
+    found = judge.batch([item(q, 0) for q in (5, 1, 3)], lm=FormulaLM(), progress=seen.append, chunk=2)
+    assert [p.mode for p in found] == [5, 1, 3]
+    assert [p.coverage for p in found] == pytest.approx([0.5] * 3)
+    assert seen == [2, 1]
+    assert judge.batch([], lm=FormulaLM()) == []
+
+
+def test_batch_without_a_model_says_what_to_do():
+    with pytest.raises(TypeError, match=r"dspy\.configure"):
+        PointwiseJudge(C).batch([item(1, 0)])
+
+
+@pytest.mark.parametrize("field", ["source", "output"])
+def test_an_empty_text_is_refused(field):
+    bad = dspy.Example(**{"source": "s", "output": "q=1 z=0", field: " "})
+    with pytest.raises(ValueError, match=f"'{field}' is ' '"):
+        PointwiseJudge(C).batch([bad], lm=FormulaLM())
+
+
+def test_an_unknown_scoring_is_refused():
+    with pytest.raises(ValueError, match="scoring='mean' is unknown"):
+        PointwiseJudge(C, scoring="mean")
+
+
+def test_demonstrations_show_the_nearest_label():
+    judge = PointwiseJudge(C)
+    judge.predict.demos = [item(2, 0, score=3.75, extra="kept out of the prompt")]
+    roles = [(m["role"], m["content"]) for m in judge.messages(item(1, 0))[1:]]
+    assert roles[:2] == [("user", "Source: s\nOutput: q=2 z=0\nQuality:"), ("assistant", "4")]
+
+
+def test_a_demonstration_without_a_score_is_refused():
+    judge = PointwiseJudge(C)
+    judge.predict.demos = [item(2, 0)]
+    with pytest.raises(ValueError, match="has no score: label the training set"):
+        judge.messages(item(1, 0))
+
+
+def test_save_and_load_keep_what_is_judged_and_hold_no_model(tmp_path):
+    judge = PointwiseJudge(Criterion("wit", "is it funny?", (0, 3), task="Tell a joke."), scoring="direct")
+    judge.predict.demos = [dspy.Example(source="s", output="o", score=2.0)]
+    judge.predict.signature = judge.predict.signature.with_instructions("Be strict.")
+    judge.save(str(tmp_path / "judge.json"))
+    loaded = load_judge(tmp_path / "judge.json")
+    assert loaded.criterion == judge.criterion
+    assert loaded.scoring == "direct"
+    assert loaded.messages(item(1, 0)) == judge.messages(item(1, 0))
+    assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
+
+
+def test_loading_something_else(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text("{")
+    with pytest.raises(ValueError, match=r"a\.json is no saved judge"):
+        load_judge(tmp_path / "a.json")
+    with pytest.raises(ValueError, match=r"b\.json is no saved judge"):
+        load_judge(tmp_path / "b.json")
+    with pytest.raises(FileNotFoundError):
+        load_judge(tmp_path / "c.json")
+
+
+def test_labelled_makes_a_training_set_for_any_dspy_optimizer():
+    (done,) = labelled([item(1, 0, scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
+    assert done.score == 4.0
+    assert label_of(done.score, C) == "4"
+    assert set(done.inputs().keys()) == {"source", "output"}
+    with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
+        labelled([item(1, 0, scores={"wit": 1})], C)
