@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from evalbias.data import world
 from evalbias.programs.criterion import Criterion
 
 WEBNLG_BINS = (15.0, 40.0, 65.0, 90.0)
@@ -54,3 +55,13 @@ BINS: dict[str, tuple[float, ...]] = {"webnlg2020": WEBNLG_BINS}
 
 INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
 """Criteria that the output alone decides; the paper finds them less prone to likelihood bias."""
+
+SYNTHETIC = Criterion(
+    name=world.NAME,
+    definition=world.DEFINITION,
+    scale=world.SCALE,
+    task=world.TASK,
+    source_label=world.SOURCE_LABEL,
+    output_label=world.OUTPUT_LABEL,
+)
+"""What the embedded judge was trained to judge: the quality of a text of the synthetic world."""

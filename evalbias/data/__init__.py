@@ -1,1 +1,1 @@
-"""TODO"""
+"""Data sets as DSPy examples, and the synthetic world."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Language models that tell their token probabilities."""

@@ -1,0 +1,140 @@
+"""A synthetic world in which the truth is known: people, sentences about them, and raters with a taste.
+
+Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
+one of three classes, equally often: it states the fact, it says that the fact is unknown (an omission), or it states
+the fact in broken order (a disfluency). A stated fact is sometimes a wrong one. Each class has four phrasings, from
+common to rare, and the draw of the phrasing is independent of the class: how likely a text is says nothing about how
+good it is. Raters differ in one number, how far a likely phrasing lifts their score.
+
+Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import dataclass
+
+import dspy
+
+NAME = "quality"
+DEFINITION = "does the text say the data well?"
+TASK = "Say the data."
+SOURCE_LABEL = "Data"
+OUTPUT_LABEL = "Text"
+SCALE = (1, 5)
+
+VALUES = {
+    "born": ("paris", "oslo", "rome", "lima", "cairo", "quito"),
+    "job": ("pilot", "baker", "nurse", "actor", "miner", "tailor"),
+    "food": ("rice", "soup", "bread", "pasta", "curry", "salad"),
+}
+STATED = {
+    "born": ("born in {} .", "comes from {} .", "calls {} home .", "first saw {} ."),
+    "job": ("works as {} .", "is a {} .", "lives as {} .", "earns as {} ."),
+    "food": ("likes eating {} .", "enjoys much {} .", "adores any {} .", "craves only {} ."),
+}
+UNKNOWN = {
+    "born": ("birthplace is {} .", "origin is {} .", "homeland stays {} .", "cradle remains {} ."),
+    "job": ("work is {} .", "trade is {} .", "calling stays {} .", "living remains {} ."),
+    "food": ("taste is {} .", "diet is {} .", "dish stays {} .", "plate remains {} ."),
+}
+BROKEN = {
+    "born": ("in born {} .", "from comes {} .", "home calls {} .", "saw first {} ."),
+    "job": ("as works {} .", "a is {} .", "as lives {} .", "as earns {} ."),
+    "food": ("eating likes {} .", "much enjoys {} .", "any adores {} .", "only craves {} ."),
+}
+BLANKS = ("unknown", "missing", "hidden", "secret", "unsaid", "lost")
+FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
+WRONG = 0.2
+"""Share of stated facts whose object is another one."""
+
+RATER_NOISE = 1.0
+"""Standard deviation of a rating around the rater's opinion, in points of the scale."""
+
+_MEAN = sum(p * math.log(p) for p in FREQUENCIES)
+_SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
+
+
+@dataclass(frozen=True)
+class Item:
+    """One output and the truth about it.
+
+    Attributes:
+        source: The facts, as ``relation value`` pairs.
+        output: The sentences.
+        quality: 1 to 5: facts stated right count one, broken ones a half, over the three facts.
+        commonness: How common the phrasings are; mean 0, standard deviation 1 over the world.
+        errors: Of each sentence: ``""``, ``"omission"``, ``"wrong object"`` or ``"disfluency"``.
+    """
+
+    source: str
+    output: str
+    quality: float
+    commonness: float
+    errors: tuple[str, ...]
+
+
+def item(rng: random.Random) -> Item:
+    """Draw one item."""
+    facts = {relation: rng.choice(values) for relation, values in VALUES.items()}
+    sentences, errors, commonness = [], [], 0.0
+    for relation, value in facts.items():
+        (level,) = rng.choices(range(4), FREQUENCIES)
+        commonness += (math.log(FREQUENCIES[level]) - _MEAN) / _SD
+        sentence, error = _sentence(rng, relation, value, level)
+        sentences.append(sentence)
+        errors.append(error)
+    points = sum({"": 1.0, "disfluency": 0.5}.get(error, 0.0) for error in errors)
+    source = " ".join(f"{relation} {value}" for relation, value in facts.items())
+    return Item(source, " ".join(sentences), 1 + 4 * points / 3, commonness / math.sqrt(3), tuple(errors))
+
+
+def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tuple[str, str]:
+    kind = rng.randrange(3)
+    if kind == 1:
+        return UNKNOWN[relation][level].format(rng.choice(BLANKS)), "omission"
+    if kind == 2:
+        return BROKEN[relation][level].format(value), "disfluency"
+    if rng.random() < WRONG:
+        other = rng.choice([v for v in VALUES[relation] if v != value])
+        return STATED[relation][level].format(other), "wrong object"
+    return STATED[relation][level].format(value), ""
+
+
+def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0) -> float:
+    """A rater's score in [1, 5]: quality, plus the taste for common phrasing, plus noise."""
+    opinion = drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE)
+    return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
+
+
+def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
+    """Probability of each label when such a rating is rounded: what a judge who knew the rater would answer."""
+    opinion = drawn.quality + taste * drawn.commonness
+    edges = [-math.inf, *(label + 0.5 for label in range(SCALE[0], SCALE[1])), math.inf]
+    below = [0.5 * (1 + math.erf((edge - opinion) / (RATER_NOISE * math.sqrt(2)))) for edge in edges]
+    return [high - low for low, high in itertools.pairwise(below)]
+
+
+def examples(n: int, *, seed: int) -> list[dspy.Example]:
+    """N items rated by fair raters.
+
+    Returns:
+        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: a rating in [1, 5] by a rater without
+        taste) and the truth: ``quality`` and ``commonness``.
+    """
+    rng = random.Random(seed)
+    done = []
+    for number in range(n):
+        drawn = item(rng)
+        example = dspy.Example(
+            id=f"world-{seed}-{number}",
+            source=drawn.source,
+            output=drawn.output,
+            scores={NAME: rating(rng, drawn)},
+            quality=drawn.quality,
+            commonness=drawn.commonness,
+        )
+        done.append(example.with_inputs("source", "output"))
+    return done

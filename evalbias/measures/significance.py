@@ -1,0 +1,239 @@
+"""Is the difference real? Paired permutation test and bootstrap intervals, vectorised over resamples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalbias.measures.checks import defined, vectors
+from evalbias.measures.likelihood import DECIMALS, normalize
+from evalbias.measures.ranks import pearson_rows, rank_codes, rank_rows
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+CELLS = 1 << 18
+"""Numbers in a chunk of resamples: small enough for the processor's cache."""
+SLACK = 1e-12
+"""A resample that misses the observed difference by less is a tie, and ties count."""
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """A paired test of two systems.
+
+    Attributes:
+        statistic_a: Of the first system.
+        statistic_b: Of the second system.
+        difference: ``statistic_a - statistic_b``.
+        p_value: Two-sided, in [1 / (n_resamples + 1), 1]; NaN if a statistic is undefined.
+        n_resamples: Random swaps drawn.
+        n: Items that count.
+        undefined: Items left out because a score is NaN.
+    """
+
+    statistic_a: float
+    statistic_b: float
+    difference: float
+    p_value: float
+    n_resamples: int
+    n: int
+    undefined: int
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """A percentile bootstrap interval.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        estimate: The statistic of the data.
+        n_resamples: Resamples drawn.
+        undefined: Resamples without a statistic, left out.
+    """
+
+    low: float
+    high: float
+    estimate: float
+    n_resamples: int
+    undefined: int
+
+
+class SwapStatistic(Protocol):
+    """A statistic of one system's scores that the permutation test can take."""
+
+    def keep(self, kept: BoolArray) -> SwapStatistic:
+        """The same statistic on a part of the items."""
+        ...
+
+    def swapped(self, a: FloatArray, b: FloatArray, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """(k,) and (k,): of a and of b, each (n,), after the swaps (k, n) exchanged their scores."""
+        ...
+
+
+class RankStatistic:
+    """Spearman's rho of a fixed reference with what becomes of a system's scores.
+
+    Within a resample an item has one of two scores, so 2n values are ranked once and the rows' ranks are counted.
+    """
+
+    def __init__(self, reference: ArrayLike, human_scores: ArrayLike | None, normalization: str) -> None:
+        (self._reference,) = vectors(reference=reference)
+        self._human = None if human_scores is None else vectors(reference=reference, human_scores=human_scores)[1]
+        self._normalization = normalization
+
+    def keep(self, kept: BoolArray) -> RankStatistic:
+        """The same statistic on a part of the items."""
+        human = None if self._human is None else self._human[kept]
+        return RankStatistic(self._reference[kept], human, self._normalization)
+
+    @property
+    def complete(self) -> BoolArray:
+        """(n,) whether the reference and the human score are defined."""
+        return defined(self._reference) if self._human is None else defined(self._reference, self._human)
+
+    def __call__(self, scores: ArrayLike) -> float:
+        """Of one system's scores (n,)."""
+        (values,) = vectors(scores=scores)
+        none = np.zeros((1, len(values)), dtype=bool)
+        return float(self.swapped(values, values, none)[0][0])
+
+    def swapped(self, a: FloatArray, b: FloatArray, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """See ``SwapStatistic``."""
+        return self._of(a, b, swap), self._of(a, b, ~swap)
+
+    def _of(self, a: FloatArray, b: FloatArray, second: BoolArray) -> FloatArray:
+        reference = rank_rows(self._reference[None])[0]
+        if self._human is None:
+            return pearson_rows(_ranks(a, b, second), reference)
+        found = np.full(len(second), np.nan)
+        scores = np.where(second, b, a)
+        spans = np.stack([scores.min(axis=1), scores.max(axis=1), scores.mean(axis=1)], axis=1)
+        if self._normalization == "min-max":  # US depends on a row's span only; spans are few
+            spans = spans[:, :2]
+        else:  # its mean shifts the whole row, which ranks do not see
+            spans = np.stack([np.zeros(len(spans)), spans[:, 1] - spans[:, 0]], axis=1)
+        human = normalize(self._human, self._normalization)
+        rows, inverse = np.unique(spans, axis=0, return_inverse=True)
+        for index, (low, high) in enumerate(rows):
+            if low < high and not np.isnan(human).any():
+                group = inverse.ravel() == index
+                us_a, us_b = (np.round((x - low) / (high - low) - human, DECIMALS) for x in (a, b))
+                found[group] = pearson_rows(_ranks(us_a, us_b, second[group]), reference)
+        return found
+
+
+def _ranks(a: FloatArray, b: FloatArray, second: BoolArray) -> FloatArray:
+    """(k, n) ranks within rows whose item i is b[i] where ``second`` says so, else a[i]."""
+    values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+    n = len(a)
+    return rank_codes(np.where(second, codes[n:], codes[:n]).astype(np.int64), len(values))
+
+
+def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
+    """Evaluation performance: rho(Score_m, Score_h), as a statistic of Score_m."""
+    return RankStatistic(human_scores, None, "min-max")
+
+
+def bias_score_statistic(
+    likelihoods: ArrayLike, human_scores: ArrayLike, *, normalization: str = "min-max"
+) -> RankStatistic:
+    """BiasScore: rho(LS, US) (Ohi et al. 2024, eq 5), as a statistic of Score_m; US is normalised anew every time."""
+    if normalization not in ("min-max", "mean-range"):
+        raise ValueError(f"normalization={normalization!r} is unknown: choose 'min-max' or 'mean-range'.")
+    return RankStatistic(likelihoods, human_scores, normalization)
+
+
+def paired_permutation_test(
+    statistic: RankStatistic, a: ArrayLike, b: ArrayLike, *, n_resamples: int = 100_000, seed: int
+) -> PermutationTest:
+    """Two-sided randomised pair-wise permutation test (the paper's, R = 100000).
+
+    Under the null hypothesis the two systems are exchangeable item by item: each resample swaps their scores on a
+    random half of the items, and p is the share of resamples, the data itself among them, whose difference is at least
+    as large in magnitude as the observed one. Ties count. A resample without a statistic counts too, so that
+    undefined values never make a difference significant.
+
+    Args:
+        statistic: ``performance_statistic(...)`` or ``bias_score_statistic(...)``.
+        a: (n,) scores of the first system.
+        b: (n,) scores of the second system on the same items.
+        n_resamples: At least 1.
+        seed: Of the swaps.
+
+    Raises:
+        ValueError: Different lengths, or fewer than one resample.
+    """
+    first, second = vectors(a=a, b=b)
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples={n_resamples}: draw at least one.")
+    if len(statistic.complete) != len(first):
+        raise ValueError(f"The statistic is of {len(statistic.complete)} items, the scores of {len(first)}.")
+    kept = statistic.complete & defined(first, second)
+    first, second, part = first[kept], second[kept], statistic.keep(kept)
+    n = int(kept.sum())
+    told = (part(first), part(second)) if n > 1 else (np.nan, np.nan)
+    difference = told[0] - told[1]
+    p = np.nan
+    if not np.isnan(difference):
+        extreme = _count(part, first, second, abs(difference) - SLACK, n_resamples, np.random.default_rng(seed))
+        p = (1 + extreme) / (1 + n_resamples)
+    return PermutationTest(told[0], told[1], difference, p, n_resamples, n, int((~kept).sum()))
+
+
+def _count(
+    statistic: SwapStatistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
+) -> int:
+    n, extreme = len(a), 0
+    rows = max(1, CELLS // n)
+    for start in range(0, resamples, rows):
+        k = min(rows, resamples - start)
+        bits = rng.integers(0, 256, size=(k, (n + 7) // 8), dtype=np.uint8)
+        swap = np.unpackbits(bits, axis=1, count=n).astype(bool)
+        of_a, of_b = statistic.swapped(a, b, swap)
+        extreme += int((~(np.abs(of_a - of_b) < bound)).sum())  # NaN is not below the bound: it counts
+    return extreme
+
+
+def bootstrap_ci(
+    statistic: Callable[..., FloatArray],
+    *arrays: ArrayLike,
+    n_resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int,
+) -> ConfidenceInterval:
+    """Percentile bootstrap over items.
+
+    Args:
+        statistic: Takes (k, n) arrays, one for each of ``arrays``, and gives (k,) values; ``spearman_rows``, say.
+        *arrays: (n,) each; items with a NaN are left out.
+        n_resamples: At least 1.
+        confidence: In (0, 1).
+        seed: Of the resamples.
+
+    Raises:
+        ValueError: No items, different lengths, or parameters out of range.
+    """
+    found = vectors(**{f"arrays[{i}]": array for i, array in enumerate(arrays)})
+    if not found or not 0 < confidence < 1 or n_resamples < 1:
+        raise ValueError(f"{len(found)} arrays, confidence={confidence}, n_resamples={n_resamples}: out of range.")
+    kept = defined(*found)
+    found = [array[kept] for array in found]
+    n, rng = int(kept.sum()), np.random.default_rng(seed)
+    if n < 2:
+        return ConfidenceInterval(np.nan, np.nan, np.nan, n_resamples, n_resamples)
+    rows = max(1, CELLS // n)
+    parts = []
+    for start in range(0, n_resamples, rows):
+        picks = rng.integers(0, n, size=(min(rows, n_resamples - start), n))
+        parts.append(statistic(*(array[picks] for array in found)))
+    values = np.concatenate(parts)
+    usable = values[~np.isnan(values)]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(usable, [tail, 1 - tail]) if len(usable) else (np.nan, np.nan)
+    estimate = float(statistic(*(array[None] for array in found))[0])
+    return ConfidenceInterval(float(low), float(high), estimate, n_resamples, len(values) - len(usable))
