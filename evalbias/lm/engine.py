@@ -1,0 +1,193 @@
+"""A local transformers model as a DSPy engine: measured judgments, generation, and the probabilities themselves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from dspy import lm15
+from dspy.clients.engines.base import validate_request
+
+from evalbias.lm.chat import Renderer
+from evalbias.lm.gather import Gatherer
+from evalbias.lm.generate import Generated, Settings, generate
+from evalbias.lm.judgment import LOGPROBS
+from evalbias.lm.load import Loaded, load
+from evalbias.lm.score import Scorer
+from evalbias.lm.tokens import choice_sequences, joint
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
+
+Question = tuple[Sequence[Message], tuple[str, ...]]
+
+
+class LocalEngine:
+    """See ``LocalLM``, which is what users make."""
+
+    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool) -> None:
+        self.loaded = loaded
+        self._options = {"batch_tokens": batch_tokens, "share_prefixes": share_prefixes}
+        self._render = Renderer(loaded.tokenizer)
+        context = loaded.context_length
+        self.scorer = Scorer(loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes)
+        self._busy = threading.RLock()  # the model runs one batch at a time
+        self._judge: Gatherer[Question, ChoiceLogprobs] = Gatherer(self._judgments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
+        """Copies of a program share the weights."""
+        return self
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        """See ``MeasuringLM``."""
+        texts, special = [], True
+        for prompt, continuation in pairs:
+            rendered = self._render(prompt)
+            texts.append((rendered.text + rendered.lead, continuation))
+            special = self._render.special(prompt)
+        sequences = joint(self.loaded.tokenizer, texts, special=special)
+        with self._busy:
+            return [LogLikelihood(values) for values in self.scorer(sequences)]
+
+    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+        """See ``MeasuringLM``."""
+        rendered = [self._render(p) for p in prompts]
+        follow = rendered[0].follow if rendered else ""
+        special = self._render.special(prompts[0]) if prompts else True
+        contexts = [r.text + r.lead for r in rendered]
+        rows = choice_sequences(self.loaded.tokenizer, contexts, choices, follow=follow, special=special)
+        with self._busy:
+            values = self.scorer([sequence for row in rows for sequence in row])
+        totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))
+        return ChoiceLogprobs(tuple(choices), totals)
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request; see ``dspy.clients.engines.base.Engine``."""
+        validate_request(request)
+        _refuse(request)
+        messages = _messages(request)
+        asked = lm15.request_judgments(request) if hasattr(lm15, "request_judgments") else _judgments(request)
+        if asked:
+            return self._measured(request, messages, asked)
+        rendered = self._render(messages)
+        prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=self._render.special(messages))["input_ids"]
+        with self._busy:
+            model, tokenizer = self.loaded.model, self.loaded.tokenizer
+            found = generate(model, tokenizer, prompt, _settings(request), context=self.loaded.context_length)
+        return _generated(request, found, len(prompt), rendered.lead)
+
+    def stream(self, request: lm15.Request) -> Iterator[Any]:
+        """The whole answer as one stream of events."""
+        return iter(lm15.response_to_events(self.complete(request)))
+
+    def close(self) -> None:
+        """Nothing to close: the weights go with the object."""
+
+    def dump_state(self) -> dict[str, Any]:
+        """What loads the same model again; no weights, no keys."""
+        return {**self.loaded.arguments, **self._options}
+
+    @classmethod
+    def load_state(cls, state: dict[str, Any]) -> LocalEngine:
+        """Load the model that ``dump_state`` described."""
+        options = {name: state[name] for name in ("batch_tokens", "share_prefixes")}
+        return cls(load(**{k: v for k, v in state.items() if k not in options}), **options)
+
+    def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
+        """Gathered judgments, those with the same choices together."""
+        done: dict[int, ChoiceLogprobs] = {}
+        for choices in dict.fromkeys(choices for _, choices in questions):
+            where = [i for i, (_, c) in enumerate(questions) if c == choices]
+            found = self.choice_logprobs([questions[i][0] for i in where], choices)
+            for row, index in enumerate(where):
+                done[index] = ChoiceLogprobs(choices, found.logprobs[row : row + 1])
+        return [done[i] for i in range(len(questions))]
+
+    def _measured(self, request: lm15.Request, messages: list[Message], asked: dict[str, Any]) -> lm15.Response:
+        value, shares, logprobs = {}, {}, {}
+        for name, judgment in asked.items():
+            found = self._judge((messages, tuple(judgment.keys)))
+            row = found.probabilities[0]
+            if np.isnan(row).any():
+                raise lm15.UnsupportedFeatureError(f"No answer of {list(judgment.keys)} has any probability.")
+            best = judgment.keys[int(row.argmax())]
+            kinds = {"ordered": int, "boolean": lambda key: key == "true"}
+            value[name] = kinds.get(judgment.kind, str)(best)
+            shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
+            logprobs[name] = dict(zip(judgment.keys, found.logprobs[0].tolist(), strict=True))
+        part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
+        return lm15.Response(
+            id=None,
+            model=request.model,
+            message=lm15.Message.assistant([part]),
+            finish_reason="stop",
+            usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
+            provider_data={LOGPROBS: logprobs},
+        )
+
+
+def _judgments(request: lm15.Request) -> dict[str, Any]:
+    form = request.config.response_format
+    if not isinstance(form, dict) or form.get("type") != "json_schema":
+        return {}
+    found: dict[str, Any] = lm15.judgments_in_schema(form.get("schema"))
+    return found
+
+
+def _refuse(request: lm15.Request) -> None:
+    """What this engine cannot do is refused, never dropped."""
+    config = request.config
+    given = {
+        "tools": bool(request.tools),
+        "config.extensions": bool(config.extensions),
+        "config.frequency_penalty": config.frequency_penalty is not None,
+        "config.presence_penalty": config.presence_penalty is not None,
+        "config.reasoning": config.reasoning is not None,
+        "config.response_format": config.response_format is not None and not _judgments(request),
+    }
+    for feature, present in given.items():
+        if present:
+            raise lm15.UnsupportedFeatureError(f"LocalLM does not support {feature}: leave it out.")
+
+
+def _messages(request: lm15.Request) -> list[Message]:
+    system = request.system
+    if system is not None and not isinstance(system, str):
+        system = "".join(part.text for part in system)
+    done: list[Message] = [{"role": "system", "content": system}] if system else []
+    for message in request.messages:
+        if message.text is None:
+            raise lm15.UnsupportedFeatureError("LocalLM reads text only: leave images and other parts out.")
+        done.append({"role": message.role, "content": message.text})
+    return done
+
+
+def _settings(request: lm15.Request) -> Settings:
+    given = {
+        name: getattr(request.config, name)
+        for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")
+        if getattr(request.config, name) is not None
+    }
+    return Settings(**given, stop=tuple(request.config.stop), top=request.config.logprobs)
+
+
+def _generated(request: lm15.Request, found: Generated, asked: int, lead: str) -> lm15.Response:
+    logprobs = None
+    if request.config.logprobs is not None:
+        logprobs = tuple(
+            lm15.TokenLogprob(
+                token=token.text,
+                logprob=token.logprob,
+                token_id=token.id,
+                top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
+            )
+            for token in found.tokens
+        )
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(found.text.removeprefix(lead)),
+        finish_reason="stop" if found.finished else "length",
+        usage=lm15.Usage(input_tokens=asked, output_tokens=len(found.tokens) or None, total_tokens=None),
+        logprobs=logprobs,
+    )

@@ -1,0 +1,113 @@
+"""Where a continuation begins, in tokens.
+
+Context and continuation are tokenised as one text. A token that holds any character of the continuation belongs to it;
+the context is the tokens wholly before. A token that a tokenizer would merge across the boundary is therefore never
+split, and never counted as context.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Ids = tuple[int, ...]
+
+
+class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for what it says
+    """A prompt is longer than the model's context; it is never cut."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A token sequence of which the tokens from ``start`` on are scored, 1 <= start < len(ids)."""
+
+    ids: Ids
+    start: int
+
+
+def joint(tokenizer: Any, pairs: Sequence[tuple[str, str]], *, special: bool) -> list[Scored]:
+    """Tokenise (context, continuation) pairs jointly.
+
+    Args:
+        tokenizer: A fast Hugging Face tokenizer.
+        pairs: Texts; no continuation may be empty.
+        special: Whether the tokenizer adds its special tokens (a chat template has written them already).
+
+    Raises:
+        ValueError: An empty continuation, or one that nothing precedes; the item is named.
+    """
+    if not pairs:
+        return []
+    for number, (_, continuation) in enumerate(pairs):
+        if not continuation:
+            raise ValueError(f"Continuation {number} is empty: there is nothing to score.")
+    texts = [context + continuation for context, continuation in pairs]
+    found = tokenizer(texts, add_special_tokens=special, return_offsets_mapping=True)
+    done = []
+    for number, ((context, _), ids, offsets) in enumerate(
+        zip(pairs, found["input_ids"], found["offset_mapping"], strict=True)
+    ):
+        start = next((i for i, (_, end) in enumerate(offsets) if end > len(context)), len(ids))
+        if start == len(ids):
+            raise ValueError(f"Continuation {number} has no token: the tokenizer drops {pairs[number][1]!r}.")
+        if start == 0:
+            raise ValueError(
+                f"Nothing precedes continuation {number}, so its first token has no probability: "
+                "give a context, or a tokenizer that adds a start token."
+            )
+        last = max(i for i, (_, end) in enumerate(offsets) if end > len(context))
+        done.append(Scored(tuple(ids[: last + 1]), start))  # a closing special token is no part of the text
+    return done
+
+
+def choice_sequences(
+    tokenizer: Any, contexts: Sequence[str], choices: Sequence[str], *, follow: str, special: bool
+) -> list[list[Scored]]:
+    """The token sequences of all choices after every context, all starting at their common context.
+
+    Where one choice's tokens begin another's ("1" and "10"), each is closed with the text that follows an answer, so
+    that they exclude each other.
+    """
+    _check_choices(choices)
+    rows = _rows(tokenizer, contexts, choices, special)
+    if any(_prefixes(row) for row in rows):
+        rows = _rows(tokenizer, contexts, [choice + follow for choice in choices], special)
+        for number, row in enumerate(rows):
+            if _prefixes(row):
+                raise ValueError(
+                    f"After prompt {number} the choices {list(choices)} have the same tokens: change them."
+                )
+    return [_aligned(row) for row in rows]
+
+
+def _check_choices(choices: Sequence[str]) -> None:
+    if not choices:
+        raise ValueError("There are no choices: give at least one.")
+    if len(set(choices)) < len(choices):
+        raise ValueError(f"The choices {list(choices)} repeat: give each once.")
+    if not all(choices):
+        raise ValueError(f"A choice of {list(choices)} is empty: give a text to every one.")
+
+
+def _rows(tokenizer: Any, contexts: Sequence[str], choices: Sequence[str], special: bool) -> list[list[Scored]]:
+    flat = joint(tokenizer, [(context, choice) for context in contexts for choice in choices], special=special)
+    c = len(choices)
+    return [flat[i * c : (i + 1) * c] for i in range(len(contexts))]
+
+
+def _prefixes(row: Sequence[Scored]) -> bool:
+    ordered = sorted(s.ids for s in row)  # a prefix stands right before what it begins
+    return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
+
+
+def _aligned(row: Sequence[Scored]) -> list[Scored]:
+    shared = min(min(s.start for s in row), common_prefix([s.ids for s in row]))
+    return [Scored(s.ids, max(1, shared)) for s in row]
+
+
+def common_prefix(sequences: Sequence[Ids]) -> int:
+    """Number of tokens that all sequences begin with."""
+    first, last = min(sequences), max(sequences)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
