@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from dspy import lm15
+from dspy._vendor.lm15.judgments import request_judgments  # what reads the contract has no public name in 3.4
 from dspy.clients.engines.base import validate_request
 
 from evalbias.lm.chat import Renderer
@@ -66,7 +67,7 @@ class LocalEngine:
         validate_request(request)
         _refuse(request)
         messages = _messages(request)
-        asked = lm15.request_judgments(request) if hasattr(lm15, "request_judgments") else _judgments(request)
+        asked = request_judgments(request)
         if asked:
             return self._measured(request, messages, asked)
         rendered = self._render(messages)
@@ -126,14 +127,6 @@ class LocalEngine:
         )
 
 
-def _judgments(request: lm15.Request) -> dict[str, Any]:
-    form = request.config.response_format
-    if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return {}
-    found: dict[str, Any] = lm15.judgments_in_schema(form.get("schema"))
-    return found
-
-
 def _refuse(request: lm15.Request) -> None:
     """What this engine cannot do is refused, never dropped."""
     config = request.config
@@ -143,7 +136,7 @@ def _refuse(request: lm15.Request) -> None:
         "config.frequency_penalty": config.frequency_penalty is not None,
         "config.presence_penalty": config.presence_penalty is not None,
         "config.reasoning": config.reasoning is not None,
-        "config.response_format": config.response_format is not None and not _judgments(request),
+        "config.response_format": config.response_format is not None and not request_judgments(request),
     }
     for feature, present in given.items():
         if present:
