@@ -1,0 +1,155 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalbias.measures import (
+    bias_score,
+    bias_score_statistic,
+    bootstrap_ci,
+    likelihood_bias,
+    paired_permutation_test,
+    performance_statistic,
+    significance,
+    spearman_rows,
+    unfairness_scores,
+)
+
+
+def systems(n, seed=0, decimals=6):
+    rng = np.random.default_rng(seed)
+    likelihoods, quality = rng.normal(size=(2, n))
+    human = np.round(quality + rng.normal(size=n) * 0.5, decimals)
+    first = np.round(quality + 0.8 * likelihoods, decimals)
+    second = np.round(quality + 0.1 * likelihoods + rng.normal(size=n) * 0.3, decimals)
+    return likelihoods, human, first, second
+
+
+STATISTICS = {
+    "performance": (
+        lambda ls, h: performance_statistic(h),
+        lambda ls, h, s: stats.spearmanr(s, h).statistic,
+    ),
+    "min-max": (
+        lambda ls, h: bias_score_statistic(ls, h),
+        lambda ls, h, s: bias_score(ls, unfairness_scores(s, h)),
+    ),
+    "mean-range": (
+        lambda ls, h: bias_score_statistic(ls, h, normalization="mean-range"),
+        lambda ls, h, s: bias_score(ls, unfairness_scores(s, h, normalization="mean-range")),
+    ),
+}
+
+
+@pytest.mark.parametrize("decimals", [6, 0])  # 0: many ties
+@pytest.mark.parametrize("name", STATISTICS)
+def test_every_swap_gives_the_statistic_of_the_definition(name, decimals):
+    make, slow = STATISTICS[name]
+    ls, human, a, b = systems(30, decimals=decimals)
+    swap = np.random.default_rng(1).random((200, 30)) < 0.5
+    of_a, of_b = make(ls, human).swapped(a, b, swap)
+    for row, x, y in zip(swap, of_a, of_b, strict=True):
+        assert x == pytest.approx(slow(ls, human, np.where(row, b, a)), nan_ok=True)
+        assert y == pytest.approx(slow(ls, human, np.where(row, a, b)), nan_ok=True)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_the_p_value_is_that_of_all_swaps(name):
+    make, slow = STATISTICS[name]
+    ls, human, a, b = systems(9, seed=3)
+    found = paired_permutation_test(make(ls, human), a, b, n_resamples=40_000, seed=0)
+    observed = abs(slow(ls, human, a) - slow(ls, human, b))
+    extreme = 0
+    for bits in itertools.product([False, True], repeat=9):
+        x, y = np.where(bits, b, a), np.where(bits, a, b)
+        extreme += abs(slow(ls, human, x) - slow(ls, human, y)) >= observed - 1e-12
+    assert found.p_value == pytest.approx(extreme / 2**9, abs=0.01)
+
+
+def test_scipy_agrees():
+    ls, human, a, b = systems(40, seed=2)
+
+    def difference(x, y):
+        return stats.spearmanr(x, human).statistic - stats.spearmanr(y, human).statistic
+
+    ours = paired_permutation_test(performance_statistic(human), a, b, n_resamples=20_000, seed=0)
+    theirs = stats.permutation_test(
+        (a, b), difference, permutation_type="samples", n_resamples=2_000, rng=np.random.default_rng(0)
+    )
+    assert ours.difference == pytest.approx(theirs.statistic)
+    assert ours.p_value == pytest.approx(theirs.pvalue, abs=0.03)
+
+
+def test_equal_systems_have_p_1_because_ties_count():
+    ls, human, a, _ = systems(30)
+    found = paired_permutation_test(bias_score_statistic(ls, human), a, a, n_resamples=500, seed=0)
+    assert (found.difference, found.p_value) == (0, 1)
+
+
+def test_two_sided_and_seeded():
+    ls, human, a, b = systems(60)
+    statistic = bias_score_statistic(ls, human)
+    found = paired_permutation_test(statistic, a, b, n_resamples=3_000, seed=0)
+    turned = paired_permutation_test(statistic, b, a, n_resamples=3_000, seed=0)
+    assert turned.difference == -found.difference
+    assert turned.p_value == found.p_value
+    assert paired_permutation_test(statistic, a, b, n_resamples=3_000, seed=0) == found
+    assert found.p_value >= 1 / 3_001
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    ls, human, a, b = systems(50)
+    part = paired_permutation_test(performance_statistic(human[:48]), a[:48], b[:48], n_resamples=300, seed=0)
+    a[48], human[49] = math.nan, math.nan
+    whole = paired_permutation_test(performance_statistic(human), a, b, n_resamples=300, seed=0)
+    assert (whole.n, whole.undefined) == (48, 2)
+    assert whole.p_value == part.p_value
+
+
+def test_an_undefined_statistic_has_no_p_value():
+    found = paired_permutation_test(performance_statistic([1, 2, 3]), [1, 1, 1], [1, 2, 3], n_resamples=9, seed=0)
+    assert math.isnan(found.p_value)
+
+
+@pytest.mark.parametrize(
+    ("a", "options", "match"),
+    [([1, 2], {}, "statistic is of 3 items, the scores of 2"), ([1, 2, 3], {"n_resamples": 0}, "draw at least one")],
+)
+def test_bad_input(a, options, match):
+    with pytest.raises(ValueError, match=match):
+        paired_permutation_test(performance_statistic([1, 2, 3]), a, a, seed=0, **options)
+
+
+def test_the_null_hypothesis_is_rejected_as_often_as_the_level_says():
+    rng, rejected = np.random.default_rng(0), 0
+    for trial in range(200):
+        human = rng.normal(size=40)
+        a, b = human + rng.normal(size=(2, 40))
+        rejected += (
+            paired_permutation_test(performance_statistic(human), a, b, n_resamples=199, seed=trial).p_value < 0.1
+        )
+    assert 8 <= rejected <= 34  # 20 expected; 3.3 standard deviations
+
+
+def test_bootstrap_covers_and_is_seeded(monkeypatch):
+    x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=400).T
+    found = bootstrap_ci(spearman_rows, x, y, n_resamples=2_000, seed=0)
+    assert found.low < 0.58 < found.high
+    assert found.estimate == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.65 / math.sqrt(400), rel=0.25)
+    assert bootstrap_ci(spearman_rows, x, y, n_resamples=2_000, seed=0) == found
+    x[0] = math.nan
+    assert bootstrap_ci(spearman_rows, x, y, n_resamples=50, seed=0).estimate == pytest.approx(
+        stats.spearmanr(x[1:], y[1:]).statistic
+    )
+
+
+def test_the_comparison_of_measured_judges_uses_the_same_numbers():
+    ls, human, a, _ = systems(80)
+    assert bias_score_statistic(ls, human)(a) == pytest.approx(likelihood_bias(ls, a, human).bias_score)
+
+
+def test_chunks_are_bounded():
+    assert significance.CELLS * 8 * 20 < 1.5e9  # some twenty arrays of a chunk stand at once

@@ -1,0 +1,59 @@
+"""Imports run one way, and importing the package loads nothing heavy."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = {
+    "measures": ROOT / "evalbias/measures",
+    "lm": ROOT / "evalbias/lm",
+    "data": ROOT / "evalbias/data",
+    "programs": ROOT / "programs",
+    "optimizers": ROOT / "optimizers",
+    "report": ROOT / "evalbias/report",
+}
+MAY_IMPORT = {
+    "measures": set(),
+    "lm": {"measures"},
+    "data": {"measures"},
+    "programs": {"measures", "lm", "data"},
+    "optimizers": {"measures", "lm", "data", "programs"},
+    "report": {"measures", "lm", "data", "programs", "optimizers"},
+}
+HEAVY = ("torch", "transformers", "openai", "matplotlib", "dspy", "litellm", "scipy")
+
+
+def imported_layers(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{a.name}" for a in node.names]
+        for name in names:
+            if name.startswith("evalbias."):
+                yield name.split(".")[1]
+
+
+@pytest.mark.parametrize("layer", FOLDERS)
+def test_imports_run_one_way(layer):
+    files = sorted(FOLDERS[layer].rglob("*.py"))
+    assert files
+    wrong = {(f.name, name) for f in files for name in imported_layers(f) if name not in MAY_IMPORT[layer] | {layer}}
+    assert not wrong
+
+
+def test_importing_the_package_is_light():
+    code = f"import sys, evalbias, evalbias.cli; print([m for m in {HEAVY!r} if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    assert told.stdout.strip() == "[]"
+
+
+def test_every_public_name_loads():
+    import evalbias
+
+    assert [name for name in evalbias.__all__ if getattr(evalbias, name) is None] == []
+    with pytest.raises(AttributeError, match="no 'Nothing'"):
+        _ = evalbias.Nothing
