@@ -68,7 +68,7 @@ def measure_likelihood(
     from evalbias.report.tables import measurement_table
 
     task = _task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit)
-    options = {"k": k, "reduction": reduction, "normalization": normalization}
+    options: dict[str, Any] = {"k": k, "reduction": reduction, "normalization": normalization}
     run = _start("measure likelihood", task, lm, likelihood_lm, api_base, seed, out, options)
     judges = []
     for c in task.criteria:
@@ -116,7 +116,7 @@ def compile_likelihood(
     from evalbias.report.tables import comparison_table
 
     task = _task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit)
-    options = {"k": k, "reduction": reduction, "normalization": normalization, "resamples": resamples}
+    options: dict[str, Any] = {"k": k, "reduction": reduction, "normalization": normalization, "resamples": resamples}
     run = _start("compile likelihood", task, lm, likelihood_lm, api_base, seed, out, options)
     with run.progress(len(task.criteria) * (2 * (len(task.train) - k) + 4 * len(task.test))):
         comparisons, reports = _compile(run, task, seed=seed, **options)
@@ -137,7 +137,7 @@ def demo(
     from evalbias.report.tables import comparison_table
 
     task = _demo_task(seed)
-    options = {"k": 8, "reduction": "sum", "normalization": "min-max", "resamples": 100_000}
+    options: dict[str, Any] = {"k": 8, "reduction": "sum", "normalization": "min-max", "resamples": 100_000}
     run = _start("demo", task, "embedded", None, None, seed, out, options)
     with run.progress(2 * (len(task.train) - 8) + 4 * len(task.test)):
         comparisons, reports = _compile(run, task, seed=seed, **options)
@@ -240,12 +240,12 @@ class _Run:
     @property
     def likelihood_asked(self) -> int:
         """Answers of a likelihood model of its own."""
-        return 0 if self.likelihood_lm is self.lm else self.likelihood_lm.asked
+        return 0 if self.likelihood_lm is self.lm else int(self.likelihood_lm.asked)
 
     @property
     def replayed(self) -> int:
         """Answers that the journal had."""
-        return self.lm.replayed + (0 if self.likelihood_lm is self.lm else self.likelihood_lm.replayed)
+        return int(self.lm.replayed + (0 if self.likelihood_lm is self.lm else self.likelihood_lm.replayed))
 
 
 def _start(

@@ -64,7 +64,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         with dspy.context(adapter=self._adapter()):
             return await self.predict.acall(source=source, output=output)
 
-    def batch(  # type: ignore[override]
+    def batch(
         self,
         examples: Sequence[dspy.Example],
         *,

@@ -1,46 +1,63 @@
-"""The embedded judge's tokenizer: one token a word, a line break or a mark; blanks are not tokens."""
+"""The embedded judge's tokenizer: a token is a word, a digit or a mark with the blank before it, or a line break.
+
+Nothing is lost: joining the tokens gives the text back, and " 4" is one token whether it is read with its prompt or
+not. Words the world does not use are ``<unk>``.
+"""
 
 from __future__ import annotations
 
 import random
 import re
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from evalbias.data import world
+from evalbias.lm.text import dialogue
 from evalbias.programs.criteria import SYNTHETIC
 from evalbias.programs.prompt import judge_messages, likelihood_messages
 
-PATTERN = r"\n|\w+|[^\w\s]"
-RATERS = ("stern", "cool", "mild", "warm", "fond")
-"""Words that name a rater in some training episodes, by fifths of the taste."""
+PATTERN = r" ?\d| ?[^\W\d]+| ?[^\w\s]|\s"
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+def naming(rater: str) -> str:
+    """What is added to a judge's instruction to name the rater."""
+    return f"\nRater: {rater}."
 
 
 def words() -> list[str]:
     """The vocabulary without the special tokens."""
     rng = random.Random(0)
-    found = {*RATERS, "rater", "Rater", "\n", *map(str, range(10))}
+    found = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
+    for rater in world.RATERS:
+        found |= set(re.findall(PATTERN, naming(rater)))
     for _ in range(5000):
         drawn = world.item(rng)
-        messages = judge_messages(SYNTHETIC, drawn.source, drawn.output)
-        messages += likelihood_messages(SYNTHETIC, drawn.source)
-        for message in messages:
-            found |= set(re.findall(PATTERN, message["content"]))
+        answer = {"role": "assistant", "content": drawn.output}
+        for messages in (
+            judge_messages(SYNTHETIC, drawn.source, drawn.output),
+            [*likelihood_messages(SYNTHETIC, drawn.source), answer],
+        ):
+            found |= set(re.findall(PATTERN, dialogue(messages)))
     return sorted(found)
 
 
 def build(context: int) -> PreTrainedTokenizerFast:
     """A tokenizer that adds ``<s>`` in front, for a model of that context length."""
-    vocabulary = {w: i for i, w in enumerate(["<pad>", "<s>", "</s>", "<unk>", *words()])}
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words()])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PATTERN), behavior="removed", invert=True)
-    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PATTERN), behavior="isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", vocabulary["<s>"])]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         bos_token="<s>",
         eos_token="</s>",
         unk_token="<unk>",
+        clean_up_tokenization_spaces=False,
         model_max_length=context,
     )

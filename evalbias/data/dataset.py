@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def jsonl_rows(source: Source, path: Path) -> Iterator[tuple[str, dict[str, Any]
             continue
         where = f"{path}:{number}"
         try:
-            record = json.loads(line, parse_constant=lambda token, where=where: _refuse(token, where))
+            record = json.loads(line, parse_constant=partial(_refuse, where))
         except json.JSONDecodeError as error:
             raise DataError(f"{where} is no JSON ({error.msg}): mend the line.") from error
         if not isinstance(record, dict):
@@ -112,7 +113,7 @@ def jsonl_rows(source: Source, path: Path) -> Iterator[tuple[str, dict[str, Any]
         yield where, record
 
 
-def _refuse(token: str, where: str) -> None:
+def _refuse(where: str, token: str) -> None:
     raise DataError(f"{where} holds {token}, which is no JSON: write null for an undefined score.")
 
 

@@ -74,7 +74,7 @@ def _mean(raters: dict[str, Any], column: str, where: str) -> float:
     found = [ratings.get(column) for ratings in raters.values()]
     if not all(isinstance(r, int | float) and 0 <= r <= 100 for r in found):
         raise DataError(f"{where}: the ratings on {column} are {found}; they must be numbers from 0 to 100.")
-    return sum(found) / len(found)
+    return float(sum(found) / len(found))
 
 
 def _triples(table: str, sample: str) -> list[list[str]]:

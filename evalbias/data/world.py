@@ -4,7 +4,11 @@ Every item is a person's three facts (the source) and three sentences about them
 one of three classes, equally often: it states the fact, it says that the fact is unknown (an omission), or it states
 the fact in broken order (a disfluency). A stated fact is sometimes a wrong one. Each class has four phrasings, from
 common to rare, and the draw of the phrasing is independent of the class: how likely a text is says nothing about how
-good it is. Raters differ in one number, how far a likely phrasing lifts their score.
+good it is. Raters differ in one number, their taste: how far a common phrasing lifts their score.
+
+The human score of an item is the mean of several fair raters. A judge that takes a demonstration's label for the score
+of one rater, most of whom are fond of common phrasing, is told too little by eight random demonstrations to give up
+its liking; demonstrations that contradict the liking plainly tell it enough.
 
 Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
 """
@@ -50,8 +54,17 @@ FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2
 """Share of stated facts whose object is another one."""
 
-RATER_NOISE = 1.0
-"""Standard deviation of a rating around the rater's opinion, in points of the scale."""
+RATERS = {"fair": 0.0, "fond": 1.0}
+"""The kinds of rater and their taste: points of the scale for each standard deviation of commonness."""
+
+FOND = 0.9
+"""Share of the raters who are fond of common phrasing."""
+
+RATER_NOISE = 1.5
+"""Standard deviation of one rater's score around that rater's opinion, in points of the scale."""
+
+ANNOTATORS = 4
+"""Fair raters whose mean is an item's human score."""
 
 _MEAN = sum(p * math.log(p) for p in FREQUENCIES)
 _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
@@ -103,14 +116,14 @@ def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tupl
     return STATED[relation][level].format(value), ""
 
 
-def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0) -> float:
-    """A rater's score in [1, 5]: quality, plus the taste for common phrasing, plus noise."""
-    opinion = drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE)
+def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0, raters: int = 1) -> float:
+    """The mean score of so many raters, in [1, 5]: quality, plus the taste for common phrasing, plus noise."""
+    opinion = drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE / math.sqrt(raters))
     return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
 
 
 def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
-    """Probability of each label when such a rating is rounded: what a judge who knew the rater would answer."""
+    """Probability of each label when one rater's score is rounded: what a judge who knew the rater would answer."""
     opinion = drawn.quality + taste * drawn.commonness
     edges = [-math.inf, *(label + 0.5 for label in range(SCALE[0], SCALE[1])), math.inf]
     below = [0.5 * (1 + math.erf((edge - opinion) / (RATER_NOISE * math.sqrt(2)))) for edge in edges]
@@ -118,11 +131,11 @@ def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
 
 
 def examples(n: int, *, seed: int) -> list[dspy.Example]:
-    """N items rated by fair raters.
+    """N items and their human scores.
 
     Returns:
-        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: a rating in [1, 5] by a rater without
-        taste) and the truth: ``quality`` and ``commonness``.
+        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: the mean of ``ANNOTATORS`` fair raters,
+        in [1, 5]) and the truth: ``quality`` and ``commonness``.
     """
     rng = random.Random(seed)
     done = []
@@ -132,7 +145,7 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
             id=f"world-{seed}-{number}",
             source=drawn.source,
             output=drawn.output,
-            scores={NAME: rating(rng, drawn)},
+            scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
             quality=drawn.quality,
             commonness=drawn.commonness,
         )

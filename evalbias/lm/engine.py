@@ -112,8 +112,7 @@ class LocalEngine:
             if np.isnan(row).any():
                 raise lm15.UnsupportedFeatureError(f"No answer of {list(judgment.keys)} has any probability.")
             best = judgment.keys[int(row.argmax())]
-            kinds = {"ordered": int, "boolean": lambda key: key == "true"}
-            value[name] = kinds.get(judgment.kind, str)(best)
+            value[name] = _value(judgment.kind, best)
             shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
             logprobs[name] = dict(zip(judgment.keys, found.logprobs[0].tolist(), strict=True))
         part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
@@ -125,6 +124,11 @@ class LocalEngine:
             usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
             provider_data={LOGPROBS: logprobs},
         )
+
+
+def _value(kind: str, key: str) -> Any:
+    """A judgment's key as the schema's value."""
+    return int(key) if kind == "ordered" else key == "true" if kind == "boolean" else key
 
 
 def _refuse(request: lm15.Request) -> None:

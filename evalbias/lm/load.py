@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 EDGE = 1 << 20
 """Bytes hashed at either end of a weights file: whole ones would take longer than judging."""
@@ -47,6 +48,7 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     tokenizer = AutoTokenizer.from_pretrained(model, **options)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} tells no character offsets: it needs a tokenizer.json.")
+    quiet()
     weights = AutoModelForCausalLM.from_pretrained(model, config=config, dtype=_dtype(dtype), **options)
     weights = weights.eval().to(place)
     _check_head(weights, model)
@@ -55,6 +57,11 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     told = f"{getattr(config, '_commit_hash', None)} {weights.dtype} {tokenizer.chat_template}"
     return Loaded(weights, tokenizer, arguments, _fingerprint(model, told), context)
+
+
+def quiet() -> None:
+    """Loading a model is not the user's progress: transformers' own bar stays away."""
+    logging.disable_progress_bar()
 
 
 def _check_folder(model: str) -> None:

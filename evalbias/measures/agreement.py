@@ -71,7 +71,7 @@ def _agreement(
     kept = defined(a, b)
     members: dict[object, list[int]] = {}
     for index in np.flatnonzero(kept):
-        members.setdefault(None if groups is None else groups[index], []).append(int(index))
+        members.setdefault(None if groups is None else groups[int(index)], []).append(int(index))
     values = [_or_nan(correlation, a[i], b[i]) for i in members.values()]
     found = [v for v in values if not np.isnan(v)]
     value = float(np.mean(found)) if found else float("nan")

@@ -100,7 +100,7 @@ def test_two_sided_and_seeded():
 
 
 def test_what_is_undefined_is_left_out_and_counted():
-    ls, human, a, b = systems(50)
+    _, human, a, b = systems(50)
     part = paired_permutation_test(performance_statistic(human[:48]), a[:48], b[:48], n_resamples=300, seed=0)
     a[48], human[49] = math.nan, math.nan
     whole = paired_permutation_test(performance_statistic(human), a, b, n_resamples=300, seed=0)

@@ -1,0 +1,116 @@
+"""Recording a language model's answers, and replaying them without it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dspy
+from dspy import lm15
+from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, response_to_dict  # no public name in 3.4
+
+
+class UnseenPrompt(LookupError):  # noqa: N818 - named for what happened
+    """A recording has no answer to the prompt."""
+
+
+class RecordedEngine:
+    """Answers from a JSONL file of requests and responses; see ``RecordedLM``."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        if not self._path.is_file():
+            raise FileNotFoundError(
+                f"{path} does not exist: make a recording with evalbias.lm.recorded.record(lm, path)."
+            )
+        self._answers: dict[str, dict[str, Any]] = {}
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                found = json.loads(line)
+                self._answers[_key(found["request"])] = found["response"]
+            except (json.JSONDecodeError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}:{number} is no recorded answer ({error}): record it again.") from error
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """The recorded answer.
+
+        Raises:
+            UnseenPrompt: There is none.
+        """
+        told = request_to_dict(request)
+        found = self._answers.get(_key(told))
+        if found is None:
+            said = str(request.messages[-1].text)[-80:]
+            raise UnseenPrompt(f"{self._path} has no answer to the prompt that ends in {said!r}: record it first.")
+        return response_from_dict(found)
+
+    def stream(self, request: lm15.Request) -> Iterator[Any]:
+        """The whole answer as one stream of events."""
+        return iter(lm15.response_to_events(self.complete(request)))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def dump_state(self) -> dict[str, Any]:
+        """The file's path."""
+        return {"path": str(self._path)}
+
+    @classmethod
+    def load_state(cls, state: dict[str, Any]) -> RecordedEngine:
+        """Open the file again."""
+        return cls(state["path"])
+
+
+class RecordedLM(dspy.LM):  # type: ignore[misc]
+    """Replays a recording as a ``dspy.LM``; the model's name in a request does not matter, everything else does.
+
+    Args:
+        path: The JSONL file that ``record`` wrote.
+        **kwargs: As ``dspy.LM``.
+
+    Raises:
+        FileNotFoundError: The file is missing.
+        ValueError: A line is no recorded answer.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **kwargs: Any) -> None:
+        super().__init__(f"recorded/{Path(path).name}", engine=RecordedEngine(path), **{"cache": False, **kwargs})
+
+
+class RecordingEngine:
+    """Passes requests on to a model and appends every answer to a file as it comes."""
+
+    def __init__(self, lm: Any, path: str | os.PathLike[str]) -> None:
+        self._lm = lm
+        self._path = Path(path)
+        self._turn = threading.Lock()
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """The model's answer."""
+        response: lm15.Response = self._lm(request)
+        line = json.dumps({"request": request_to_dict(request), "response": response_to_dict(response)})
+        with self._turn, self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        return response
+
+    def stream(self, request: lm15.Request) -> Iterator[Any]:
+        """The whole answer as one stream of events."""
+        return iter(lm15.response_to_events(self.complete(request)))
+
+    def close(self) -> None:
+        """The file is closed after every line."""
+
+
+def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:
+    """The same model, with every answer appended to a JSONL file that ``RecordedLM`` replays."""
+    return dspy.LM(lm.model, engine=RecordingEngine(lm, path), cache=False)
+
+
+def _key(request: dict[str, Any]) -> str:
+    told = {name: value for name, value in request.items() if name != "model"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,91 @@
+"""Tiny random models of four families with two kinds of tokenizer, saved as a user's folder would be."""
+
+from __future__ import annotations
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+
+TEXTS = [
+    "Judge the output on quality: is it good?\nAnswer with a whole number from 1 (worst) to 5 (best).",
+    "Source: the cat sat on the mat.\nOutput: a cat was sitting on a mat, naïve café 日本.\nQuality: 4",
+    "Score: 10 9 8 7 6 5 4 3 2 1 0 the answer is yes or no, A or B.",
+] * 4
+TEMPLATE = (
+    "{{ bos_token if bos_token else '' }}{% for m in messages %}[{{ m.role }}]{{ m.content }}[end]{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+
+
+def byte_level():
+    """As GPT-2: byte-level BPE, no start token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<|end|>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
+
+
+def sentencepiece_like():
+    """As Llama 2: blanks are marks in the tokens, a start token in front."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(vocab_size=200, special_tokens=["<unk>", "<s>", "</s>"])
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="</s>"
+    )
+
+
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 256}
+
+
+def build(family: str, tokenizer) -> torch.nn.Module:
+    torch.manual_seed(0)
+    common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id}
+    if family == "gpt2":
+        model = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=256, **common))
+    elif family == "gpt-neox":
+        model = GPTNeoXForCausalLM(GPTNeoXConfig(intermediate_size=64, **SIZE, **common))
+    elif family == "qwen2":
+        model = Qwen2ForCausalLM(Qwen2Config(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
+    else:
+        model = LlamaForCausalLM(LlamaConfig(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
+    with torch.no_grad():  # random weights of the usual size give nearly uniform answers: make them differ
+        for parameter in model.parameters():
+            parameter.mul_(3.0)
+    return model.eval()
+
+
+KINDS = {
+    "llama": ("llama", sentencepiece_like, False),
+    "llama-chat": ("llama", sentencepiece_like, True),
+    "qwen2": ("qwen2", byte_level, False),
+    "qwen2-chat": ("qwen2", byte_level, True),
+    "gpt2": ("gpt2", byte_level, False),
+    "gpt-neox": ("gpt-neox", byte_level, False),
+}
+
+
+def save(kind: str, folder) -> str:
+    family, make, chat = KINDS[kind]
+    tokenizer = make()
+    if chat:
+        tokenizer.chat_template = TEMPLATE
+    build(family, tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)

@@ -1,0 +1,33 @@
+import dspy
+import pytest
+
+from evalbias import Criterion, PointwiseJudge, RecordedLM
+from evalbias.lm.recorded import record
+
+C = Criterion("quality", "is it good?")
+
+
+def test_a_recording_replays_judgments_and_texts(lms, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    lm = record(lms["llama"], file)
+    judge = PointwiseJudge(C)
+    with dspy.context(lm=lm):
+        judged = judge(source="the cat", output="sat")
+        said = lm("the cat", max_tokens=4)
+    replay = RecordedLM(file)
+    with dspy.context(lm=replay):
+        again = judge(source="the cat", output="sat")
+        assert replay("the cat", max_tokens=4) == said
+        assert (again.score, again.coverage) == (judged.score, judged.coverage)
+        with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to the prompt that ends in"):
+            judge(source="the cat", output="mat")
+    batch = judge.batch([dspy.Example(source="the cat", output="sat")], lm=replay)
+    assert batch[0].score == judged.score
+
+
+def test_a_broken_recording(tmp_path):
+    with pytest.raises(FileNotFoundError, match="make a recording"):
+        RecordedLM(tmp_path / "none")
+    (tmp_path / "r").write_text("{}\n")
+    with pytest.raises(ValueError, match="r:1 is no recorded answer"):
+        RecordedLM(tmp_path / "r")
