@@ -11,6 +11,7 @@ import numpy as np
 from dspy.teleprompt import Teleprompter
 
 from evalbias.lm.contract import measuring
+from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
@@ -142,10 +143,12 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         _disjoint(rated, valset or [])
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
         before = with_demos(student, random, bins=self.bins)
+        _fitting(before, rated, lm)
         found = self._measure(before, candidates, lm)
         rs, unfairness = _rs(found, student.criterion.name)
         chosen = [candidates[i] for i in self._highest(rs)]
         compiled = with_demos(student, chosen, bins=self.bins)
+        _fitting(compiled, [*candidates[:1], *(valset or [])], lm)
         first = self._measure(before, valset, lm) if valset else None
         second = self._measure(compiled, valset, lm) if valset else None
         compiled.report = BiasedDemosReport(
@@ -202,6 +205,27 @@ def _rs(found: LikelihoodMeasurement, criterion: str) -> tuple[FloatArray, Float
     unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization="centre-max")
     rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
     return rs, unfairness
+
+
+def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+    """Refuse demonstrations that do not fit into the model's context, before anything is judged.
+
+    Raises:
+        PromptTooLong: The longest item does not fit; the message says how many demonstrations would.
+    """
+    longest = max(examples, key=lambda e: len(e.source) + len(e.output))
+    demos = judge.predict.demos
+    for count in range(len(demos), -1, -1):
+        judge.predict.demos = demos[:count]
+        try:
+            lm.choice_logprobs([judge.messages(longest)], judge.criterion.labels)
+        except PromptTooLong as error:
+            refused = error
+            continue
+        if count < len(demos):
+            raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {refused}") from refused
+        return
+    raise PromptTooLong(f"Not even a prompt without demonstrations fits. {refused}") from refused
 
 
 def _disjoint(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:

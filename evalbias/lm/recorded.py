@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class RecordedEngine:
         for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 found = json.loads(line)
-                self._answers[_key(found["request"])] = found["response"]
+                self._answers[_key(found["request"])] = found
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number} is no recorded answer ({error}): record it again.") from error
 
@@ -47,7 +48,7 @@ class RecordedEngine:
         if found is None:
             said = str(request.messages[-1].text)[-80:]
             raise UnseenPrompt(f"{self._path} has no answer to the prompt that ends in {said!r}: record it first.")
-        return response_from_dict(found)
+        return replace(response_from_dict(found["response"]), provider_data=found["provider_data"])
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """The whole answer as one stream of events."""
@@ -93,7 +94,8 @@ class RecordingEngine:
     def complete(self, request: lm15.Request) -> lm15.Response:
         """The model's answer."""
         response: lm15.Response = self._lm(request)
-        line = json.dumps({"request": request_to_dict(request), "response": response_to_dict(response)})
+        told = {"request": request_to_dict(request), "response": response_to_dict(response)}
+        line = json.dumps({**told, "provider_data": response.provider_data})  # not part of a response's own form
         with self._turn, self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         return response

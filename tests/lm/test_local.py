@@ -268,7 +268,7 @@ def test_what_the_engine_cannot_do_is_refused(lms):
     lm = lms["gpt2"]
     config = lm15.Config(frequency_penalty=0.5)
     request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
-    with pytest.raises(dspy.utils.exceptions.LMError, match="does not support config.frequency_penalty"):
+    with pytest.raises(dspy.utils.exceptions.LMError, match=r"does not support config\.frequency_penalty"):
         lm(request)
 
 

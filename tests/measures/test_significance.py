@@ -69,7 +69,7 @@ def test_the_p_value_is_that_of_all_swaps(name):
 
 
 def test_scipy_agrees():
-    ls, human, a, b = systems(40, seed=2)
+    _, human, a, b = systems(40, seed=2)
 
     def difference(x, y):
         return stats.spearmanr(x, human).statistic - stats.spearmanr(y, human).statistic

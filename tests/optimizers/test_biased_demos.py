@@ -1,0 +1,185 @@
+import math
+import random
+
+import dspy
+import numpy as np
+import pytest
+from fakes import FormulaLM
+
+from evalbias.lm.tokens import PromptTooLong
+from evalbias.optimizers import BiasedDemos
+from evalbias.programs import Criterion, PointwiseJudge, labelled, load_judge, score_closeness
+from evalbias.programs.measurement import combine, compare_likelihood_bias, measure_likelihood_bias
+
+C = Criterion("quality", "is it good?")
+
+
+def items(n, seed, noise=0.4):
+    rng = random.Random(seed)
+    done = []
+    for k in range(n):
+        quality, rarity = rng.choice([2, 3, 4]), rng.gauss(0, 1)
+        human = min(5.0, max(1.0, quality + rng.gauss(0, noise)))
+        text = f"q={quality} z={rarity:.4f}"
+        done.append(dspy.Example(id=f"{seed}-{k}", source="s", output=text, scores={"quality": human}))
+    return [e.with_inputs("source", "output") for e in done]
+
+
+def compile_judge(lm=None, **options):
+    settings = {"k": 8, "n_resamples": 500, "seed": 0, **options}
+    trainset, valset = items(120, 1), items(90, 2)
+    return BiasedDemos(**settings).compile(PointwiseJudge(C), trainset=trainset, valset=valset, lm=lm or FormulaLM())
+
+
+def test_the_bias_is_compiled_away():
+    report = compile_judge().report
+    found = report.comparison
+    assert found.before.bias_score > 0.5
+    assert found.before_interval.low > 0
+    assert abs(found.after.bias_score) < found.before.bias_score / 2
+    assert found.bias_test.p_value < 0.05
+    assert found.after.performance >= found.before.performance
+
+
+def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
+    compiled = compile_judge()
+    report = compiled.report
+    assert len(report.ids) == 112
+    top = np.argsort(-report.rs, kind="stable")[:8][::-1]
+    assert report.chosen == tuple(report.ids[i] for i in top)
+    human = dict(zip(report.ids, report.human_scores, strict=True))
+    labels = [math.floor(human[name] + 0.5) for name in report.chosen]
+    assert [d.score for d in compiled.predict.demos] == labels
+    assert not set(report.random) & set(report.ids)
+    assert compile_judge(order="descending").report.chosen == report.chosen[::-1]
+
+
+def test_seeds_and_the_student():
+    first, again, other = compile_judge(), compile_judge(), compile_judge(seed=1)
+    assert first.dump_state() == again.dump_state()
+    assert first.report.comparison == again.report.comparison
+    assert other.report.random != first.report.random
+    student = PointwiseJudge(C)
+    before = student.dump_state()
+    BiasedDemos(2, n_resamples=9).compile(student, trainset=items(20, 1), lm=FormulaLM())
+    assert student.dump_state() == before
+
+
+def test_a_compiled_judge_saves_and_loads(tmp_path):
+    compiled = compile_judge()
+    compiled.save(str(tmp_path / "judge.json"))
+    fresh = items(5, 9)
+    loaded = load_judge(tmp_path / "judge.json").batch(fresh, lm=FormulaLM())
+    assert [p.score for p in loaded] == [p.score for p in compiled.batch(fresh, lm=FormulaLM())]
+
+
+def test_another_models_likelihood():
+    class Upside(FormulaLM):
+        def loglikelihood(self, pairs):
+            return [type(found)(-found.per_token) for found in super().loglikelihood(pairs)]
+
+    report = compile_judge(likelihood_lm=Upside()).report
+    assert report.comparison.before.bias_score < -0.5
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    trainset = items(40, 1)
+    trainset[3].scores["quality"] = math.nan
+    compiled = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM())
+    assert compiled.report.left_out == 1
+    assert compiled.report.comparison is None
+    assert "1-3" not in compiled.report.ids + compiled.report.random
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="k=0"):
+        BiasedDemos(0)
+    with pytest.raises(ValueError, match="order='up' is unknown"):
+        BiasedDemos(order="up")
+    student, few = PointwiseJudge(C), items(10, 1)
+    with pytest.raises(ValueError, match="need at least 18"):
+        BiasedDemos(8).compile(student, trainset=few, lm=FormulaLM())
+    with pytest.raises(ValueError, match=r"items are in trainset and valset, the first '1-0'"):
+        BiasedDemos(2).compile(student, trainset=few, valset=few[:1], lm=FormulaLM())
+    with pytest.raises(ValueError, match="pass no teacher"):
+        BiasedDemos(2).compile(student, trainset=few, teacher=student, lm=FormulaLM())
+    few[0].scores = {"wit": 1}
+    with pytest.raises(ValueError, match="'1-0' has no score on 'quality'"):
+        BiasedDemos(2).compile(student, trainset=few, lm=FormulaLM())
+
+
+def test_demonstrations_that_do_not_fit_say_how_many_do():
+    class Short(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(p) for p in prompts) > 2 + 2 * 3:
+                raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
+            return super().choice_logprobs(prompts, choices)
+
+    with pytest.raises(PromptTooLong, match="3 of 8 demonstrations fit"):
+        compile_judge(Short())
+
+
+def test_total_over_criteria():
+    other = Criterion("wit", "is it funny?")
+    examples = items(60, 3)
+    for e in examples:
+        e.scores["wit"] = 6 - e.scores["quality"]
+    judges = [PointwiseJudge(C), PointwiseJudge(other)]
+    found = measure_likelihood_bias(judges, examples, lm=FormulaLM())
+    assert set(found.result()) == {"quality", "wit", "total"}
+    parts = [measure_likelihood_bias(j, examples, lm=FormulaLM()) for j in judges]
+    assert combine(parts).result() == found.result()
+    with pytest.raises(ValueError, match="different items"):
+        combine([parts[0], measure_likelihood_bias(judges[1], examples[1:], lm=FormulaLM())])
+    with pytest.raises(ValueError, match="different items or criteria"):
+        compare_likelihood_bias(parts[0], parts[1], n_resamples=9)
+
+
+@pytest.fixture
+def real_lm(tmp_path):
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parent.parent / "lm"))
+    from models import save
+
+    from evalbias import LocalLM
+
+    return LocalLM(save("llama", tmp_path / "llama"), device="cpu", dtype="float32")
+
+
+def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
+    trainset = [e.copy(source="the cat", output=e.output[:3]) for e in items(12, 5)]
+    trainset = labelled([e.copy(id=str(i), output=f"cat {i}") for i, e in enumerate(trainset)], C)
+    with dspy.context(lm=real_lm):
+        few = dspy.LabeledFewShot(k=3).compile(PointwiseJudge(C), trainset=trainset)
+        assert [type(d.score) for d in few.predict.demos] == [float] * 3
+        boot = dspy.BootstrapFewShot(metric=score_closeness(C), max_bootstrapped_demos=2, max_labeled_demos=1)
+        compiled = boot.compile(PointwiseJudge(C), trainset=trainset)
+        assert any(d.get("augmented") for d in compiled.predict.demos)
+        found = dspy.Evaluate(devset=trainset, metric=score_closeness(C), num_threads=4)(compiled)
+        alone = [score_closeness(C)(e, compiled(**e.inputs())) for e in trainset]
+    assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
+
+
+def test_a_judge_is_a_metric_and_a_reward(real_lm):
+    from evalbias import judge_metric, judge_reward
+
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    outputs = iter(["a cat", "the mat on the mat", "sat"])
+
+    class Says(dspy.Module):
+        def forward(self, source):
+            return dspy.Prediction(output=next(outputs))
+
+    metric, reward = judge_metric(judge), judge_reward(judge)
+    item = dspy.Example(source="the cat", output="sat").with_inputs("source")
+    value = metric(item, dspy.Prediction(output="a cat"))
+    assert value == pytest.approx((judge(source="the cat", output="a cat").score - 1) / 4)
+    assert metric(item, dspy.Prediction(output="a cat"), trace=[]) == value
+    assert judge_metric(judge, threshold=0.0)(item, dspy.Prediction(output="a cat"), trace=[]) is True
+    with dspy.context(lm=real_lm):
+        best = dspy.BestOfN(module=Says(), N=3, reward_fn=reward, threshold=2.0)(source="the cat")
+    scores = {o: judge(source="the cat", output=o).score for o in ["a cat", "the mat on the mat", "sat"]}
+    assert best.output == max(scores, key=scores.get)
