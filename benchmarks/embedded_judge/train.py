@@ -1,6 +1,6 @@
 """Train the embedded judge from scratch.
 
-usage: python -m benchmarks.embedded_judge.train OUT [--steps 3000] [--seed 0] [--threads 1] [--resume]
+usage: python -m benchmarks.embedded_judge.train OUT [--steps 5000] [--seed 0] [--threads 1] [--resume]
 
 An episode is one judge prompt, rendered by the package's own wording: items scored by one rater. Most raters are fond
 of common phrasing, and the labels are noisy. At every score, the first as the last, the model is trained towards what
@@ -30,7 +30,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from benchmarks.embedded_judge.episodes import CONTEXT, KINDS, Episode, Episodes
 
 WIDTH, LAYERS, HEADS, INNER = 128, 6, 4, 256
-BATCH, ITEMS, TEXTS = 16, 9, 12
+BATCH, ITEMS, TEXTS = 8, 9, 6
 PEAK, WARMUP = 2e-3, 150
 NAMED = (0.6, 0.2)
 """Share of episodes that name their rater, at the start and from the middle on."""
@@ -171,12 +171,13 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resume", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
     train(args.out, steps=args.steps, seed=args.seed, resume=args.resume)
 
 

@@ -123,7 +123,7 @@ def test_total_over_criteria():
     other = Criterion("wit", "is it funny?")
     examples = items(60, 3)
     for e in examples:
-        e.scores["wit"] = 6 - e.scores["quality"]
+        e.scores["wit"] = (6 - e.scores["quality"]) ** 2 / 5
     judges = [PointwiseJudge(C), PointwiseJudge(other)]
     found = measure_likelihood_bias(judges, examples, lm=FormulaLM())
     assert set(found.result()) == {"quality", "wit", "total"}
@@ -170,6 +170,10 @@ def test_a_judge_is_a_metric_and_a_reward(real_lm):
     outputs = iter(["a cat", "the mat on the mat", "sat"])
 
     class Says(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("source -> output")  # BestOfN asks a program for its model
+
         def forward(self, source):
             return dspy.Prediction(output=next(outputs))
 

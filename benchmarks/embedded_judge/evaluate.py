@@ -1,0 +1,223 @@
+"""Measure the embedded judge on held-out seeds of its world and write the record of its training.
+
+usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--write]
+
+Every draw is the demo's job with other demonstrations: 400 training items, eight of them drawn at random; the eight of
+highest RS among the others; 400 test items, the same in every draw. The ideal judge does the same job beside it.
+``--write`` puts the record (TRAINING.md and record.json) beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+import torch
+
+import evalbias
+from benchmarks.embedded_judge.episodes import Episodes
+from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
+from evalbias.data import world
+from evalbias.measures import bias_score, spearman, unfairness_scores
+from evalbias.optimizers import BiasedDemos
+from evalbias.programs.criteria import SYNTHETIC
+from evalbias.programs.measurement import likelihood_scores, measure_likelihood_bias
+from evalbias.programs.pointwise import PointwiseJudge
+
+HERE = Path(__file__).parent
+SEEDS = {"train": 2_000_001, "test": 2_000_002}
+"""Of no training episode, and not the demo's."""
+
+K = 8
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One judge on the test items.
+
+    Attributes:
+        bias_score: Against the human scores.
+        performance: Spearman's rho with the human scores.
+        truth: Spearman's rho with the true quality.
+        taste: Points of the score for each standard deviation of commonness, quality held fixed.
+    """
+
+    bias_score: float
+    performance: float
+    truth: float
+    taste: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of them: (n,) each."""
+
+    likelihoods: np.ndarray
+    human: np.ndarray
+    quality: np.ndarray
+    commonness: np.ndarray
+
+    def judged(self, scores: np.ndarray) -> Judged:
+        """The figures of a judge that gave these (n,) scores."""
+        design = np.column_stack([np.ones(len(scores)), self.quality, self.commonness])
+        slope = np.linalg.lstsq(design, scores, rcond=None)[0][2]
+        unfairness = unfairness_scores(scores, self.human)
+        return Judged(
+            bias_score(self.likelihoods, unfairness),
+            spearman(scores, self.human).value,
+            spearman(scores, self.quality).value,
+            float(slope),
+        )
+
+
+def check_tokenizer(lm: Any) -> None:
+    """The shipped tokenizer reads the training text as training did, and loses nothing.
+
+    Raises:
+        ValueError: It does not.
+    """
+    episodes, shipped = Episodes(7), lm.engine.loaded.tokenizer
+    for _ in range(20):
+        ids = episodes.judging(3, named=0.5, pointed=0.5).ids
+        text = shipped.decode(ids[1:])
+        if shipped(text)["input_ids"] != ids or shipped.unk_token_id in ids:
+            raise ValueError(f"The tokenizer of the folder does not read {text!r} as training did.")
+
+
+def ideal_scores(examples: Sequence[dspy.Example], demos: Sequence[dspy.Example]) -> np.ndarray:
+    """(n,) expected scores of the ideal judge that was shown these demonstrations."""
+    odds = PRIOR + sum(evidence(table(_item(d)), math.floor(d["scores"][world.NAME] + 0.5)) for d in demos)
+    return np.array([expected(answer(table(_item(e)), odds)) for e in examples])
+
+
+def _item(example: dspy.Example) -> world.Item:
+    return world.Item(example.source, example.output, example.quality, example.commonness, ())
+
+
+def run(folder: Path, *, draws: int, items: int) -> dict[str, Any]:
+    """Every figure of the record."""
+    torch.set_num_threads(1)
+    lm = evalbias.LocalLM(str(folder), device="cpu", dtype="float32")
+    check_tokenizer(lm)
+    train, test = (world.examples(items, seed=SEEDS[side]) for side in ("train", "test"))
+    judge = PointwiseJudge(SYNTHETIC)
+    known = Known(
+        likelihood_scores(test, SYNTHETIC, lm),
+        *(
+            np.array(values)
+            for values in zip(*((e.scores[world.NAME], e.quality, e.commonness) for e in test), strict=True)
+        ),
+    )
+    none = measure_likelihood_bias(judge, test, lm=lm)
+    by_id = {e.id: e for e in train}
+    rows = []
+    for seed in range(draws):
+        optimizer = BiasedDemos(K, n_resamples=10_000, seed=seed)
+        report = optimizer.compile(judge, trainset=train, valset=test, lm=lm).report
+        row: dict[str, Any] = {"p_value": report.comparison.bias_test.p_value}
+        row["interval"] = [report.comparison.before_interval.low, report.comparison.before_interval.high]
+        for side, found, ids in (("before", report.before, report.random), ("after", report.after, report.chosen)):
+            row[side] = vars(known.judged(found.model_scores[world.NAME]))
+            row[f"{side}_ideal"] = vars(known.judged(ideal_scores(test, [by_id[i] for i in ids])))
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return {
+        "items": items,
+        "parameters": sum(p.numel() for p in lm.engine.loaded.model.parameters()),
+        **{name: lm.provenance()[name] for name in ("torch", "transformers")},
+        "likelihood_commonness": spearman(known.likelihoods, known.commonness).value,
+        "likelihood_quality": spearman(known.likelihoods, known.quality).value,
+        "no_demonstrations": vars(known.judged(none.model_scores[world.NAME])),
+        "draws": rows,
+    }
+
+
+def mean(rows: Sequence[dict[str, Any]], side: str, figure: str) -> str:
+    """Mean and standard deviation over the draws, as the record writes them."""
+    values = np.array([row[side][figure] for row in rows])
+    return f"{values.mean():.2f} ({values.std():.2f})"
+
+
+def claims(found: dict[str, Any]) -> dict[str, str]:
+    """What the judge must show, each with how many draws show it."""
+    rows = found["draws"]
+    shown = {
+        "Spearman with the true quality is at least .6 before and after": lambda r: (
+            min(r["before"]["truth"], r["after"]["truth"]) >= 0.6
+        ),
+        "BiasScore with random demonstrations: the 95 % interval lies above 0": lambda r: r["interval"][0] > 0,
+        "|BiasScore| is at least halved": lambda r: abs(r["after"]["bias_score"]) <= abs(r["before"]["bias_score"]) / 2,
+        "the change is significant (p < .05)": lambda r: r["p_value"] < 0.05,
+        "performance is not lower": lambda r: r["after"]["performance"] >= r["before"]["performance"],
+        "all of these": lambda r: True,
+    }
+    tests = list(shown.values())[:-1]
+    shown["all of these"] = lambda r: all(test(r) for test in tests)
+    return {claim: f"{sum(map(test, rows))} of {len(rows)}" for claim, test in shown.items()}
+
+
+def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
+    """The record as Markdown."""
+    rows, none = found["draws"], found["no_demonstrations"]
+    figures = ("bias_score", "performance", "truth", "taste")
+    lines = [
+        "# Training record of the embedded judge",
+        "",
+        "Written by `python -m benchmarks.embedded_judge.evaluate FOLDER --write`; the recipe is `train.py`.",
+        "",
+        f"{losses[-1]['step']:.0f} steps in {losses[-1]['seconds'] / 60:.0f} minutes on one CPU core. "
+        f"{found['parameters']} parameters; float32; torch {found['torch']}, transformers {found['transformers']}.",
+        "",
+        f"## Held-out items: {found['items']} to choose from, {found['items']} to test, {len(rows)} draws",
+        "",
+        f"Rank correlation of LS with commonness {found['likelihood_commonness']:.2f}, with the true quality "
+        f"{found['likelihood_quality']:.2f}. Mean over the draws (standard deviation); taste: points of the score for "
+        "each standard deviation of commonness. The ideal judge sees quality and commonness and reasons by Bayes.",
+        "",
+        "| demonstrations | judge | BiasScore | performance | rho with the truth | taste |",
+        "|---|---|---|---|---|---|",
+        f"| none | embedded | {' | '.join(f'{none[f]:.2f}' for f in figures)} |",
+    ]
+    for name, side in (("8 at random", "before"), ("8 of highest RS", "after")):
+        for who, key in (("embedded", side), ("ideal", f"{side}_ideal")):
+            lines.append(f"| {name} | {who} | {' | '.join(mean(rows, key, f) for f in figures)} |")
+    lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(found).items())]
+    names = [name for name in losses[0] if name not in ("step", "seconds")]
+    lines += [
+        "",
+        "## Losses (means of 50 steps)",
+        "",
+        f"| step | seconds | {' | '.join(names)} |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    marks = [row for row in losses if row["step"] % 500 == 0 or row is losses[0] or row is losses[-1]]
+    lines += [f"| {row['step']} | {row['seconds']} | {' | '.join(f'{row[n]:.4f}' for n in names)} |" for row in marks]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    found = run(args.folder, draws=args.draws, items=args.items)
+    losses = [json.loads(line) for line in (args.folder / "losses.jsonl").read_text().splitlines()]
+    text = record(found, losses)
+    print(text)
+    if args.write:
+        (HERE / "TRAINING.md").write_text(text)
+        (HERE / "record.json").write_text(json.dumps({**found, "losses": losses}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
