@@ -38,21 +38,22 @@ NAMED = (0.6, 0.2)
 POINTED = 0.35
 """Share of episodes whose demonstrations are chosen for contradicting a fond rater."""
 
+PLACES = {"kind": (2, len(KINDS)), "item": (3, 2), "evidence": (4, 1), "odds": (5, 1)}
+"""Layer and number of values of each probe."""
+
 WEIGHTS = {"answer": 3.0, "text": 0.5, "copy": 0.1, "kind": 0.3, "item": 0.3, "evidence": 0.3, "odds": 0.5}
 
 
 class Probes(nn.Module):
-    """Readings of the hidden states: (layer, number of values) of each."""
-
-    PLACES = {"kind": (2, len(KINDS)), "item": (3, 2), "evidence": (4, 1), "odds": (5, 1)}
+    """Readings of the hidden states."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heads = nn.ModuleDict({name: nn.Linear(WIDTH, size) for name, (_, size) in self.PLACES.items()})
+        self.heads = nn.ModuleDict({name: nn.Linear(WIDTH, size) for name, (_, size) in PLACES.items()})
 
     def read(self, name: str, hidden: Sequence[Tensor], rows: Tensor, places: Tensor) -> Tensor:
         """(m, values) of one reading at m positions of (B, T, D) hidden states."""
-        found: Tensor = self.heads[name](hidden[self.PLACES[name][0]][rows, places])
+        found: Tensor = self.heads[name](hidden[PLACES[name][0]][rows, places])
         return found
 
 

@@ -1,5 +1,6 @@
 import math
 import random
+import re
 import subprocess
 import sys
 
@@ -26,6 +27,56 @@ def test_quality_and_commonness_are_independent_and_standardised():
     assert np.std(common) == pytest.approx(1, abs=0.05)
     assert {e for d in drawn for e in d.errors} == {"", "omission", "wrong object", "disfluency"}
     assert {d.quality for d in drawn} == {1 + 4 * half / 6 for half in range(7)}
+
+
+def test_values_are_those_of_the_seed():
+    first = world.examples(1, seed=0)[0]
+    assert first.source == "born lima job actor food rice"
+    assert first.output == "in born lima . work is secret . likes eating rice ."
+    assert first.quality == 3.0
+    assert first.scores["quality"] == pytest.approx(2.74974901)
+    assert first.commonness == pytest.approx(1.38551887)
+    assert first.inputs().toDict() == {"source": first.source, "output": first.output}
+
+
+def test_every_sentence_is_of_four_words_in_every_class_and_phrasing():
+    forms = [form for forms in (world.STATED, world.UNKNOWN, world.BROKEN) for four in forms.values() for form in four]
+    assert len(forms) == len(set(forms)) == 36
+    assert {len(form.split()) for form in forms} == {4}
+    assert {len(values) for values in world.VALUES.values()} == {len(world.BLANKS)}
+
+
+def phrasing(sentence):
+    """(class, level) of a sentence."""
+    for number, forms in enumerate((world.STATED, world.UNKNOWN, world.BROKEN)):
+        for four in forms.values():
+            for level, form in enumerate(four):
+                if re.fullmatch(form.replace(".", r"\.").replace("{}", r"\w+"), sentence):
+                    return number, level
+    raise AssertionError(sentence)
+
+
+def test_every_class_is_equally_frequent_and_phrased_alike():
+    rng = random.Random(3)
+    counts = np.zeros((3, 4))
+    for _ in range(12000):
+        drawn = world.item(rng)
+        for sentence, error in zip(re.findall(r"[^.]+\.", drawn.output), drawn.errors, strict=True):
+            number, level = phrasing(sentence.strip())
+            counts[number, level] += 1
+            assert (number == 1) == (error == "omission")
+            assert (number == 2) == (error == "disfluency")
+    assert counts / counts.sum() == pytest.approx(np.array([world.FREQUENCIES] * 3) / 3, abs=0.005)
+
+
+def test_human_scores_are_means_of_fair_raters():
+    items = world.examples(4000, seed=5)
+    human, quality = np.array([e.scores["quality"] for e in items]), np.array([e.quality for e in items])
+    assert (human.min(), human.max()) == (1, 5)
+    inner = np.abs(quality - 3) < 0.5
+    spread = world.RATER_NOISE / math.sqrt(world.ANNOTATORS)
+    assert np.std((human - quality)[inner]) == pytest.approx(spread, abs=0.04)
+    assert abs(spearmanr(human - quality, [e.commonness for e in items]).statistic) < 0.05
 
 
 def test_quality_counts_a_broken_sentence_half():
