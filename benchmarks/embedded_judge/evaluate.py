@@ -153,7 +153,9 @@ def claims(found: dict[str, Any]) -> dict[str, str]:
             min(r["before"]["truth"], r["after"]["truth"]) >= 0.6
         ),
         "BiasScore with random demonstrations: the 95 % interval lies above 0": lambda r: r["interval"][0] > 0,
-        "|BiasScore| is at least halved": lambda r: abs(r["after"]["bias_score"]) <= abs(r["before"]["bias_score"]) / 2,
+        "BiasScore is at least halved in size": lambda r: (
+            abs(r["after"]["bias_score"]) <= abs(r["before"]["bias_score"]) / 2
+        ),
         "the change is significant (p < .05)": lambda r: r["p_value"] < 0.05,
         "performance is not lower": lambda r: r["after"]["performance"] >= r["before"]["performance"],
         "all of these": lambda r: True,

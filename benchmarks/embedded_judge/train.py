@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import torch
 from torch import Tensor, nn
@@ -140,11 +141,8 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
         for name, part in parts.items():
             part.load_state_dict(state[name])
         episodes.rng.seed(f"{seed} {first}")
-    started, log, sums = (
-        time.monotonic() - spent,
-        (out / "losses.jsonl").open("a" if resume else "w"),
-        dict.fromkeys(WEIGHTS, 0.0),
-    )
+    log, sums = _log(out / "losses.jsonl", first), dict.fromkeys(WEIGHTS, 0.0)
+    started = time.monotonic() - spent
     for step in range(first, steps):
         share = step / steps
         for group in optimizer.param_groups:
@@ -166,6 +164,14 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
             episodes.tokenizer.save_pretrained(out)
             state = {name: part.state_dict() for name, part in parts.items()}
             torch.save({**state, "step": step + 1, "spent": time.monotonic() - started}, out / "checkpoint.pt")
+
+
+def _log(path: Path, first: int) -> TextIO:
+    """The file of losses, open for writing, with the lines up to that step."""
+    lines = path.read_text().splitlines(keepends=True) if first else []
+    file = path.open("w")
+    file.writelines(line for line in lines if json.loads(line)["step"] <= first)
+    return file
 
 
 def main() -> None:
