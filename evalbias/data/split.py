@@ -51,7 +51,7 @@ def _sorted(examples: Sequence[dspy.Example]) -> list[Any]:
     items = sorted(examples, key=lambda e: str(e.id))
     twice = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
     if twice is not None:
-        raise ValueError(f"Several examples have the id {twice!r}: give each its own, or it could stand on both sides.")
+        raise ValueError(f"Several examples have the same id, {twice!r}: give each its own.")
     return items
 
 

@@ -46,19 +46,23 @@ def load_tmu_gfm(path: Path) -> Dataset:
 
 
 def _rows(source: Source) -> Iterator[tuple[str, dict[str, str]]]:
-    """(``file:line``, row); the line is the last one of a row that spans several."""
+    """(``file:line``, row) of every row; the line is its first one."""
     path = source.path
-    reader = csv.DictReader(io.StringIO(source.read(path), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(source.read(path), newline=""), strict=True)
+    line = 1
     try:
-        missing = sorted(COLUMNS - set(reader.fieldnames or ()))
+        header = next(reader, [])
+        missing = sorted(COLUMNS - set(header))
         if missing:
             raise DataError(f"{path}:1 lacks the columns {missing}: is it the TMU-GFM data set?")
-        for row in reader:
-            if None in row or None in row.values():
-                raise DataError(f"{path}:{reader.line_num} has another number of cells than the header: mend the row.")
-            yield f"{path}:{reader.line_num}", row
+        line = reader.line_num + 1
+        for cells in reader:
+            if len(cells) != len(header):
+                raise DataError(f"{path}:{line} has another number of cells than the header: mend the row.")
+            yield f"{path}:{line}", dict(zip(header, cells, strict=True))
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num} is no CSV ({error}): mend the row.") from error
+        raise DataError(f"{path}:{line} is no CSV ({error}): mend the row.") from error
 
 
 def _ratings(cell: str, where: str, column: str) -> list[int]:

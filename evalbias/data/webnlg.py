@@ -61,18 +61,31 @@ def _read_checkout(source: Source) -> None:
         unknown = sorted(set(ratings) - set(triples))
         if unknown:
             raise DataError(f"{file}: the samples {unknown[:5]} have no table in {TABLES}: is the checkout whole?")
-        for sample in triples:
-            name, where = f"{system}/{sample}", f"{file}, sample {sample}"
-            if system == REFERENCE:
-                source.leave_out("reference text", name)
-            elif not ratings.get(sample):
-                source.leave_out("no ratings", name)
-            else:
-                output = _line(outputs[system], int(sample), where)
-                names = {"id": name, "system": system}
-                source.add(_item(names, sample, triples[sample], output=output, **_rated(ratings[sample], where)), name)
+        if system == REFERENCE:
+            for sample in ratings:
+                source.leave_out("reference text", f"{system}/{sample}")
+        else:
+            _read_system(source, system, file, triples, outputs[system], ratings)
     for system in sorted(set(submitted) - set(rated)):
         source.leave_out("system without ratings", system)
+
+
+def _read_system(
+    source: Source,
+    system: str,
+    file: Path,
+    triples: Mapping[str, Triples],
+    outputs: Sequence[str],
+    ratings: Mapping[str, Any],
+) -> None:
+    for sample, facts in triples.items():
+        name, where = f"{system}/{sample}", f"{file}, sample {sample}"
+        if ratings.get(sample, {}) == {}:
+            source.leave_out("no ratings", name)
+            continue
+        rated = _rated(ratings[sample], where)
+        names = {"id": name, "system": system}
+        source.add(_item(names, sample, facts, output=_line(outputs, int(sample), where), **rated), name)
 
 
 def _folders(path: Path) -> list[str]:
