@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from evalbias.data.dataset import Dataset, Source, example, jsonl_rows, scores, text
-
-EMPTY = "empty output"
+from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.reading import Source, scores, text
 
 
 def load_jsonl(path: Path) -> Dataset:
     """Read ``.jsonl`` or ``.jsonl.gz``; other fields are kept, ``id`` is the line's number where it is missing.
 
+    Items with an empty output are left out.
+
     Raises:
         DataError: A line that is no such object; file and line are named.
     """
-    source = Source()
-    done = []
-    for where, record in jsonl_rows(source, path):
-        output = text(record, "output", where)
-        if not output.strip():
-            source.leave_out(EMPTY, where)
-            continue
-        fields = {**record, "id": str(record.get("id", where.rpartition(":")[2])), "scores": scores(record, where)}
-        done.append(example(**{**fields, "source": text(record, "source", where), "output": output}))
-    return source.dataset("jsonl", done)
+    source = Source("jsonl", path)
+    for where, record in source.rows():
+        fields = {
+            "id": _id(record, where),
+            "source": text(record, "source", where),
+            "output": text(record, "output", where, blank=True),
+            "scores": scores(record, where),
+        }
+        source.add({**record, **fields}, where)
+    return source.dataset()
+
+
+def _id(record: Mapping[str, Any], where: str) -> str:
+    found = record.get("id")
+    if found is None:
+        return where.rpartition(":")[2]
+    if isinstance(found, bool) or not isinstance(found, str | int):
+        raise DataError(f"{where}: 'id' is {found!r:.80}; it must be a text or a whole number.")
+    return str(found)

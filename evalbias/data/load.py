@@ -26,13 +26,13 @@ def load(name: str, path: str | os.PathLike[str]) -> Dataset:
         path: A file or folder in the form its owners publish; see each loader.
 
     Raises:
-        ValueError: An unknown name, or a malformed file (``DataError``).
-        FileNotFoundError: A missing file.
+        ValueError: An unknown name, or (``DataError``) a malformed file or a checkout that lacks one.
+        FileNotFoundError: There is nothing at ``path``.
     """
     if name not in LOADERS:
         raise ValueError(f"There is no data set {name!r}: choose one of {sorted(LOADERS)}.")
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist: give the path of {name} after a colon.")
+        raise FileNotFoundError(f"{path} does not exist: check the path, and the name before it, one of {[*LOADERS]}.")
     return LOADERS[name](Path(path))
 
 

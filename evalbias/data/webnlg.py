@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-import dspy
+from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.reading import Source, number, scores, text
 
-from evalbias.data.dataset import DataError, Dataset, Source, example, jsonl_rows, scores, text
-
-EVALUATION = "evaluation/human-evaluation"
+RESULTS = "evaluation/human-evaluation/results/en"
+TABLES = "evaluation/human-evaluation/amt-scripts/data/en/tables/tables_xml.json"
+SUBMISSIONS = "submissions/rdf2text/en"
 REFERENCE = "WebNLG-2020-reference"
 CRITERIA = {
     "correctness": "Correctness",
@@ -26,77 +29,135 @@ CRITERIA = {
     "text_structure": "TextStructure",
 }
 _CELL = re.compile(r'<td class="tg-0lax">(.*?)</td>', re.DOTALL)
+Triples = list[list[str]]
 
 
 def load_webnlg(path: Path) -> Dataset:
     """Read a checkout's folder, or a ``.jsonl`` / ``.jsonl.gz`` file.
 
+    Items have ``system``, ``input_id`` (the line of the test set), ``triples`` and ``n_annotators``; a score is the
+    mean over the annotators. Left out: reference texts, empty outputs, items and systems without ratings.
+
     Raises:
-        FileNotFoundError: A file of the checkout is missing.
-        DataError: A file is malformed; file and item are named.
+        DataError: A file is missing or malformed; file and line or sample are named.
     """
-    source = Source()
-    if path.is_file():
-        return source.dataset("webnlg2020", [_recorded(where, r) for where, r in jsonl_rows(source, path)])
-    results = path / EVALUATION / "results/en"
-    tables = source.json(path / EVALUATION / "amt-scripts/data/en/tables/tables_xml.json")
-    triples = {sample: _triples(table, sample) for sample, table in tables.items()}
-    systems = sorted(p.name for p in results.iterdir() if p.is_dir())  # a folder's own order differs by machine
-    done = []
-    for system in systems:
+    source = Source("webnlg2020", path)
+    if path.is_dir():
+        _read_checkout(source)
+    else:
+        for where, record in source.rows():
+            source.add(_recorded(record, where), where)
+    return source.dataset()
+
+
+def _read_checkout(source: Source) -> None:
+    results, submissions = source.path / RESULTS, source.path / SUBMISSIONS
+    triples = _tables(source, source.path / TABLES)
+    rated, submitted = _folders(results), _folders(submissions)
+    outputs = _outputs(source, {s: submissions / s / "primary.en" for s in rated if s != REFERENCE})
+    for system in rated:
+        file = results / system / "primary.json"
+        ratings = source.json_object(file)
+        unknown = sorted(set(ratings) - set(triples))
+        if unknown:
+            raise DataError(f"{file}: the samples {unknown[:5]} have no table in {TABLES}: is the checkout whole?")
         if system == REFERENCE:
-            source.leave_out("reference texts, no system", system)
+            for sample in ratings:
+                source.leave_out("reference text", f"{system}/{sample}")
+        else:
+            _read_system(source, system, file, triples, outputs[system], ratings)
+    for system in sorted(set(submitted) - set(rated)):
+        source.leave_out("system without ratings", system)
+
+
+def _read_system(
+    source: Source,
+    system: str,
+    file: Path,
+    triples: Mapping[str, Triples],
+    outputs: Sequence[str],
+    ratings: Mapping[str, Any],
+) -> None:
+    for sample, facts in triples.items():
+        name, where = f"{system}/{sample}", f"{file}, sample {sample}"
+        if ratings.get(sample, {}) == {}:
+            source.leave_out("no ratings", name)
             continue
-        done += _system(source, path, results / system / "primary.json", system, triples)
-    return source.dataset("webnlg2020", done)
+        rated = _rated(ratings[sample], where)
+        names = {"id": name, "system": system}
+        source.add(_item(names, sample, facts, output=_line(outputs, int(sample), where), **rated), name)
 
 
-def _system(
-    source: Source, path: Path, ratings: Path, system: str, triples: dict[str, list[list[str]]]
-) -> list[dspy.Example]:
-    outputs = source.read(path / f"submissions/rdf2text/en/{system}/primary.en").split("\n")
-    done = []
-    for sample, raters in sorted(source.json(ratings).items(), key=lambda pair: int(pair[0])):
-        where = f"{ratings}, sample {sample}"
-        if sample not in triples or not 1 <= int(sample) <= len(outputs):
-            raise DataError(f"{where} has no input or no output: the checkout is not complete.")
-        output = outputs[int(sample) - 1].strip()
-        reason = "empty output" if not output else "no ratings" if not raters else None
-        if reason:
-            source.leave_out(reason, f"{system}/{sample}")
-            continue
-        means = {name: _mean(raters, column, where) for name, column in CRITERIA.items()}
-        done.append(_example(f"{system}/{sample}", triples[sample], output, means, system, sample))
-    return done
+def _folders(path: Path) -> list[str]:
+    """Sorted: a folder's own order differs by machine."""
+    found = sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    if not found:
+        raise DataError(f"{path} holds no system's folder: give the top folder of a WebNLG 2020 challenge checkout.")
+    return found
 
 
-def _mean(raters: dict[str, Any], column: str, where: str) -> float:
-    found = [ratings.get(column) for ratings in raters.values()]
-    if not all(isinstance(r, int | float) and 0 <= r <= 100 for r in found):
-        raise DataError(f"{where}: the ratings on {column} are {found}; they must be numbers from 0 to 100.")
-    return float(sum(found) / len(found))
+def _tables(source: Source, path: Path) -> dict[str, Triples]:
+    """Sample -> triples, in the order of the test set."""
+    found = source.json_object(path)
+    odd = [sample for sample in found if not (sample.isdecimal() and int(sample) > 0)]
+    if odd:
+        raise DataError(f"{path}: the samples {odd[:5]} are no line numbers of the test set.")
+    return {sample: _triples(found[sample], f"{path}, sample {sample}") for sample in sorted(found, key=int)}
 
 
-def _triples(table: str, sample: str) -> list[list[str]]:
-    cells = [html.unescape(cell) for cell in _CELL.findall(table)]
+def _triples(table: object, where: str) -> Triples:
+    cells = [html.unescape(cell) for cell in _CELL.findall(table)] if isinstance(table, str) else []
     if not cells or len(cells) % 3:
-        raise DataError(f"The table of sample {sample} has {len(cells)} cells: it must have three a row.")
+        raise DataError(f"{where} holds {len(cells)} table cells; it must hold three for every triple.")
     return [cells[i : i + 3] for i in range(0, len(cells), 3)]
 
 
-def _recorded(where: str, record: dict[str, Any]) -> dspy.Example:
+def _outputs(source: Source, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """System -> lines. A line too few would shift every later output against its ratings, so all must be as long."""
+    found = {system: source.read(path).removesuffix("\n").split("\n") for system, path in files.items()}
+    lengths = Counter(len(lines) for lines in found.values())
+    usual = lengths.most_common(1)[0][0] if lengths else 0
+    odd = {str(files[s]): len(lines) for s, lines in found.items() if len(lines) != usual}
+    if odd:
+        raise DataError(f"Most systems have {usual} lines, but {odd}: line k must be sample k, fetch these again.")
+    return found
+
+
+def _line(lines: Sequence[str], number: int, where: str) -> str:
+    if number > len(lines):
+        raise DataError(f"{where} is rated, but the system's primary.en has only {len(lines)} lines: fetch it again.")
+    return lines[number - 1].strip()
+
+
+def _rated(raters: object, where: str) -> dict[str, Any]:
+    if not isinstance(raters, dict) or not all(isinstance(r, dict) for r in raters.values()):
+        raise DataError(f"{where} holds {raters!r:.80}; it must hold the raters, each with ratings by criterion.")
+    means = {}
+    for name, column in CRITERIA.items():
+        told = [number(r.get(column), f"{where}, {rater}: {column}", low=0, high=100) for rater, r in raters.items()]
+        means[name] = sum(told) / len(told)
+    return {"scores": means, "n_annotators": len(raters)}
+
+
+def _recorded(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     triples = record.get("triples")
-    if not isinstance(triples, list) or not all(isinstance(t, list) and len(t) == 3 for t in triples):
-        raise DataError(f"{where}: 'triples' is {triples!r}; it must hold lists of subject, predicate and object.")
-    sample, system = str(record.get("sample_id")), text(record, "system", where)
-    output = text(record, "output", where)
-    return _example(text(record, "id", where), triples, output, scores(record, where), system, sample)
+    if not isinstance(triples, list) or not triples or not all(_is_triple(t) for t in triples):
+        raise DataError(f"{where}: 'triples' is {triples!r:.80}; it must hold [subject, predicate, object] texts.")
+    return _item(
+        {name: text(record, name, where) for name in ("id", "system")},
+        f"{number(record.get('sample_id'), f'{where}: sample_id', low=1):.0f}",
+        triples,
+        output=text(record, "output", where, blank=True).strip(),
+        scores=scores(record, where, wanted=CRITERIA),
+        n_annotators=record.get("n_annotators"),
+    )
 
 
-def _example(
-    name: str, triples: list[list[str]], output: str, rated: dict[str, float], system: str, sample: str
-) -> dspy.Example:
+def _is_triple(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)
+
+
+def _item(names: Mapping[str, str], sample: str, triples: Triples, **rated: Any) -> dict[str, Any]:
     triples = [[part.replace("_", " ").strip() for part in triple] for triple in triples]  # as the raters saw them
     rows = "".join(f"\n  <triple>{escape(' | '.join(triple))}</triple>" for triple in triples)
-    xml = f"<entry>{rows}\n</entry>"
-    return example(id=name, source=xml, output=output, scores=rated, system=system, input_id=sample, triples=triples)
+    return {**names, "source": f"<entry>{rows}\n</entry>", "input_id": sample, "triples": triples, **rated}

@@ -1,7 +1,13 @@
+import gzip
 import json
 import math
+import re
+from pathlib import Path
 
+import dspy
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evalbias import data
 from evalbias.data import DataError
@@ -24,12 +30,54 @@ def test_the_published_form_equals_the_recorded_one(name, data_dir):
         assert ours[key].scores == pytest.approx(item.scores, abs=1e-6)
 
 
+def records(path):
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_value_is_the_recorded_one(name, data_dir):
+    published, recorded, count = FORMS[name]
+    found = data.load(name, data_dir / published)
+    told = records(data_dir / recorded)
+    assert [e.id for e in found] == [r["id"] for r in told]
+    assert len(found) == count
+    for item, record in zip(found, told, strict=True):
+        assert (item.output, item.system) == (record["output"], record["system"])
+        assert item.scores == pytest.approx(record["scores"], abs=5e-7)  # six digits are recorded
+        assert set(item.inputs().keys()) == {"source", "output"}
+        if name == "tmu-gfm":
+            assert (item.source, item.annotations) == (record["source"], record["annotations"])
+        else:
+            assert (item.input_id, item.n_annotators) == (str(record["sample_id"]), record["n_annotators"])
+
+
+def test_the_xml_of_webnlg_holds_the_recorded_triples(data_dir):
+    published, recorded, _ = FORMS["webnlg2020"]
+    found = data.load("webnlg2020", data_dir / published)
+    for item, record in zip(found, records(data_dir / recorded), strict=True):
+        facts = [[part.replace("_", " ") for part in triple] for triple in record["triples"]]
+        assert [[p.strip() for p in t] for t in facts] == item.triples
+        theirs = re.findall("<mtriple>(.*?)</mtriple>", record["xml"])
+        ours = re.findall("<triple>(.*?)</triple>", item.source)
+        assert [" ".join(t.replace("_", " ").split()) for t in theirs] == [" ".join(t.split()) for t in ours]
+    assert len({e.system for e in found}) == 16
+    assert len({e.input_id for e in found}) == len({e.source for e in found}) == 178
+
+
+def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
+    path = data_dir / FORMS["tmu-gfm"][1]
+    plain, named = data.load("jsonl", path), data.load("tmu-gfm", path)
+    for field in ("id", "source", "output", "scores", "system", "annotations"):
+        assert [e[field] for e in plain] == [e[field] for e in named]
+    assert plain.sha256 == named.sha256
+
+
 def test_webnlg_says_what_it_leaves_out(data_dir):
     found = data.load("webnlg2020", data_dir / FORMS["webnlg2020"][0])
     assert {reason: len(items) for reason, items in found.left_out.items()} == {
         "empty output": 1,
         "no ratings": 1,
-        "reference texts, no system": 1,
+        "reference text": 178,
     }
     assert found.summary().startswith("webnlg2020: 2846 items; 1 left out (")
     first = next(e for e in found if e.id == "Amazon_AI_(Shanghai)/3")
@@ -75,13 +123,27 @@ def test_a_users_own_items(tmp_path):
     ("line", "match"),
     [
         ("{", r"items\.jsonl:2 is no JSON"),
-        ("[1]", r"items\.jsonl:2 holds no object"),
-        ('{"source": "s"}', r"items\.jsonl:2: 'output' is None"),
+        ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
+        ('{"source": "s"}', r"items\.jsonl:2: 'output' is missing; the record has only \['source'\]"),
+        ('{"source": "s", "output": null}', r"items\.jsonl:2: 'output' is None"),
+        ('{"source": " ", "output": "o"}', r"items\.jsonl:2: 'source' is ' '; it must be a text, not empty"),
         ('{"source": 3, "output": "o"}', r"items\.jsonl:2: 'source' is 3"),
         ('{"source": "s", "output": "o", "scores": {"wit": "3"}}', r"items\.jsonl:2: the score on 'wit' is '3'"),
-        ('{"source": "s", "output": "o", "scores": {"wit": NaN}}', r"items\.jsonl:2 holds NaN"),
-        ('{"source": "s", "output": "o", "scores": [3]}', r"items\.jsonl:2: 'scores' is \[3\]"),
-        ('{"id": "1", "source": "s", "output": "o"}', "1 ids stand for several items, the first is '1'"),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": NaN}}',
+            r"jsonl:2 is no JSON \(NaN is no JSON value; .* null",
+        ),
+        ('{"source": "s", "output": "o", "scores": {"wit": -Infinity}}', r"items\.jsonl:2 is no JSON \(-Infinity"),
+        ('{"source": "s", "output": "o", "scores": {"wit": 1e999}}', "the score on 'wit' is inf; .* finite"),
+        ('{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 400), "the score on 'wit' is 1000.* finite"),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 9999),
+            r"items\.jsonl:2",
+        ),
+        ('{"source": "s", "output": "o", "scores": {"wit": true}}', "the score on 'wit' is True"),
+        ('{"source": "s", "output": "o", "scores": [3]}', r"items\.jsonl:2: 'scores' holds \[3\]"),
+        ('{"id": 1.5, "source": "s", "output": "o"}', r"items\.jsonl:2: 'id' is 1\.5"),
+        ('{"id": "1", "source": "s", "output": "o"}', r"items\.jsonl:2: the id '1' stands at .*items\.jsonl:1 already"),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path, line, match):
@@ -91,16 +153,30 @@ def test_a_malformed_line_is_named(tmp_path, line, match):
 
 
 TMU = "source,output,grammer,fluency,meaning,system,ave_g,ave_f,ave_m\n"
+ROW = {"source": "s", "output": "o", "grammer": "4,4,4,4,4", "fluency": "4,4,4,4,4", "meaning": "4,4,4,4,4"}
+
+
+def row(**cells):
+    """A CSV of one row, right but for the cells named."""
+    told = {**ROW, "system": "lstm", "ave_g": "4.0", "ave_f": "4.0", "ave_m": "4.0", **cells}
+    return TMU + ",".join(f'"{cell}"' for cell in told.values()) + "\n"
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
         ("a,b\n", r"lacks the columns \['ave_f'"),
-        (TMU + 's,o,"4,x","4","4",lstm,4,4,4\n', r"t\.csv:2: grammer is '4,x'"),
-        (TMU + 's,o,"4,9","4","4",lstm,4,4,4\n', "ratings go from 0 to 4"),
-        (TMU + 's,o,"4,2","4","4",lstm,4,4,4\n', r"have the mean 3\.000"),
-        (TMU + "s,o,4,4\n", "another number of cells"),
+        (row(grammer="4,4,4,4,x"), r"t\.csv:2: grammer is '4,4,4,4,x'; it must hold 5 ratings from 0 to 4"),
+        (row(grammer="4,4,4,4,9"), "5 ratings from 0 to 4"),
+        (row(fluency="4,4"), "fluency is '4,4'; it must hold 5 ratings"),
+        (row(meaning="4,4,4,2,2"), r"ave_m is 4\.0, but the ratings \[4, 4, 4, 2, 2\] without 0 have the mean 3\.200"),
+        (row(ave_g="nan"), "ave_g is 'nan'; it must be a finite number"),
+        (row(ave_g="four"), "ave_g is 'four'; it must be a finite number"),
+        (row() + "s,o,4,4\n", r"t\.csv:3 has another number of cells"),
+        (row() + 's,"o"o,4,4\n', r"t\.csv:3 is no CSV"),
+        (row() + 's,"o\n\n', r"t\.csv:3 is no CSV \(unexpected end of data"),
+        (row(source="a\nb") + "s,o,4,4\n", r"t\.csv:4 has another number of cells"),
+        (row(source=" "), r"t\.csv:2: 'source' is ' '"),
     ],
 )
 def test_a_malformed_csv_row_is_named(tmp_path, text, match):
@@ -110,7 +186,7 @@ def test_a_malformed_csv_row_is_named(tmp_path, text, match):
 
 
 def test_ratings_that_are_all_other_are_undefined(tmp_path):
-    (tmp_path / "t.csv").write_text(TMU + 's,o,"0,0","4,0","4",lstm,0,4,4\n')
+    (tmp_path / "t.csv").write_text(row(grammer="0,0,0,0,0", ave_g="0", fluency="4,0,0,0,0"))
     (found,) = data.load("tmu-gfm", tmp_path / "t.csv")
     assert math.isnan(found.scores["grammar"])
     assert found.scores["fluency"] == 4.0
@@ -124,3 +200,62 @@ def test_what_names_no_data(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         data.load("jsonl", tmp_path / "none.jsonl")
     assert data.parse_spec("tmu-gfm:a.csv") == ("tmu-gfm", "a.csv")
+    assert data.parse_spec("a.jsonl.gz") == ("jsonl", "a.jsonl.gz")
+    assert data.parse_spec(r"jsonl:C:\a.txt") == ("jsonl", r"C:\a.txt")
+    with pytest.raises(DataError, match="is a folder, not a file"):
+        data.load("jsonl", tmp_path)
+
+
+def test_an_empty_correction_is_left_out_and_the_ids_stay(tmp_path):
+    (tmp_path / "t.csv").write_text(row(output="") + row()[len(TMU) :])
+    found = data.load("tmu-gfm", tmp_path / "t.csv")
+    assert [e.id for e in found] == ["tmu-0001"]
+    assert found.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b'{"source": "s", "output": "o"}')[:-9], b"plain", b""])
+def test_a_damaged_archive_is_named(tmp_path, content):
+    (tmp_path / "items.jsonl.gz").write_bytes(content)
+    if content:
+        with pytest.raises(DataError, match=r"items\.jsonl\.gz is damaged or no UTF-8 text"):
+            data.load("jsonl", tmp_path / "items.jsonl.gz")
+    else:
+        assert data.load("jsonl", tmp_path / "items.jsonl.gz") == []
+
+
+def test_other_encodings(tmp_path):
+    file = tmp_path / "items.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b'{"source": "s", "output": "o"}\r\n')  # as Windows' editors save it
+    assert data.load("jsonl", file)[0].output == "o"
+    file.write_bytes('{"source": "s", "output": "ö"}'.encode("latin-1"))
+    with pytest.raises(DataError, match=r"items\.jsonl is damaged or no UTF-8 text"):
+        data.load("jsonl", file)
+
+
+def test_a_data_set_is_a_trainset_that_knows_where_it_comes_from(tmp_path):
+    file = write(tmp_path / "items.jsonl", {"source": "s", "output": "o", "base": "b", "self": "me"})
+    found = data.load_spec(f"jsonl:{file}")
+    assert isinstance(found, list)
+    assert isinstance(found[0], dspy.Example)
+    assert (found[0].get("base"), found[0].get("self")) == ("b", "me")  # names that dspy.Example uses itself
+    assert (found.name, found.path, found.left_out) == ("jsonl", file, {})
+    assert found.summary() == "jsonl: 1 items"
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+rated = st.dictionaries(texts, st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-100, 100))
+
+
+@given(
+    items=st.lists(st.fixed_dictionaries({"id": texts, "source": texts, "output": texts, "scores": rated}), max_size=5),
+    ascii_only=st.booleans(),
+    suffix=st.sampled_from([".jsonl", ".jsonl.gz"]),
+)
+def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
+    items = list({item["id"]: item for item in items}.values())
+    content = "\n".join(json.dumps(item, ensure_ascii=ascii_only) for item in items).encode("utf-8")
+    file: Path = tmp_path_factory.mktemp("items") / f"items{suffix}"
+    file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    found = data.load_spec(str(file))
+    nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in found]
+    assert [{**e.toDict(), "scores": s} for e, s in zip(found, nulls, strict=True)] == items

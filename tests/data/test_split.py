@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalbias import data
 from evalbias.data import split
 
 
@@ -40,3 +41,53 @@ def test_what_cannot_be_split(options, match):
         split(items(10), seed=0, **options)
     with pytest.raises(ValueError, match="same id"):
         split(items(10) * 2, seed=0)
+
+
+@given(n=st.integers(2, 300), percent=st.integers(1, 99))
+def test_the_test_part_is_the_nearest_whole_number(n, percent):
+    size = (2 * n * percent + 100) // 200  # n * percent / 100, a half upwards
+    if size in (0, n):
+        with pytest.raises(ValueError, match="one side would be empty"):
+            split(items(n), seed=0, test_fraction=percent / 100)
+    else:
+        assert len(split(items(n), seed=0, test_fraction=percent / 100)[1]) == size
+
+
+@given(seed=st.integers(0, 30))
+def test_no_input_stands_on_both_sides(seed):
+    found = [dspy.Example(id=k, source="the same", output="o", input_id=k // 4) for k in range(40)]  # the first id is 0
+    train, test = split(found, seed=seed, by="input")
+    assert not {e.input_id for e in train} & {e.input_id for e in test}
+    assert len({e.input_id for e in test}) == 2
+
+
+def test_an_input_id_is_not_taken_for_a_source():
+    found = [dspy.Example(id=k, source=str(k % 5), output="o", **({"input_id": k} if k < 5 else {})) for k in range(10)]
+    sides = [{e.id for e in split(found, seed=seed, by="input")[1]} for seed in range(40)]
+    assert any(k in side and k + 5 not in side for side in sides for k in range(5))
+
+
+def test_a_split_never_changes():
+    train, test = split(items(10), seed=0)
+    assert [e.id for e in test] == ["i0007", "i0008"]
+    assert [e.id for e in train] == [f"i{k:04d}" for k in (0, 1, 2, 3, 4, 5, 6, 9)]
+
+
+@pytest.mark.parametrize("examples", [[], items(1)])
+@pytest.mark.parametrize("by", ["instance", "input"])
+def test_too_few_items(examples, by):
+    with pytest.raises(ValueError, match="one side would be empty"):
+        split(examples, seed=0, by=by)
+
+
+def test_examples_without_an_id():
+    with pytest.raises(ValueError, match="index 3 has no id"):
+        split([*items(3), dspy.Example(source="s", output="o")], seed=0)
+
+
+def test_the_shared_data_by_input(data_dir):
+    found = data.load("webnlg2020", data_dir / "webnlg2020_en.jsonl.gz")
+    assert [len(side) for side in split(found, seed=0)] == [2277, 569]
+    train, test = split(found, seed=0, by="input")
+    assert len({e.input_id for e in test}) == 36  # of 178
+    assert not {e.source for e in train} & {e.source for e in test}
