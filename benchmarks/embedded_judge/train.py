@@ -21,7 +21,6 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 from typing import TextIO
 
 import torch
