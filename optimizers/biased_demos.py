@@ -15,6 +15,7 @@ from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.measurement import (
     LikelihoodComparison,
     LikelihoodMeasurement,
@@ -167,6 +168,11 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
             comparison=self._compare(first, second, student.criterion.name),
         )
         return compiled
+
+    def answers(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
+        """How many answers compiling on these items takes; what ``progress`` adds up to in a journaled model."""
+        candidates = max(0, len(rated_items(trainset, criterion)) - self.k)
+        return 2 * candidates + 4 * len(valset) + 2  # scores and likelihoods; two prompts are tried for their length
 
     def _measure(
         self, judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM

@@ -159,9 +159,21 @@ def measure_likelihood_bias(
 
 
 def compare_likelihood_bias(
-    before: LikelihoodMeasurement, after: LikelihoodMeasurement, *, n_resamples: int = 100_000, seed: int = 0
+    before: LikelihoodMeasurement,
+    after: LikelihoodMeasurement,
+    *,
+    only: Sequence[str] | None = None,
+    n_resamples: int = 100_000,
+    seed: int = 0,
 ) -> dict[str, LikelihoodComparison]:
     """Before against after by criterion (and ``total``), with the paper's test.
+
+    Args:
+        before: Measured with the first judge.
+        after: Measured with the second judge on the same items.
+        only: Of the criteria and ``total``, those to compare; all by default.
+        n_resamples: Of the permutation tests.
+        seed: Of the tests and intervals.
 
     Raises:
         ValueError: The two were not measured on the same items.
@@ -171,7 +183,7 @@ def compare_likelihood_bias(
     first, second = before.result(), after.result()
     return {
         name: _compare(name, before, after, first[name], second[name], n_resamples=n_resamples, seed=seed)
-        for name in first
+        for name in (first if only is None else only)
     }
 
 
@@ -194,19 +206,22 @@ def _compare(
     return LikelihoodComparison(
         before=first,
         after=second,
-        before_interval=_interval(likelihoods, a, human, before.normalization, seed),
-        after_interval=_interval(likelihoods, b, human, after.normalization, seed),
+        before_interval=bias_interval(before, name, seed=seed),
+        after_interval=bias_interval(after, name, seed=seed),
         bias_test=paired_permutation_test(bias, a, b, n_resamples=n_resamples, seed=seed),
         performance_test=paired_permutation_test(performance, a, b, n_resamples=n_resamples, seed=seed),
     )
 
 
-def _interval(
-    likelihoods: FloatArray, model: FloatArray, human: FloatArray, normalization: str, seed: int
-) -> ConfidenceInterval:
-    """Of the BiasScore, items resampled; US keeps the normalisation of the whole set, like the scatter's points."""
-    unfairness = unfairness_scores(model, human, normalization=normalization)
-    return bootstrap_ci(spearman_rows, likelihoods, unfairness, n_resamples=2_000, seed=seed)
+def bias_interval(found: LikelihoodMeasurement, criterion: str, *, seed: int) -> ConfidenceInterval:
+    """95 % bootstrap interval of a criterion's (or the total's) BiasScore.
+
+    Items are resampled; US keeps the normalisation of the whole set, like the scatter's points.
+    """
+    likelihoods, model, human = found.arrays(criterion)
+    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
+    unfairness = unfairness_scores(model[kept], human[kept], normalization=found.normalization)
+    return bootstrap_ci(spearman_rows, likelihoods[kept], unfairness, n_resamples=2_000, seed=seed)
 
 
 def combine(found: Sequence[LikelihoodMeasurement]) -> LikelihoodMeasurement:

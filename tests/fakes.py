@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 
+import dspy
 import numpy as np
 
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
@@ -51,3 +53,15 @@ def numbers(text: str) -> tuple[float, float]:
     found = re.findall(r"q=(-?[\d.]+) z=(-?[\d.]+)", text)
     quality, rarity = found[-1]
     return float(quality), float(rarity)
+
+
+def items(n: int, seed: int, noise: float = 0.4) -> list[dspy.Example]:
+    """Texts for the formula, with human scores near their quality."""
+    rng = random.Random(seed)
+    done = []
+    for k in range(n):
+        quality, rarity = rng.choice([2, 3, 4]), rng.gauss(0, 1)
+        human = min(5.0, max(1.0, quality + rng.gauss(0, noise)))
+        text = f"q={quality} z={rarity:.4f}"
+        done.append(dspy.Example(id=f"{seed}-{k}", source="s", output=text, scores={"quality": human}))
+    return [e.with_inputs("source", "output") for e in done]

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from lm.models import save
 
 from evalbias.data import world
 
@@ -71,6 +72,36 @@ def test_compile_and_judge(items, tmp_path):
     assert len(rows) == 700
     assert all(1 <= r["score"] <= 5 for r in rows)
     assert rows[0]["distribution"].keys() == {"1", "2", "3", "4", "5"}
+
+
+def test_candidates_are_the_items_of_a_list(items, tmp_path):
+    rows = [json.loads(line) for line in items.read_text().splitlines()]
+    (tmp_path / "ids.txt").write_text("".join(f"{row['id']}\n" for row in rows[:300]))
+    options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--candidates", tmp_path / "ids.txt"]
+    evalbias("compile", "likelihood", *options, "--resamples", 200, "--out", "run", "--json", cwd=tmp_path)
+    demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["demos"]
+    sources = {row["source"] for row in rows[:300]}
+    assert len(demos) == 8
+    assert {demo["source"] for demo in demos} <= sources
+    (tmp_path / "ids.txt").write_text("world-5-0\nelsewhere\n")
+    told = evalbias("compile", "likelihood", *options, cwd=tmp_path, check=False)
+    assert told.returncode == 2
+    assert "elsewhere" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_likelihood_from_another_model(items, tmp_path):
+    other = save("gpt2", tmp_path / "other")
+    options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "--json"]
+    own = json.loads(evalbias("measure", "likelihood", *options, "--out", "own", cwd=tmp_path).stdout)
+    told = json.loads(
+        evalbias("measure", "likelihood", *options, "--likelihood-lm", other, "--out", "run", cwd=tmp_path).stdout
+    )
+    (mine,), (theirs,) = own["likelihood"].values(), told["likelihood"].values()
+    assert mine["performance"] == theirs["performance"]
+    assert mine["bias_score"] != theirs["bias_score"]
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert run["likelihood_lm"]["model"].startswith("local/other@")
 
 
 def test_a_killed_run_resumes_to_the_same_result(items, tmp_path):

@@ -15,6 +15,7 @@ FOLDERS = {
     "programs": ROOT / "programs",
     "optimizers": ROOT / "optimizers",
     "report": ROOT / "evalbias/report",
+    "commands": ROOT / "evalbias/commands",
 }
 MAY_IMPORT = {
     "measures": set(),
@@ -23,6 +24,7 @@ MAY_IMPORT = {
     "programs": {"measures", "lm", "data"},
     "optimizers": {"measures", "lm", "data", "programs"},
     "report": {"measures", "lm", "data", "programs", "optimizers"},
+    "commands": {"measures", "lm", "data", "programs", "optimizers", "report"},
 }
 HEAVY = ("torch", "transformers", "openai", "matplotlib", "dspy", "litellm", "scipy")
 

@@ -21,10 +21,6 @@ class Renderer:
         self._tokenizer = tokenizer
         self.is_chat = bool(tokenizer.chat_template)
 
-    def special(self, prompt: Prompt) -> bool:
-        """Whether the tokenizer must add its special tokens; a template writes them itself."""
-        return not self.is_chat or isinstance(prompt, str)
-
     def __call__(self, prompt: Prompt) -> Rendered:
         """The prompt's text up to where an answer begins.
 
@@ -37,7 +33,7 @@ class Renderer:
         messages = [dict(m) for m in prompt]
         unfinished = messages[-1]["role"] == "assistant"
         text = self._template(messages, add_generation_prompt=not unfinished, continue_final_message=unfinished)
-        return Rendered(text, "", self._follow(messages))
+        return Rendered(text, follow=self._follow(messages), special=False)
 
     def _follow(self, messages: list[dict[str, str]]) -> str:
         """What the template writes behind an answer."""

@@ -41,22 +41,13 @@ class LocalEngine:
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """See ``MeasuringLM``."""
-        texts, special = [], True
-        for prompt, continuation in pairs:
-            rendered = self._render(prompt)
-            texts.append((rendered.text + rendered.lead, continuation))
-            special = self._render.special(prompt)
-        sequences = joint(self.loaded.tokenizer, texts, special=special)
+        sequences = joint(self.loaded.tokenizer, [(self._render(p), continuation) for p, continuation in pairs])
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """See ``MeasuringLM``."""
-        rendered = [self._render(p) for p in prompts]
-        follow = rendered[0].follow if rendered else ""
-        special = self._render.special(prompts[0]) if prompts else True
-        contexts = [r.text + r.lead for r in rendered]
-        rows = choice_sequences(self.loaded.tokenizer, contexts, choices, follow=follow, special=special)
+        rows = choice_sequences(self.loaded.tokenizer, [self._render(p) for p in prompts], choices)
         with self._busy:
             values = self.scorer([sequence for row in rows for sequence in row])
         totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))
@@ -71,7 +62,7 @@ class LocalEngine:
         if asked:
             return self._measured(request, messages, asked)
         rendered = self._render(messages)
-        prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=self._render.special(messages))["input_ids"]
+        prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"]
         with self._busy:
             model, tokenizer = self.loaded.model, self.loaded.tokenizer
             found = generate(model, tokenizer, prompt, _settings(request), context=self.loaded.context_length)

@@ -23,11 +23,18 @@ class Rendered:
         text: The prompt.
         lead: What stands between the prompt and an answer when the answer is given, not generated.
         follow: What would follow the answer; it closes choices that are prefixes of each other.
+        special: Whether the tokenizer adds its special tokens; a chat template has written them already.
     """
 
     text: str
-    lead: str
-    follow: str
+    lead: str = ""
+    follow: str = FOLLOW
+    special: bool = True
+
+    @property
+    def context(self) -> str:
+        """Everything before an answer that is given."""
+        return self.text + self.lead
 
 
 def as_text(prompt: Prompt) -> Rendered:
@@ -37,7 +44,7 @@ def as_text(prompt: Prompt) -> Rendered:
         ValueError: No messages, or a role that is none of system, user and assistant.
     """
     if isinstance(prompt, str):
-        return Rendered(prompt, "", FOLLOW)
+        return Rendered(prompt)
     if not prompt:
         raise ValueError("A prompt has no messages: give at least one.")
     pieces = []
@@ -51,7 +58,7 @@ def as_text(prompt: Prompt) -> Rendered:
             closed = role == "system" or (not last and prompt[number + 1]["role"] != "assistant")
             pieces.append(content + ("\n\n" if closed else ""))
     lead = LEAD if prompt[-1]["role"] == "user" else ""
-    return Rendered("".join(pieces), lead, FOLLOW)
+    return Rendered("".join(pieces), lead)
 
 
 def dialogue(messages: Sequence[Message]) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evalbias.lm.text import Rendered
+
 Ids = tuple[int, ...]
 
 
@@ -27,28 +29,23 @@ class Scored:
     start: int
 
 
-def joint(tokenizer: Any, pairs: Sequence[tuple[str, str]], *, special: bool) -> list[Scored]:
-    """Tokenise (context, continuation) pairs jointly.
+def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
+    """Tokenise (prompt, continuation) pairs jointly.
 
     Args:
         tokenizer: A fast Hugging Face tokenizer.
-        pairs: Texts; no continuation may be empty.
-        special: Whether the tokenizer adds its special tokens (a chat template has written them already).
+        pairs: No continuation may be empty.
 
     Raises:
         ValueError: An empty continuation, or one that nothing precedes; the item is named.
     """
-    if not pairs:
-        return []
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: there is nothing to score.")
-    texts = [context + continuation for context, continuation in pairs]
-    found = tokenizer(texts, add_special_tokens=special, return_offsets_mapping=True)
+    found = _encoded(tokenizer, [(p.context + continuation, p.special) for p, continuation in pairs])
     done = []
-    for number, ((context, _), ids, offsets) in enumerate(
-        zip(pairs, found["input_ids"], found["offset_mapping"], strict=True)
-    ):
+    for number, ((prompt, _), (ids, offsets)) in enumerate(zip(pairs, found, strict=True)):
+        context = prompt.context
         start = next((i for i, (_, end) in enumerate(offsets) if end > len(context)), len(ids))
         if start == len(ids):
             raise ValueError(f"Continuation {number} has no token: the tokenizer drops {pairs[number][1]!r}.")
@@ -62,18 +59,27 @@ def joint(tokenizer: Any, pairs: Sequence[tuple[str, str]], *, special: bool) ->
     return done
 
 
-def choice_sequences(
-    tokenizer: Any, contexts: Sequence[str], choices: Sequence[str], *, follow: str, special: bool
-) -> list[list[Scored]]:
-    """The token sequences of all choices after every context, all starting at their common context.
+def _encoded(tokenizer: Any, texts: Sequence[tuple[str, bool]]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+    """Ids and character offsets of (text, special) pairs; all texts of one kind in one call, which is fast."""
+    done: dict[int, Any] = {}
+    for special in (True, False):
+        where = [i for i, (_, own) in enumerate(texts) if own is special]
+        if where:
+            found = tokenizer([texts[i][0] for i in where], add_special_tokens=special, return_offsets_mapping=True)
+            done |= zip(where, zip(found["input_ids"], found["offset_mapping"], strict=True), strict=True)
+    return [done[i] for i in range(len(texts))]
+
+
+def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Sequence[str]) -> list[list[Scored]]:
+    """The token sequences of all choices after every prompt, all starting at their common context.
 
     Where one choice's tokens begin another's ("1" and "10"), each is closed with the text that follows an answer, so
     that they exclude each other.
     """
     _check_choices(choices)
-    rows = _rows(tokenizer, contexts, choices, special)
+    rows = _rows(tokenizer, [[(p, choice) for choice in choices] for p in prompts])
     if any(_prefixes(row) for row in rows):
-        rows = _rows(tokenizer, contexts, [choice + follow for choice in choices], special)
+        rows = _rows(tokenizer, [[(p, choice + p.follow) for choice in choices] for p in prompts])
         for number, row in enumerate(rows):
             if _prefixes(row):
                 raise ValueError(
@@ -91,10 +97,9 @@ def _check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"A choice of {list(choices)} is empty: give a text to every one.")
 
 
-def _rows(tokenizer: Any, contexts: Sequence[str], choices: Sequence[str], special: bool) -> list[list[Scored]]:
-    flat = joint(tokenizer, [(context, choice) for context in contexts for choice in choices], special=special)
-    c = len(choices)
-    return [flat[i * c : (i + 1) * c] for i in range(len(contexts))]
+def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
+    flat = iter(joint(tokenizer, [pair for row in rows for pair in row]))
+    return [[next(flat) for _ in row] for row in rows]
 
 
 def _prefixes(row: Sequence[Scored]) -> bool:

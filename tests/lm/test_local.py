@@ -15,6 +15,7 @@ from models import KINDS
 
 from evalbias import LocalLM
 from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.text import Rendered
 from evalbias.lm.tokens import PromptTooLong, choice_sequences, joint
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
@@ -54,13 +55,7 @@ def test_choices_are_whole_token_sequences_and_not_renormalised(lms, kind):
     assert (found.coverage < 1).all()
     assert found.probabilities.sum(axis=1) == pytest.approx([1, 1])
     rendered = lm.engine._render(CHAT)
-    rows = choice_sequences(
-        lm.engine.loaded.tokenizer,
-        [rendered.text + rendered.lead],
-        ["1", "10", "yes"],
-        follow=rendered.follow,
-        special=lm.engine._render.special(CHAT),
-    )
+    rows = choice_sequences(lm.engine.loaded.tokenizer, [rendered], ["1", "10", "yes"])
     for sequence, value in zip(rows[0], found.logprobs[0], strict=True):
         assert value == pytest.approx(sum(plain(lm, list(sequence.ids), sequence.start)), abs=1e-5)
 
@@ -97,7 +92,7 @@ def test_a_shared_prefix_runs_once(lms):
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
     tokenizer = lms[kind].engine.loaded.tokenizer
-    (found,) = joint(tokenizer, [("Source: the c", "at sat")], special=True)
+    (found,) = joint(tokenizer, [(Rendered("Source: the c"), "at sat")])
     offsets = tokenizer("Source: the cat sat", return_offsets_mapping=True)["offset_mapping"]
     assert found.start == next(i for i, (_, end) in enumerate(offsets) if end > len("Source: the c"))
     assert offsets[found.start][0] < len("Source: the c")  # " cat" is one token: it is never split
@@ -106,7 +101,7 @@ def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
 def test_prefix_choices_exclude_each_other(lms):
     for lm in lms.values():
         tokenizer = lm.engine.loaded.tokenizer
-        (row,) = choice_sequences(tokenizer, ["Score: "], ["1", "10", "100"], follow="\n", special=True)
+        (row,) = choice_sequences(tokenizer, [Rendered("Score: ")], ["1", "10", "100"])
         for one in row:
             for other in row:
                 assert one is other or other.ids[: len(one.ids)] != one.ids
@@ -125,10 +120,19 @@ def test_chat_models_are_asked_through_their_template(lms):
 def test_one_start_token_however_the_prompt_comes(lms):
     for kind in ("llama", "llama-chat"):
         lm = lms[kind]
-        rendered = lm.engine._render(CHAT)
-        special = lm.engine._render.special(CHAT)
-        (found,) = joint(lm.engine.loaded.tokenizer, [(rendered.text + rendered.lead, "4")], special=special)
+        (found,) = joint(lm.engine.loaded.tokenizer, [(lm.engine._render(CHAT), "4")])
         assert found.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("kind", ["llama", "llama-chat", "qwen2-chat"])
+def test_texts_and_messages_may_stand_in_one_call(lms, kind):
+    lm, mixed = lms[kind], [CHAT, "Output: a cat.\nQuality: ", CHAT[1:]]
+    together = lm.choice_logprobs(mixed, ["1", "10"]).logprobs
+    likelihoods = lm.loglikelihood([(p, "a cat") for p in mixed])
+    for prompt, row, likelihood in zip(mixed, together, likelihoods, strict=True):
+        np.testing.assert_allclose(row, lm.choice_logprobs([prompt], ["1", "10"]).logprobs[0], atol=1e-5)
+        (alone,) = lm.loglikelihood([(prompt, "a cat")])
+        assert likelihood.per_token == pytest.approx(alone.per_token, abs=1e-5)
 
 
 def test_a_prompt_over_the_context_is_never_cut(lms):

@@ -1,10 +1,9 @@
 import math
-import random
 
 import dspy
 import numpy as np
 import pytest
-from fakes import FormulaLM
+from fakes import FormulaLM, items
 
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.optimizers import BiasedDemos
@@ -12,17 +11,6 @@ from evalbias.programs import Criterion, PointwiseJudge, labelled, load_judge, s
 from evalbias.programs.measurement import combine, compare_likelihood_bias, measure_likelihood_bias
 
 C = Criterion("quality", "is it good?")
-
-
-def items(n, seed, noise=0.4):
-    rng = random.Random(seed)
-    done = []
-    for k in range(n):
-        quality, rarity = rng.choice([2, 3, 4]), rng.gauss(0, 1)
-        human = min(5.0, max(1.0, quality + rng.gauss(0, noise)))
-        text = f"q={quality} z={rarity:.4f}"
-        done.append(dspy.Example(id=f"{seed}-{k}", source="s", output=text, scores={"quality": human}))
-    return [e.with_inputs("source", "output") for e in done]
 
 
 def compile_judge(lm=None, **options):

@@ -1,0 +1,60 @@
+"""Table 1 for any judge model: ``evalbias compile likelihood`` on both data sets, with the published figures beside.
+
+usage: python -m benchmarks.likelihood_bias --lm MODEL [--likelihood-lm MODEL] [--sets webnlg2020 tmu-gfm]
+           [--candidates FOLDER] [--out DIR] [--write] [--title TEXT] [options of evalbias compile likelihood]
+
+The data are read from EVALBIAS_DATA (default ../shared/data). A stopped run goes on where it was. ``--candidates``
+names a folder with candidates-NAME.txt, the training items that may become demonstrations (for a judge model that was
+trained on the others). ``--write`` puts the tables into benchmarks/RESULTS.md under ``--title``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.likelihood_bias.published import TABLE
+from benchmarks.likelihood_bias.table import Finished, report
+from benchmarks.results import write_section
+
+FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tmu-gfm-dataset.csv"}
+
+
+def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
+    """Run the command and read what it left."""
+    data = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / FILES[dataset]
+    command = [sys.executable, "-m", "evalbias.cli", "compile", "likelihood", "--data", f"{dataset}:{data}"]
+    subprocess.run([*command, "--out", str(folder), *options], check=True)
+    return Finished.read(dataset, folder)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lm", required=True)
+    parser.add_argument("--sets", nargs="+", choices=[*TABLE], default=[*TABLE])
+    parser.add_argument("--candidates", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("runs/likelihood-bias"))
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--title", default="likelihood bias")
+    args, others = parser.parse_known_args()
+    parts = [f"## {args.title}"]
+    for dataset in args.sets:
+        options = ["--lm", args.lm, *others]
+        if args.candidates is not None:
+            options += ["--candidates", str(args.candidates / f"candidates-{dataset}.txt")]
+        started = time.monotonic()
+        parts.append(report(compiled(dataset, args.out / dataset, options)))
+        print(f"{dataset}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+    text = "\n\n".join(parts)
+    print(text)
+    if args.write:
+        write_section(f"likelihood_bias {args.title}", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""A finished run as Table 1, with the published figures beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.likelihood_bias.published import JUDGES, TABLE
+from evalbias.measures.ranks import rank_rows
+from evalbias.programs.criteria import INTRINSIC
+from evalbias.report.tables import mark
+
+CASES = 5
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What ``evalbias compile likelihood`` left in a folder.
+
+    Attributes:
+        dataset: Name of the data set.
+        settings: run.json.
+        result: result.json.
+    """
+
+    dataset: str
+    settings: dict[str, Any]
+    result: dict[str, Any]
+
+    @classmethod
+    def read(cls, dataset: str, folder: Path) -> Finished:
+        """From its folder."""
+        settings, result = (json.loads((folder / f).read_text(encoding="utf-8")) for f in ("run.json", "result.json"))
+        return cls(dataset, settings, result)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An item whose score moved far.
+
+    Attributes:
+        id: The item's.
+        likelihood_rank: From 0 (least likely) to 1 among the test items.
+        human: As rated.
+        before: Score_m under the random demonstrations.
+        after: Score_m under the chosen ones.
+    """
+
+    id: str
+    likelihood_rank: float
+    human: float
+    before: float
+    after: float
+
+
+def number(value: float | None) -> str:
+    """As the paper prints it; None is undefined."""
+    return "undefined" if value is None else f"{value:.2f}".replace("0.", ".", 1)
+
+
+def rows(run: Finished) -> list[list[str]]:
+    """One row a criterion: ours, then the published judges'."""
+    found = []
+    for name, c in run.result["likelihood"].items():
+        known = TABLE.get(run.dataset, {}).get(name)
+        told = [f"{p.bias} / {p.performance}" for p in known] if known else ["-"] * len(JUDGES)
+        bias, performance = (
+            f"{number(c['before'][f])} -> {number(c['after'][f])}{mark(_p(c[test]))}"
+            for f, test in (("bias_score", "bias_test"), ("performance", "performance_test"))
+        )
+        p_values = f"{_p(c['bias_test']):.4f} / {_p(c['performance_test']):.4f}"
+        found.append([name, bias, performance, p_values, str(c["after"]["n"]), *told])
+    return found
+
+
+def _p(test: Mapping[str, Any]) -> float:
+    return float("nan") if test["p_value"] is None else float(test["p_value"])
+
+
+def intrinsic(run: Finished) -> list[list[str]]:
+    """Mean BiasScore before and after: criteria that the output alone decides, and the others."""
+    found = []
+    for heading, wanted in (("intrinsic", True), ("not intrinsic", False)):
+        of = {n: c for n, c in run.result["likelihood"].items() if n != "total" and (n in INTRINSIC) == wanted}
+        if of:
+            before, after = (np.mean([c[s]["bias_score"] for c in of.values()]) for s in ("before", "after"))
+            found.append([heading, ", ".join(of), number(float(before)), number(float(after))])
+    return found
+
+
+def cases(run: Finished, criterion: str, count: int = CASES) -> list[Case]:
+    """The items whose score moved most, the furthest first; undefined ones are left out."""
+    report = run.result["reports"][criterion]
+    before, after = report["before"], report["after"]
+    likelihoods, first, second, human = (
+        np.array(values, dtype=np.float64)  # null becomes NaN
+        for values in (
+            before["likelihoods"],
+            before["model_scores"][criterion],
+            after["model_scores"][criterion],
+            before["human_scores"][criterion],
+        )
+    )
+    moved = np.abs(second - first)
+    ranks = (rank_rows(likelihoods[None])[0] - 1) / (len(likelihoods) - 1)
+    order = [i for i in np.argsort(-moved, kind="stable") if np.isfinite(moved[i])][:count]
+    return [Case(before["ids"][i], float(ranks[i]), float(human[i]), float(first[i]), float(second[i])) for i in order]
+
+
+def markdown(headings: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def report(run: Finished) -> str:
+    """The whole of a run as Markdown; items are named by their ids, never quoted."""
+    s = run.settings
+    lm, likelihood_lm = s["lm"], s["likelihood_lm"]
+    told = ", ".join(f"{k} {v}" for k, v in lm.items())
+    other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
+    versions = ", ".join(f"{k} {v}" for k, v in s["versions"].items())
+    parts = [
+        f"### {run.dataset}",
+        f"Judge: {told}; likelihood: {other}, {s['reduction']} over tokens; US by {s['normalization']}; "
+        f"k = {s['k']}; seed {s['seed']}; {s['items']['train']} items to choose from, {s['items']['test']} to test; "
+        f"R = {s['resamples']}; data {s['data_sha256'][:12]}; {versions}.",
+        markdown(
+            [
+                "criterion",
+                "BiasScore, before -> after",
+                "performance",
+                "p of each",
+                "n",
+                *(f"published: {judge}, bias / performance" for judge in JUDGES),
+            ],
+            rows(run),
+        ),
+        "\\* p < .05, † p < .06, two-sided paired permutation test. Mean BiasScore by kind of criterion:",
+        markdown(["kind", "criteria", "before", "after"], intrinsic(run)),
+        "Items whose score moved most (rank of LS from 0, least likely, to 1):",
+    ]
+    body = [
+        [c, x.id, f"{x.likelihood_rank:.2f}", f"{x.human:.1f}", f"{x.before:.2f}", f"{x.after:.2f}"]
+        for c in run.result["reports"]
+        for x in cases(run, c)
+    ]
+    parts.append(markdown(["criterion", "item", "LS rank", "human", "before", "after"], body))
+    return "\n\n".join(parts)

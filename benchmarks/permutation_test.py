@@ -1,0 +1,131 @@
+"""The paired permutation test beside ``scipy.stats.permutation_test`` on the same data: time, ratio, peak memory.
+
+usage: python -m benchmarks.permutation_test [--n 568] [--resamples 100000] [--scipy-resamples 4000] [--write]
+
+Both compute the difference in BiasScore of two judges, and in performance. scipy's cost a resample does not depend on
+how many there are, so it runs a part of them and its time is scaled; ``--scipy-resamples 100000`` runs all. Each test
+runs in a process of its own, which tells its peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.results import write_section
+from evalbias.measures import bias_score, bias_score_statistic, paired_permutation_test, performance_statistic, spearman
+from evalbias.measures import unfairness_scores as us
+
+STATISTICS = ("BiasScore", "performance")
+
+
+def judged(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """(likelihoods, human, before, after): two correlated judges, human scores with ties."""
+    rng = np.random.default_rng(seed)
+    likelihoods, quality = rng.normal(-40, 12, n), rng.normal(3, 1, n)
+    human = np.clip(np.round(2 * (quality + rng.normal(0, 0.7, n))) / 2, 1, 5)
+    leaning = (likelihoods + 40) / 12
+    before, after = (quality + slope * leaning + rng.normal(0, 0.4, n) for slope in (0.40, 0.33))
+    return likelihoods, human, before, after
+
+
+def ours(statistic: str, n: int, resamples: int) -> float:
+    """The p-value of this package."""
+    likelihoods, human, before, after = judged(n)
+    of = bias_score_statistic(likelihoods, human) if statistic == "BiasScore" else performance_statistic(human)
+    return paired_permutation_test(of, before, after, n_resamples=resamples, seed=0).p_value
+
+
+def scipys(statistic: str, n: int, resamples: int) -> float:
+    """The p-value of scipy, the statistic written as a user would write it."""
+    likelihoods, human, before, after = judged(n)
+
+    def difference(a: np.ndarray, b: np.ndarray) -> float:
+        if statistic == "performance":
+            return spearman(a, human).value - spearman(b, human).value
+        return bias_score(likelihoods, us(a, human)) - bias_score(likelihoods, us(b, human))
+
+    found = stats.permutation_test(
+        (before, after),
+        difference,
+        permutation_type="samples",
+        n_resamples=resamples,
+        rng=np.random.default_rng(0),
+    )
+    return float(found.pvalue)
+
+
+def measured(who: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
+    """Seconds, p-value and peak memory in MB of one test, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.permutation_test", "--one", who, statistic]
+    found = subprocess.run(
+        [*command, "--n", str(n), "--resamples", str(resamples)], check=True, capture_output=True, text=True
+    )
+    told: dict[str, float] = json.loads(found.stdout)
+    return told
+
+
+def one(who: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
+    """What ``measured`` runs."""
+    started = time.perf_counter()
+    p_value = {"ours": ours, "scipy": scipys}[who](statistic, n, resamples)
+    seconds = time.perf_counter() - started
+    return {
+        "seconds": seconds,
+        "p_value": p_value,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def report(n: int, resamples: int, scipy_resamples: int) -> str:
+    """The table."""
+    body = []
+    for statistic in STATISTICS:
+        mine = measured("ours", statistic, n, resamples)
+        theirs = measured("scipy", statistic, n, scipy_resamples)
+        scaled = theirs["seconds"] * resamples / scipy_resamples
+        body.append(
+            [
+                statistic,
+                f"{mine['seconds']:.1f} s",
+                f"{scaled:.0f} s" + ("" if resamples == scipy_resamples else f" ({scipy_resamples} run)"),
+                f"{scaled / mine['seconds']:.0f}x",
+                f"{mine['p_value']:.4f} / {theirs['p_value']:.4f}",
+                f"{mine['peak_mb']:.0f} / {theirs['peak_mb']:.0f} MB",
+            ]
+        )
+    head = ["statistic", "evalbias", "scipy", "ratio", "p-value, evalbias / scipy", "peak memory, evalbias / scipy"]
+    said = f"n = {n}, R = {resamples}; {platform.machine()}, numpy {np.__version__}."
+    return f"## Paired permutation test\n\n{said}\n\n{markdown(head, body)}"
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=568)
+    parser.add_argument("--resamples", type=int, default=100_000)
+    parser.add_argument("--scipy-resamples", type=int, default=4_000)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(one(*args.one, args.n, args.resamples)))
+        return
+    text = report(args.n, args.resamples, args.scipy_resamples)
+    print(text)
+    if args.write:
+        write_section(Path(__file__).stem, text)
+
+
+if __name__ == "__main__":
+    main()

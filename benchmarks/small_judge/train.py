@@ -1,0 +1,157 @@
+"""Train the small judge from scratch on real text and real human scores; it is not shipped.
+
+usage: python -m benchmarks.small_judge.train OUT [--steps 1200] [--seed 0] [--threads 1] [--resume]
+
+The data are read from EVALBIAS_DATA (default ../shared/data). OUT becomes a model folder; beside the weights stand
+losses.jsonl, corpus.json (what it was trained on) and candidates-NAME.txt: the training items whose scores it never
+saw, for ``evalbias compile likelihood --candidates``. A stopped run goes on with ``--resume`` from its last
+checkpoint, with other draws from there on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from benchmarks.small_judge.corpus import SOURCES, Dialogue, judging, rated, texts
+from benchmarks.training import Course, padded, set_rate, text_loss
+
+VOCABULARY, CONTEXT = 3072, 3072
+WIDTH, LAYERS, HEADS, INNER = 160, 5, 5, 448
+BLOCKS, BLOCK = 4, 512
+EPISODES = {"tmu-gfm": (4, 9), "webnlg2020": (1, 9)}
+"""Prompts in a step, and items in a prompt."""
+
+PEAK, WARMUP = 2e-3, 100
+SCORES, PROMPTS = 1.0, 0.3
+"""Weight of the scores and of the prompts' text, beside running text at 1."""
+
+
+def tokenizer_of(corpus: Sequence[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer learned from the corpus; it opens every text with ``<s>``."""
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    special = ["<pad>", "<s>", "</s>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet)
+    inner.train_from_iterator(corpus, trainer)
+    inner.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", bos_token="<s>", eos_token="</s>", model_max_length=CONTEXT
+    )
+
+
+def new_model() -> LlamaForCausalLM:
+    """The untrained model."""
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        intermediate_size=INNER,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config)
+
+
+def judging_losses(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, drawn: Sequence[Dialogue]
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the scores with the human scores, and of the prompts' text, in nats a token."""
+    found = [tokenizer(d.text, return_offsets_mapping=True) for d in drawn]
+    ids = padded([f["input_ids"] for f in found])
+    logits = model(ids).logits  # (B, T, V)
+    aims = torch.zeros(sum(len(d.targets) for d in drawn), logits.shape[-1])  # (m, V)
+    rows, places = [], []
+    for row, (dialogue, tokens) in enumerate(zip(drawn, found, strict=True)):
+        for place, target in zip(dialogue.places, dialogue.targets, strict=True):
+            at = next(i for i, (start, end) in enumerate(tokens["offset_mapping"]) if start <= place < end)
+            for label, share in target.items():
+                aims[len(rows), label_id(tokenizer, label)] = share
+            rows.append(row)
+            places.append(at)
+    told = logits[rows, [place - 1 for place in places]]  # (m, V)
+    rest = ids.clone()
+    rest[rows, places] = 0
+    return cross_entropy(told, aims), text_loss(logits, rest)
+
+
+def label_id(tokenizer: PreTrainedTokenizerFast, label: str) -> int:
+    """The one token of a label after a space."""
+    (found,) = tokenizer(" " + label, add_special_tokens=False)["input_ids"]
+    return int(found)
+
+
+def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> None:
+    """Train; a line in ``out/losses.jsonl`` every 50 steps, new weights and a checkpoint every 100."""
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
+    sets = [rated(folder, name) for name in SOURCES]
+    corpus = texts(folder, sets)
+    tokenizer = tokenizer_of([*corpus, *(judging(rng, s, 9).text for s in sets for _ in range(300))])
+    stream = torch.tensor([i for t in rng.sample(corpus, len(corpus)) for i in [*tokenizer(t)["input_ids"], 2]])
+    model = new_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    course = Course(out, {"model": model, "optimizer": optimizer}, resume=resume)
+    told: dict[str, Any] = {"texts": len(corpus), "tokens": len(stream), "seed": seed, "steps": steps}
+    for s in sets:
+        told[s.name] = {"train": len(s.train), "candidates": len(s.candidates)}
+        (out / f"candidates-{s.name}.txt").write_text("".join(f"{e.id}\n" for e in s.candidates))
+    (out / "corpus.json").write_text(json.dumps(told) + "\n")
+    if course.first:
+        rng.seed(f"{seed} {course.first}")
+    for step in range(course.first, steps):
+        set_rate(optimizer, peak=PEAK, warmup=WARMUP, step=step, steps=steps)
+        starts = [rng.randrange(len(stream) - BLOCK) for _ in range(BLOCKS)]
+        blocks = torch.stack([stream[i : i + BLOCK] for i in starts])
+        text = text_loss(model(blocks).logits, blocks)
+        optimizer.zero_grad()
+        text.backward()  # one part at a time: the logits of all together would be large
+        losses = {"text": text.item()}
+        for s in sets:
+            prompts, items = EPISODES[s.name]
+            scores, prompt = judging_losses(model, tokenizer, [judging(rng, s, items) for _ in range(prompts)])
+            (SCORES * scores + PROMPTS * prompt).backward()
+            losses |= {f"{s.name} scores": scores.item(), f"{s.name} prompts": prompt.item()}
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        course.step(step, losses)
+        if (step + 1) % 100 == 0 or step + 1 == steps:
+            model.save_pretrained(out)
+            tokenizer.save_pretrained(out)
+            course.save(step)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--resume", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    data = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
+    train(data, args.out, steps=args.steps, seed=args.seed, resume=args.resume)
+
+
+if __name__ == "__main__":
+    main()

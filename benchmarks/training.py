@@ -1,0 +1,86 @@
+"""What the training scripts share: losses over padded batches, the learning rate, and runs that go on after a stop."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+EVERY = 50
+"""Steps from one line of losses to the next."""
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    """(B, T) ids, 0 behind the shorter rows."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+def text_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats a token, of (B, T, V) logits; targets (B, T) of 0 do not count."""
+    return cross_entropy(logits[:, :-1].transpose(1, 2), targets[:, 1:], ignore_index=0)
+
+
+def set_rate(optimizer: Optimizer, *, peak: float, warmup: int, step: int, steps: int) -> None:
+    """Set the learning rate: a linear warm-up, then half a cosine down to a hundredth."""
+    rate = peak * min(1.0, (step + 1) / warmup) * (0.5 * (1 + math.cos(math.pi * step / steps)) + 0.01)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+class Course:
+    """A training run in a folder: ``losses.jsonl`` and a checkpoint it can go on from.
+
+    Args:
+        out: The folder; it is made.
+        parts: The model, whatever is trained beside it, and the optimizer, by name.
+        resume: Whether to go on from the folder's checkpoint.
+
+    Attributes:
+        first: The step to go on with.
+    """
+
+    def __init__(self, out: Path, parts: Mapping[str, nn.Module | Optimizer], *, resume: bool) -> None:
+        self.first, spent = 0, 0.0
+        self._file, self._parts = out / "checkpoint.pt", parts
+        self._sums: dict[str, float] = {}
+        out.mkdir(parents=True, exist_ok=True)
+        if resume:
+            state = torch.load(self._file, weights_only=True)
+            self.first, spent = state["step"], state["spent"]
+            for name, part in parts.items():
+                part.load_state_dict(state[name])
+        self._log = _log(out / "losses.jsonl", self.first)
+        self._started = time.monotonic() - spent
+
+    def step(self, number: int, losses: Mapping[str, float]) -> None:
+        """Take in the losses of one step; every 50 write a line of their means."""
+        self._sums = {name: self._sums.get(name, 0.0) + loss for name, loss in losses.items()}
+        if (number + 1) % EVERY == 0:
+            means = {name: round(total / EVERY, 4) for name, total in self._sums.items()}
+            row = {"step": number + 1, "seconds": round(time.monotonic() - self._started), **means}
+            self._log.write(json.dumps(row) + "\n")
+            self._log.flush()
+            self._sums = {}
+
+    def save(self, number: int) -> None:
+        """Write the checkpoint behind one step, which ends a line of losses."""
+        state = {name: part.state_dict() for name, part in self._parts.items()}
+        unfinished = self._file.with_suffix(".part")
+        torch.save({**state, "step": number + 1, "spent": time.monotonic() - self._started}, unfinished)
+        unfinished.replace(self._file)
+
+
+def _log(path: Path, first: int) -> TextIO:
+    """The file of losses, open for writing, with the lines up to that step."""
+    lines = path.read_text().splitlines(keepends=True) if first else []
+    file = path.open("w")
+    file.writelines(line for line in lines if json.loads(line)["step"] <= first)
+    return file

@@ -1,0 +1,1 @@
+"""What the commands of ``evalbias.cli`` share; loaded when a command runs, so that ``--help`` is quick."""

@@ -1,0 +1,103 @@
+"""Where a command's answers and results go: models behind the run folder's journal, a progress bar, the report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from evalbias.commands.models import open_measuring
+from evalbias.commands.task import Task
+from evalbias.lm.journal import JournaledLM
+from evalbias.report.run import RunFolder, plain
+
+
+class Run:
+    """An open run.
+
+    Args:
+        command: As the user typed it.
+        task: What is judged.
+        lm: The judge's model by name.
+        likelihood_lm: The name of the model whose likelihood is meant; None for the judge's own.
+        api_base: Address of the judge's server, if it is one.
+        seed: Of the command.
+        out: The folder; by default one under runs/, the same for the same settings.
+        options: The command's other settings that decide its numbers.
+
+    Attributes:
+        folder: The run's folder.
+        lm: The judge's model, journaled.
+        likelihood_lm: The likelihood's model, journaled; ``lm`` itself by default.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        task: Task,
+        *,
+        lm: str,
+        likelihood_lm: str | None = None,
+        api_base: str | None = None,
+        seed: int = 0,
+        out: Path | None = None,
+        options: Mapping[str, Any],
+    ) -> None:
+        model, told = open_measuring(lm, api_base=api_base)
+        other, other_told = (model, told) if likelihood_lm is None else open_measuring(likelihood_lm)
+        settings = {
+            "command": command,
+            "data": task.spec,
+            "data_sha256": task.sha256,
+            "criteria": [{"name": c.name, "definition": c.definition, "scale": c.scale} for c in task.criteria],
+            "items": {"train": len(task.train), "test": len(task.test)},
+            "lm": told,
+            "likelihood_lm": other_told,
+            "seed": seed,
+            **options,
+        }
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
+        self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
+        self._bar: Progress | None = None
+        self.lm = self._journaled(model, self.folder.journal, told)
+        self.likelihood_lm = self.lm
+        if likelihood_lm is not None:
+            self.likelihood_lm = self._journaled(other, self.folder.path / "likelihoods.jsonl", other_told)
+
+    @contextmanager
+    def progress(self, total: int) -> Iterator[None]:
+        """A bar on stderr with rate and time left, until so many answers are there."""
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+        with Progress("judging", *columns, console=Console(stderr=True)) as self._bar:
+            self._bar.add_task("", total=total, rate="")
+            yield
+        self._bar = None
+
+    def finish(self, result: Mapping[str, Any], brief: Mapping[str, Any], as_json: bool, shown: Any) -> None:
+        """Write result.json; print the brief result as JSON, or what is to be shown."""
+        self.folder.write_result(result)
+        if as_json:
+            sys.stdout.write(json.dumps(plain(brief)) + "\n")
+            return
+        lms = {id(lm): lm for lm in (self.lm, self.likelihood_lm)}.values()
+        console = Console()
+        console.print(shown)
+        console.print(
+            f"answers asked {sum(lm.asked for lm in lms)}, replayed {sum(lm.replayed for lm in lms)}", style="dim"
+        )
+        console.print(f"run folder: {self.folder.path}", soft_wrap=True)
+
+    def _journaled(self, lm: Any, path: Path, told: Mapping[str, Any]) -> JournaledLM:
+        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance)
+
+    def _advance(self, count: int) -> None:
+        if self._bar is not None:
+            (task,) = self._bar.tasks
+            self._bar.update(task.id, advance=count, rate=f"{task.speed:.0f}/s" if task.speed else "")

@@ -1,0 +1,88 @@
+"""Table 1 from a finished run: signs, published figures, cases, and the file of results."""
+
+import json
+import math
+
+import pytest
+
+from benchmarks.likelihood_bias.published import TABLE
+from benchmarks.likelihood_bias.table import Finished, cases, intrinsic, number, report, rows
+from benchmarks.results import write_section
+
+
+def measured(scores):
+    names = ["a", "b", "c", "d"]
+    human = {"fluency": [1.0, 2.0, 3.0, None]}
+    return {
+        "ids": names,
+        "likelihoods": [-4.0, -2.0, -3.0, -1.0],
+        "model_scores": {"fluency": scores},
+        "human_scores": human,
+    }
+
+
+def comparison(before, after, p):
+    sides = {"before": {"bias_score": before, "performance": 0.5, "n": 4, "undefined": 0}}
+    sides["after"] = {"bias_score": after, "performance": 0.25, "n": 4, "undefined": 0}
+    return {**sides, "bias_test": {"p_value": p}, "performance_test": {"p_value": None}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    settings = {
+        "lm": {"model": "local/x@1"},
+        "likelihood_lm": {"model": "local/x@1"},
+        "versions": {"torch": "2"},
+        **{"reduction": "sum", "normalization": "min-max", "k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc"},
+        "items": {"train": 10, "test": 4},
+    }
+    result = {
+        "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
+        "reports": {"fluency": {"before": measured([1.0, 2.0, 3.0, 4.0]), "after": measured([1.5, 2.0, 1.0, None])}},
+    }
+    for name, told in (("run.json", settings), ("result.json", result)):
+        (tmp_path / name).write_text(json.dumps(told))
+    return Finished.read("tmu-gfm", tmp_path)
+
+
+def test_rows_carry_the_signs_and_the_published_figures(run):
+    grammar, fluency = rows(run)
+    assert grammar[:5] == ["grammar", ".40 -> .10*", ".50 -> .25", "0.0400 / nan", "4"]
+    assert grammar[5:] == [".46 -> .37† / .48 -> .54", ".24 -> .24 / .45 -> .46"]
+    assert fluency[1] == ".20 -> -.10†"
+
+
+def test_intrinsic_criteria_are_averaged_apart(run):
+    assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
+    run.result["likelihood"]["relevance"] = comparison(0.9, 0.8, 0.5)
+    assert intrinsic(run)[1] == ["not intrinsic", "relevance", ".90", ".80"]
+
+
+def test_cases_are_the_items_that_moved_most(run):
+    first, second, third = cases(run, "fluency")
+    assert (first.id, first.before, first.after, first.human) == ("c", 3.0, 1.0, 3.0)
+    assert first.likelihood_rank == pytest.approx(1 / 3)
+    assert (second.id, third.id) == ("a", "b")  # d has no score after
+
+
+def test_every_published_criterion_is_one_of_ours():
+    from evalbias.programs.criteria import PRESETS
+
+    for name, criteria in TABLE.items():
+        assert {*criteria} == {c.name for c in PRESETS[name]} | {"total"}
+
+
+def test_numbers_and_report(run):
+    assert [number(x) for x in (0.5, -0.05, 1.0, None)] == [".50", "-.05", "1.00", "undefined"]
+    assert not math.isnan(float(rows(run)[0][3].split()[0]))
+    assert "| c | 0.33 | 3.0 | 3.00 | 1.00 |" in report(run)
+
+
+def test_a_section_of_the_results_is_replaced_in_place(tmp_path):
+    file = tmp_path / "RESULTS.md"
+    for name, text in (("one", "first"), ("two", "second"), ("one", "third")):
+        write_section(name, text, file)
+    told = file.read_text()
+    assert "first" not in told
+    assert told.index("third") < told.index("second")
+    assert told.count("<!-- one -->") == 1

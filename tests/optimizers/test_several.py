@@ -1,0 +1,59 @@
+"""Several criteria of one task, compiled side by side."""
+
+import numpy as np
+import pytest
+from fakes import FormulaLM, items
+
+from evalbias.measures import likelihood_bias
+from evalbias.optimizers import BiasedDemos, compile_each
+from evalbias.programs import Criterion, PointwiseJudge
+
+NAMES = ("quality", "style")
+
+
+def rated(n, seed):
+    found = items(n, seed)
+    for e in found:
+        e.scores["style"] = 1 + e.scores["quality"] / 2 + len(e.output) % 3
+    return found
+
+
+def test_every_criterion_and_the_total():
+    judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
+    optimizer = BiasedDemos(4, n_resamples=99)
+    found = compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
+    assert list(found.comparisons) == [*NAMES, "total"]
+    for side in ("before", "after"):
+        measured = getattr(found, side)
+        model, human = (np.mean(list(s.values()), axis=0) for s in (measured.model_scores, measured.human_scores))
+        assert getattr(found.comparisons["total"], side) == likelihood_bias(measured.likelihoods, model, human)
+    alone = optimizer.compile(judges[1], trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
+    assert found.judges["style"].dump_state() == alone.dump_state()
+    assert found.comparisons["style"] == alone.report.comparison
+
+
+def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    optimizer = BiasedDemos(4, n_resamples=99)
+    found = compile_each(optimizer, [judge], trainset=rated(60, 1), valset=rated(20, 2), lm=FormulaLM())
+    assert list(found.comparisons) == ["quality"]
+    with pytest.raises(ValueError, match="1 judges and 0 validation items"):
+        compile_each(optimizer, [judge], trainset=rated(60, 1), valset=[], lm=FormulaLM())
+
+
+def test_the_number_of_answers_is_told_before():
+    asked = []
+    optimizer = BiasedDemos(4, n_resamples=9)
+
+    class Counting(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            asked.append(len(prompts))
+            return super().choice_logprobs(prompts, choices)
+
+        def loglikelihood(self, pairs):
+            asked.append(len(pairs))
+            return super().loglikelihood(pairs)
+
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    optimizer.compile(judge, trainset=rated(60, 1), valset=rated(20, 2), lm=Counting())
+    assert sum(asked) == optimizer.answers(rated(60, 1), rated(20, 2), judge.criterion)
