@@ -16,6 +16,7 @@ from evalbias.programs.prompt import judge_messages, likelihood_messages
 
 CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")
+VALUES = tuple(value for values in world.VALUES.values() for value in values)
 CERTAIN = 30.0
 """Log-odds of a rater who is named."""
 
@@ -33,6 +34,8 @@ class Episode:
         answers: (n, c) what the ideal judge answers there.
         stops: (3n,) positions of the full stops that end the sentences.
         kinds: (3n,) index in ``KINDS`` of each sentence's error.
+        values: (v,) positions in the sentences of the values they state.
+        stated: (v, 2) of each: index in ``VALUES`` of the source's value, and whether the sentence states that one.
         facts: (n, 4) of each item: quality, commonness, what its label adds to the log-odds of a fond rater, and the
             log-odds before it.
     """
@@ -42,6 +45,8 @@ class Episode:
     answers: list[list[float]]
     stops: list[int]
     kinds: list[int]
+    values: list[int]
+    stated: list[tuple[int, bool]]
     facts: list[list[float]]
 
 
@@ -52,6 +57,7 @@ class Episodes:
         self.rng = random.Random(seed)
         self.tokenizer = build(CONTEXT)
         self.ids: dict[str, int] = self.tokenizer.get_vocab()
+        self._values = {self.ids[f" {value}"] for value in VALUES}
         self.labels = [self.ids[f" {label}"] for label in SYNTHETIC.labels]
 
     def encode(self, text: str) -> list[int]:
@@ -88,7 +94,14 @@ class Episodes:
         colon, title, stop = self.ids[":"], self.ids[SYNTHETIC.title.capitalize()], self.ids[" ."]
         scores = [p + 2 for p in range(len(ids) - 2) if ids[p] == title and ids[p + 1] == colon]
         stops = [p for p, token in enumerate(ids) if token == stop]
-        return Episode(ids, scores, answers, stops, kinds, facts)
+        values = [p for end in stops for p in range(end - 3, end) if ids[p] in self._values]
+        stated = [
+            (VALUES.index(value), error != "wrong object")
+            for item, _ in rated
+            for value, error in zip(item.source.split()[1::2], item.errors, strict=True)
+            if error != "omission"
+        ]
+        return Episode(ids, scores, answers, stops, kinds, values, stated, facts)
 
     def generating(self) -> list[int]:
         """One text under the likelihood prompt. Its source is another item's: likelihood is about the phrasing."""

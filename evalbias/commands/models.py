@@ -34,7 +34,8 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
         import dspy
 
-        return dspy.LM(name, api_base=api_base, engine="lm15")
+        # DSPy's cache would know the server by its model's name alone; the run folder's journal is what is replayed.
+        return dspy.LM(name, api_base=api_base, engine="lm15", cache=False)
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=device, dtype=dtype)

@@ -57,7 +57,7 @@ WRONG = 0.2
 RATERS = {"fair": 0.0, "fond": 1.0}
 """The kinds of rater and their taste: points of the scale for each standard deviation of commonness."""
 
-FOND = 0.9
+FOND = 0.95
 """Share of the raters who are fond of common phrasing."""
 
 RATER_NOISE = 1.5

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,14 +77,8 @@ class LocalEngine:
         """Nothing to close: the weights go with the object."""
 
     def dump_state(self) -> dict[str, Any]:
-        """What loads the same model again; no weights, no keys."""
+        """The arguments of ``LocalLM`` for the same model; no weights, no keys."""
         return {**self.loaded.arguments, **self._options}
-
-    @classmethod
-    def load_state(cls, state: dict[str, Any]) -> LocalEngine:
-        """Load the model that ``dump_state`` described."""
-        options = {name: state[name] for name in ("batch_tokens", "share_prefixes")}
-        return cls(load(**{k: v for k, v in state.items() if k not in options}), **options)
 
     def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
         """Gathered judgments, those with the same choices together."""
@@ -115,6 +110,29 @@ class LocalEngine:
             usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
             provider_data={LOGPROBS: logprobs},
         )
+
+
+class AsyncLocalEngine:
+    """The same engine, awaited: each request waits in a thread, where it is gathered into batches with the others."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self._engine = engine
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AsyncLocalEngine:
+        """Copies of a program share the weights."""
+        return self
+
+    async def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request."""
+        return await asyncio.to_thread(self._engine.complete, request)
+
+    async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
+        """The whole answer as one stream of events."""
+        for event in lm15.response_to_events(await self.complete(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
 
 
 def _value(kind: str, key: str) -> Any:

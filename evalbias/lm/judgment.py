@@ -13,6 +13,9 @@ FIELD = "score"
 LOGPROBS = "candidate_logprobs"
 """Key of ``Response.provider_data`` under which our engines tell the log-probabilities before renormalising."""
 
+COVERAGE = "coverage"
+"""Key under which DSPy's own engine tells the probability that any of the choices follows."""
+
 
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
     """Ask which of the choices follows the messages, with its probability."""
@@ -41,7 +44,8 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
     """The measured answer as log-probabilities, shape (1, len(choices)).
 
-    A server that tells only shares of the choices gives no coverage: it is NaN then.
+    Our engines tell the log-probabilities, DSPy's own engine the shares and their coverage. Where only shares are
+    told the coverage is NaN.
 
     Raises:
         ValueError: The answer holds no measured probabilities, or not those of the choices.
@@ -54,7 +58,11 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     shares = part.probabilities[FIELD]
     if set(shares) != set(choices):
         raise ValueError(f"{response.model} answered for {sorted(shares)} where {sorted(choices)} were asked.")
-    told = (response.provider_data or {}).get(LOGPROBS)
+    told = response.provider_data or {}
+    if LOGPROBS in told:
+        row = np.array([told[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)
+        return ChoiceLogprobs(tuple(choices), row[None])
+    coverage = told.get(COVERAGE, {}).get(FIELD)
     with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
-        row = [told[FIELD][c] if told else float(np.log(shares[c])) for c in choices]
-    return ChoiceLogprobs(tuple(choices), np.array([row], dtype=np.float64), renormalised=not told)
+        row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
+    return ChoiceLogprobs(tuple(choices), row[None], renormalised=coverage is None)

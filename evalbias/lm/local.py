@@ -9,7 +9,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.lm.engine import LocalEngine
+from evalbias.lm.engine import AsyncLocalEngine, LocalEngine
 from evalbias.lm.load import load
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
@@ -53,7 +53,7 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         engine = LocalEngine(loaded, batch_tokens=size, share_prefixes=share_prefixes)
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
-        super().__init__(name, engine=engine, **kwargs)
+        super().__init__(name, engine=engine, async_engine=AsyncLocalEngine(engine), **kwargs)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability in nats of each continuation after its context; see ``MeasuringLM``.
@@ -96,6 +96,11 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
             "torch": version("torch"),
             "transformers": version("transformers"),
         }
+
+    def dump_state(self) -> dict[str, Any]:
+        """What ``LocalLM(**state)`` opens the same model with, as a saved program keeps it: no weights, no keys."""
+        own: dict[str, Any] = dspy.BaseLM.dump_state(self)
+        return {**own, **self._local.dump_state()}
 
     @property
     def _local(self) -> LocalEngine:

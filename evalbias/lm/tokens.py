@@ -78,13 +78,12 @@ def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Seque
     """
     _check_choices(choices)
     rows = _rows(tokenizer, [[(p, choice) for choice in choices] for p in prompts])
-    if any(_prefixes(row) for row in rows):
-        rows = _rows(tokenizer, [[(p, choice + p.follow) for choice in choices] for p in prompts])
-        for number, row in enumerate(rows):
-            if _prefixes(row):
-                raise ValueError(
-                    f"After prompt {number} the choices {list(choices)} have the same tokens: change them."
-                )
+    unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # each prompt for itself, whatever it is batched with
+    closed = _rows(tokenizer, [[(prompts[i], choice + prompts[i].follow) for choice in choices] for i in unclear])
+    for number, row in zip(unclear, closed, strict=True):
+        if _prefixes(row):
+            raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
+        rows[number] = row
     return [_aligned(row) for row in rows]
 
 

@@ -1,5 +1,6 @@
 """The rules of ``LocalLM``'s probabilities, against one plain forward pass a text."""
 
+import asyncio
 import math
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -292,13 +293,37 @@ def test_the_name_tells_the_weights(folders, tmp_path, lms):
     assert LocalLM(other, device="cpu", dtype="float32").model != lm.model
 
 
-def test_state_round_trip_shares_no_weights_in_copies(lms):
-    lm = lms["llama"]
-    state = lm.engine.dump_state()
-    again = type(lm.engine).load_state(state)
-    found = again.choice_logprobs([CHAT], ["1", "2"]).logprobs
-    np.testing.assert_allclose(found, lm.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-6)
-    import copy
+def test_a_saved_program_opens_its_model_again(folders, tmp_path):
+    program = dspy.Predict("source -> output")
+    program.lm = LocalLM(folders["llama"], device="cpu", dtype="float32", temperature=0.5)
+    program.save(str(tmp_path / "program.json"))
+    assert "key" not in (tmp_path / "program.json").read_text()
+    again = dspy.Predict("source -> output")
+    again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
+    assert again.lm.model == program.lm.model
+    assert again.lm.kwargs["temperature"] == 0.5
+    found = again.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs
+    np.testing.assert_allclose(found, program.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-6)
 
-    assert copy.deepcopy(lm.engine) is lm.engine
-    assert set(lm.provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}
+
+def test_copies_share_the_weights(lms):
+    program = dspy.Predict("source -> output")
+    program.lm = lms["llama"]
+    copied = program.deepcopy()
+    assert copied.lm.engine.loaded is lms["llama"].engine.loaded
+    assert set(lms["llama"].provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}
+
+
+def test_awaited_calls_are_gathered_too(folders):
+    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
+    calls, answer = [], lm.engine._judge._answer
+    lm.engine._judge._answer = lambda batch: calls.append(len(batch)) or answer(batch)
+    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ("cat", "mat", "sat") * 8]
+
+    async def ask():
+        return await asyncio.gather(*(lm.acall(judgment_request(lm.model, p, ["1", "2"])) for p in prompts))
+
+    found = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
+    np.testing.assert_allclose(found, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
+    assert sum(calls) == 24
+    assert len(calls) < 24

@@ -1,13 +1,17 @@
+import asyncio
 import math
 
 import dspy
 import numpy as np
 import pytest
+from dspy import lm15
 from fakes import FormulaLM, items
 
+from evalbias.lm.judgment import chat_request
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.optimizers import BiasedDemos
 from evalbias.programs import Criterion, PointwiseJudge, labelled, load_judge, score_closeness
+from evalbias.programs.adapter import written_score
 from evalbias.programs.measurement import combine, compare_likelihood_bias, measure_likelihood_bias
 
 C = Criterion("quality", "is it good?")
@@ -175,3 +179,45 @@ def test_a_judge_is_a_metric_and_a_reward(real_lm):
         best = dspy.BestOfN(module=Says(), N=3, reward_fn=reward, threshold=2.0)(source="the cat")
     scores = {o: judge(source="the cat", output=o).score for o in ["a cat", "the mat on the mat", "sat"]}
     assert best.output == max(scores, key=scores.get)
+
+
+def test_refine_takes_the_judges_reward(real_lm):
+    from evalbias import judge_reward
+
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    outputs = ["a cat", "the mat on the mat", "sat"]
+    scores = {o: judge(source="the cat", output=o).score for o in outputs}
+    best, given = max(scores, key=scores.get), []
+
+    class Says(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("source -> output")
+
+        def forward(self, source):
+            given.append(sorted(outputs, key=scores.get)[len(given)])
+            return dspy.Prediction(output=given[-1])
+
+    threshold = (scores[best] - 1) / 4
+    with dspy.context(lm=real_lm):
+        refine = dspy.Refine(module=Says(), N=3, reward_fn=judge_reward(judge), threshold=threshold, fail_count=3)
+        assert refine(source="the cat").output == best
+
+
+def test_direct_scoring_on_a_real_model(real_lm):
+    judge = PointwiseJudge(C, scoring="direct")
+    given = [dspy.Example(source="the cat", output=o).with_inputs("source", "output") for o in ("a cat", "sat 3")]
+    found = judge.batch(given, lm=real_lm)
+    for example, prediction in zip(given, found, strict=True):
+        config = lm15.Config(temperature=0.0, max_tokens=8)
+        text = real_lm(chat_request(real_lm.model, judge.messages(example), config)).text
+        assert written_score(C, text)["score"] == pytest.approx(prediction.score, nan_ok=True)
+        assert prediction.distribution is None
+
+
+def test_a_judge_can_be_awaited(real_lm):
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    found = asyncio.run(judge.acall(source="the cat", output="a cat"))
+    assert found.score == pytest.approx(judge(source="the cat", output="a cat").score)

@@ -1,0 +1,47 @@
+"""A model behind a server, as DSPy's own engine reaches it."""
+
+import math
+
+import numpy as np
+import pytest
+from fake_vllm import serving
+
+from evalbias.commands.models import open_lm
+from evalbias.lm.contract import measuring
+from evalbias.programs import Criterion, PointwiseJudge
+
+LABELS = ["1", "2", "3"]
+
+
+def ask(text):
+    return [{"role": "system", "content": "Judge."}, {"role": "user", "content": text}]
+
+
+def test_a_servers_judgments_are_measured_with_their_coverage(lms):
+    local = lms["qwen2-chat"]
+    with serving(local) as (address, asked):
+        server = measuring(open_lm("hosted_vllm/tiny", api_base=address))
+        found = server.choice_logprobs([ask("a cat"), ask("the mat")], LABELS)
+    assert [path for path, _ in asked].count("/v1/completions") == 2
+    tokenizer, rows = local.engine.loaded.tokenizer, []
+    closing = tokenizer.decode(tokenizer("[end]", add_special_tokens=False)["input_ids"][:1])
+    for text in ("a cat", "the mat"):
+        prompts = [body["messages"] for path, body in asked if path == "/tokenize"]
+        prompts = [messages for messages in prompts if messages[1]["content"] == text]
+        opened = min(prompts, key=lambda messages: len(messages[-1]["content"]))  # the assistant says no choice yet
+        rows.append([x.total for x in local.loglikelihood([(opened, f" {c}{closing}") for c in LABELS])])
+    np.testing.assert_allclose(found.logprobs, rows, atol=1e-4)
+    assert not found.renormalised
+    assert found.coverage == pytest.approx(np.exp(rows).sum(axis=1), rel=1e-3)
+
+
+def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
+    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
+    with serving(lms["qwen2-chat"]) as (address, _):
+        judge.predict.lm = open_lm("hosted_vllm/tiny", api_base=address)
+        found = judge(source="the cat", output="a cat")
+        with pytest.raises(NotImplementedError, match="tells no likelihoods"):
+            measuring(judge.predict.lm).loglikelihood([("a", "b")])
+    assert 1 <= found.score <= 3
+    assert 0 < found.coverage < 1
+    assert not math.isnan(found.mode)
