@@ -1,7 +1,8 @@
-"""What the training scripts share: losses over padded batches, the learning rate, and runs that go on after a stop."""
+"""What the training scripts share: a small Llama, losses over padded batches, and runs that go on after a stop."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import time
@@ -13,9 +14,42 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 EVERY = 50
 """Steps from one line of losses to the next."""
+
+
+def arguments(doc: str | None, *, steps: int) -> argparse.Namespace:
+    """Read the command line of a training script, and set torch's threads."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--resume", action="store_true")
+    found = parser.parse_args()
+    torch.set_num_threads(found.threads)
+    torch.set_flush_denormal(True)
+    return found
+
+
+def llama(*, vocabulary: int, context: int, width: int, inner: int, layers: int, heads: int) -> LlamaForCausalLM:
+    """An untrained Llama; its padding, start and end are the tokens 0, 1 and 2."""
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=context,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config)
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -237,7 +237,7 @@ def main() -> None:
     """Run a command; what a user can mend is told in one line."""
     try:
         app()
-    except (ValueError, FileNotFoundError, ImportError, NotImplementedError, TypeError) as error:
+    except (ValueError, OSError, ImportError, NotImplementedError) as error:
         typer.echo(f"evalbias: {error}", err=True)
         raise SystemExit(2) from error
 

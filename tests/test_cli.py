@@ -74,6 +74,20 @@ def test_compile_and_judge(items, tmp_path):
     assert rows[0]["distribution"].keys() == {"1", "2", "3", "4", "5"}
 
 
+def test_items_to_be_judged_need_no_scores(tmp_path):
+    from evalbias.programs import PointwiseJudge
+    from evalbias.programs.criteria import SYNTHETIC
+
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--judge", "judge.json", "--data", "new.jsonl", "--lm", "embedded", "--out", "run"]
+    evalbias("judge", *options, cwd=tmp_path)
+    scores = [json.loads(line)["score"] for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
+    assert len(scores) == 3
+    assert all(1 <= score <= 5 for score in scores)
+
+
 def test_candidates_are_the_items_of_a_list(items, tmp_path):
     rows = [json.loads(line) for line in items.read_text().splitlines()]
     (tmp_path / "ids.txt").write_text("".join(f"{row['id']}\n" for row in rows[:300]))

@@ -16,19 +16,18 @@ The seed decides every draw; the number of steps decides the learning rates and 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from benchmarks.embedded_judge.episodes import CONTEXT, KINDS, VALUES, Episode, Episodes
-from benchmarks.training import Course, padded, set_rate, text_loss
+from benchmarks.training import Course, arguments, llama, padded, set_rate, text_loss
 
-WIDTH, LAYERS, HEADS, INNER = 128, 8, 4, 256
+WIDTH = 128
 STAGES = ((0.12, 48, 1), (0.2, 20, 3), (1.0, 8, 9))
 """Until which share of the steps, episodes in a step, and items in an episode."""
 
@@ -120,29 +119,11 @@ def losses(model: LlamaForCausalLM, probes: Probes, episodes: Episodes, step: in
     return {**found, "text": text_loss(model(texts).logits, texts)}
 
 
-def new_model(episodes: Episodes) -> LlamaForCausalLM:
-    """The untrained model."""
-    config = LlamaConfig(
-        vocab_size=len(episodes.ids),
-        hidden_size=WIDTH,
-        intermediate_size=INNER,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=HEADS,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    return LlamaForCausalLM(config)
-
-
 def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
     """Train, with a line in ``out/losses.jsonl`` every 50 steps and a checkpoint every 250."""
     torch.manual_seed(seed)
     episodes, probes = Episodes(seed), Probes()
-    model = new_model(episodes)
+    model = llama(vocabulary=len(episodes.ids), context=CONTEXT, width=WIDTH, inner=256, layers=8, heads=4)
     parameters = [*model.parameters(), *probes.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=PEAK, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     course = Course(out, {"model": model, "probes": probes, "optimizer": optimizer}, resume=resume)
@@ -162,19 +143,6 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
             course.save(step)
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--resume", action="store_true")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.set_flush_denormal(True)
-    train(args.out, steps=args.steps, seed=args.seed, resume=args.resume)
-
-
 if __name__ == "__main__":
-    main()
+    args = arguments(__doc__, steps=3000)
+    train(args.out, steps=args.steps, seed=args.seed, resume=args.resume)

@@ -10,7 +10,6 @@ checkpoint, with other draws from there on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -22,13 +21,12 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from benchmarks.small_judge.corpus import SOURCES, Dialogue, judging, rated, texts
-from benchmarks.training import Course, padded, set_rate, text_loss
+from benchmarks.training import Course, arguments, llama, padded, set_rate, text_loss
 
 VOCABULARY, CONTEXT = 3072, 3072
-WIDTH, LAYERS, HEADS, INNER = 160, 5, 5, 448
 BLOCKS, BLOCK = 4, 512
 EPISODES = {"tmu-gfm": (4, 9), "webnlg2020": (1, 9)}
 """Prompts in a step, and items in a prompt."""
@@ -51,24 +49,6 @@ def tokenizer_of(corpus: Sequence[str]) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=inner, pad_token="<pad>", bos_token="<s>", eos_token="</s>", model_max_length=CONTEXT
     )
-
-
-def new_model() -> LlamaForCausalLM:
-    """The untrained model."""
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        intermediate_size=INNER,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=HEADS,
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=True,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    return LlamaForCausalLM(config)
 
 
 def judging_losses(
@@ -107,7 +87,7 @@ def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> No
     corpus = texts(folder, sets)
     tokenizer = tokenizer_of([*corpus, *(judging(rng, s, 9).text for s in sets for _ in range(300))])
     stream = torch.tensor([i for t in rng.sample(corpus, len(corpus)) for i in [*tokenizer(t)["input_ids"], 2]])
-    model = new_model()
+    model = llama(vocabulary=VOCABULARY, context=CONTEXT, width=160, inner=448, layers=5, heads=5)
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     course = Course(out, {"model": model, "optimizer": optimizer}, resume=resume)
     told: dict[str, Any] = {"texts": len(corpus), "tokens": len(stream), "seed": seed, "steps": steps}
@@ -139,19 +119,7 @@ def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> No
             course.save(step)
 
 
-def main() -> None:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=1200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--resume", action="store_true")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+if __name__ == "__main__":
+    args = arguments(__doc__, steps=1200)
     data = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
     train(data, args.out, steps=args.steps, seed=args.seed, resume=args.resume)
-
-
-if __name__ == "__main__":
-    main()

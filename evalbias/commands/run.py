@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evalbias.commands.models import open_measuring
 from evalbias.commands.task import Task
-from evalbias.lm.journal import JournaledLM
+from evalbias.lm.contract import IN_FLIGHT, ContractLM
+from evalbias.lm.journal import CHUNK, JournaledLM
 from evalbias.report.run import RunFolder, plain
 
 
@@ -95,7 +96,8 @@ class Run:
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
 
     def _journaled(self, lm: Any, path: Path, told: Mapping[str, Any]) -> JournaledLM:
-        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance)
+        chunk = IN_FLIGHT if isinstance(lm, ContractLM) else CHUNK  # what a failed call costs
+        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance, chunk=chunk)
 
     def _advance(self, count: int) -> None:
         if self._bar is not None:

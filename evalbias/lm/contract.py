@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from dspy.utils.exceptions import LMError
 
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
@@ -25,12 +26,15 @@ def measuring(lm: Any) -> MeasuringLM:
     return ContractLM(lm)
 
 
+IN_FLIGHT = 16
+"""Requests that wait for a server at the same time."""
+
+
 class ContractLM:
     """Measured choices from a server, one request a prompt, several in flight."""
 
-    def __init__(self, lm: Any, *, in_flight: int = 16) -> None:
+    def __init__(self, lm: Any) -> None:
         self._lm = lm
-        self._in_flight = in_flight
 
     @property
     def model(self) -> str:
@@ -38,13 +42,21 @@ class ContractLM:
         return str(self._lm.model)
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        """Log-probability of every choice after every prompt; see ``MeasuringLM``.
+
+        Raises:
+            ConnectionError: A request that the model did not answer, after DSPy's retries.
+        """
 
         def ask(prompt: Prompt) -> ChoiceLogprobs:
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            return read_judgment(self._lm(judgment_request(self.model, messages, choices)), choices)
+            try:
+                response = self._lm(judgment_request(self.model, messages, choices))
+            except LMError as error:
+                raise ConnectionError(f"{self.model} did not answer a judgment: {error}") from error
+            return read_judgment(response, choices)
 
-        with ThreadPoolExecutor(self._in_flight) as pool:
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
             rows = list(pool.map(ask, prompts))
         logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))
         return ChoiceLogprobs(tuple(choices), logprobs, renormalised=any(r.renormalised for r in rows))

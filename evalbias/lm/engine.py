@@ -16,7 +16,7 @@ from evalbias.lm.chat import Renderer
 from evalbias.lm.gather import Gatherer
 from evalbias.lm.generate import Generated, Settings, generate
 from evalbias.lm.judgment import LOGPROBS
-from evalbias.lm.load import Loaded, load
+from evalbias.lm.load import Loaded
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt

@@ -45,11 +45,13 @@ class JournaledLM:
         *,
         model: str,
         progress: Callable[[int], None] | None = None,
+        chunk: int = CHUNK,
     ) -> None:
         self._lm = lm
         self._path = Path(path)
         self._model = model
         self._progress = progress or (lambda _: None)
+        self._chunk = chunk
         self._seen = _read(self._path)
         self.asked = 0
         self.replayed = 0
@@ -85,8 +87,8 @@ class JournaledLM:
         unseen = {k: item for k, (item, _) in zip(keys, items, strict=True) if k not in self._seen}
         self._note(replayed=len(items) - len(unseen))
         todo = list(unseen.items())
-        for start in range(0, len(todo), CHUNK):
-            part = todo[start : start + CHUNK]
+        for start in range(0, len(todo), self._chunk):
+            part = todo[start : start + self._chunk]
             answers = ask([item for _, item in part])
             size = len(part)
             self._write([{"key": k, "chunk": size, **a} for (k, _), a in zip(part, answers, strict=True)])
