@@ -29,6 +29,7 @@ class JournaledLM:
         path: The JSONL file; made if missing. One answer a line, with a key over the model, the prompt and the choices.
         model: What identifies the model's numbers (name, revision, dtype); part of every key.
         progress: Called with the number of answers, after every chunk and for what the file had.
+        chunk: Prompts in one call of the model, all written together: what a kill or a failed call costs.
 
     Attributes:
         asked: How many answers the model gave through this object.

@@ -46,17 +46,36 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         >>> spearman([1, 2, 3], [1, 3, 2]).value
         0.5
     """
-    return _agreement(lambda a, b: float(spearman_rows(a[None], b[None])[0]), x, y, groups)
+    return _agreement(_unless_constant(lambda a, b: float(spearman_rows(a[None], b[None])[0])), x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Pearson's correlation; arguments as ``spearman``."""
-    return _agreement(lambda a, b: float(pearson_rows(a[None], b[None])[0]), x, y, groups)
+    return _agreement(_unless_constant(lambda a, b: float(pearson_rows(a[None], b[None])[0])), x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Kendall's tau-b; arguments as ``spearman``."""
-    return _agreement(lambda a, b: float(stats.kendalltau(a, b).statistic), x, y, groups)
+    return _agreement(_unless_constant(lambda a, b: float(stats.kendalltau(a, b).statistic)), x, y, groups)
+
+
+def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
+    """Share of pairs that x orders as y does, in [0, 1]; chance is .5. Arguments as ``spearman``.
+
+    Pairs that y ties are left out; a pair that only x ties counts half.
+
+    Examples:
+        >>> pairwise_accuracy([1, 2, 2], [1, 2, 3]).value  # right, right, a tie
+        0.8333333333333334
+    """
+    return _agreement(_ordered_alike, x, y, groups)
+
+
+def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
+    first, second = np.triu_indices(len(a), 1)
+    mine, theirs = np.sign(a[first] - a[second]), np.sign(b[first] - b[second])
+    alike = (mine * theirs)[theirs != 0]
+    return float((1 + alike).mean() / 2) if len(alike) else float("nan")
 
 
 def _agreement(
@@ -72,13 +91,12 @@ def _agreement(
     members: dict[object, list[int]] = {}
     for index in np.flatnonzero(kept):
         members.setdefault(None if groups is None else groups[int(index)], []).append(int(index))
-    values = [_or_nan(correlation, a[i], b[i]) for i in members.values()]
+    values = [correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values()]
     found = [v for v in values if not np.isnan(v)]
     value = float(np.mean(found)) if found else float("nan")
     return Agreement(value, int(kept.sum()), int((~kept).sum()), len(found), len(values) - len(found))
 
 
-def _or_nan(correlation: Callable[[FloatArray, FloatArray], float], a: FloatArray, b: FloatArray) -> float:
-    if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
-        return float("nan")
-    return correlation(a, b)
+def _unless_constant(correlation: Callable[[FloatArray, FloatArray], float]) -> Callable[..., float]:
+    """The correlation, NaN where a side is constant."""
+    return lambda a, b: float("nan") if a.min() == a.max() or b.min() == b.max() else correlation(a, b)
