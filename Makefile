@@ -17,6 +17,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	rm -rf $(TYPED)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
+	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
 
 $(STAMP): pyproject.toml constraints.txt

@@ -25,6 +25,8 @@ Criteria = Annotated[
 Scale = Annotated[str, typer.Option(help="Of criteria given as 'name: definition', such as 1-5.")]
 LikelihoodLM = Annotated[str | None, typer.Option(help="Whose likelihood is meant; by default the judge's model.")]
 ApiBase = Annotated[str | None, typer.Option(help="Address of the server that --lm names.")]
+Device = Annotated[str, typer.Option(help="Of local models: auto, cpu, cuda or cuda:0.")]
+Dtype = Annotated[str, typer.Option(help="Of local models: auto, float32, bfloat16 or float16.")]
 Seed = Annotated[int, typer.Option(help="Of the split, the random demonstrations and the tests.")]
 Out = Annotated[
     Path | None, typer.Option(help="The run's folder; by default one under runs/, the same for the same run.")
@@ -54,6 +56,8 @@ def measure_likelihood(
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
     api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     k: K = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
@@ -66,23 +70,21 @@ def measure_likelihood(
 ) -> None:
     """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
     from evalbias.commands.run import Run
-    from evalbias.commands.task import only_candidates, open_task
+    from evalbias.commands.task import open_task
     from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
     from evalbias.programs import PointwiseJudge
     from evalbias.programs.measurement import bias_interval, measure_likelihood_bias
     from evalbias.report.scatter import likelihood_scatter
     from evalbias.report.tables import measurement_table
 
-    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit)
-    if candidates is not None:
-        task = only_candidates(task, candidates)
+    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
     measured: dict[str, Any] = {"reduction": reduction, "normalization": normalization}
     run = Run(
         "measure likelihood",
         task,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        api_base=api_base,
+        models={"api_base": api_base, "device": device, "dtype": dtype},
         seed=seed,
         out=out,
         options={"k": k, **measured},
@@ -96,7 +98,7 @@ def measure_likelihood(
     results = found.result()
     intervals = {name: bias_interval(found, name, seed=seed) for name in results}
     for name in results:
-        likelihood_scatter(found, None, name, run.folder.path / f"scatter-{name}.png")
+        likelihood_scatter(found, None, name, run.folder.file("scatter", name, ".png"))
     result = {"likelihood": results, "intervals": intervals, "measurement": found}
     run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals))
 
@@ -109,6 +111,8 @@ def compile_likelihood(
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
     api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     k: K = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
@@ -122,18 +126,16 @@ def compile_likelihood(
 ) -> None:
     """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
     from evalbias.commands.run import Run
-    from evalbias.commands.task import only_candidates, open_task
+    from evalbias.commands.task import open_task
 
-    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit)
-    if candidates is not None:
-        task = only_candidates(task, candidates)
+    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
     options = {"k": k, "reduction": reduction, "normalization": normalization, "resamples": resamples}
     run = Run(
         "compile likelihood",
         task,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        api_base=api_base,
+        models={"api_base": api_base, "device": device, "dtype": dtype},
         seed=seed,
         out=out,
         options=options,
@@ -166,6 +168,8 @@ def judge(
     data: Data,
     lm: LM,
     api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -176,10 +180,11 @@ def judge(
     from evalbias.report.run import plain
 
     program = load_judge(judge)
-    items, sha256 = load_items(data)
-    task = Task(data, sha256, (program.criterion,), None, [], items)
+    items = load_items(data)
+    task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
-    run = Run("judge", task, lm=lm, api_base=api_base, out=out, options=options)
+    models = {"api_base": api_base, "device": device, "dtype": dtype}
+    run = Run("judge", task, lm=lm, models=models, out=out, options=options)
     with run.progress(len(items)):
         found = program.batch(items, lm=run.lm)
     rows = [
@@ -199,7 +204,7 @@ def judge(
 
 def _compile(run: Any, task: Any, *, seed: int, options: dict[str, Any]) -> Any:
     """Compile every criterion's judge; judges and plots go into the run's folder."""
-    from evalbias.optimizers import BiasedDemos, compile_each
+    from evalbias.optimizers import BiasedDemos, compile_each, count_answers
     from evalbias.programs import PointwiseJudge
     from evalbias.report.scatter import likelihood_scatter
 
@@ -212,13 +217,13 @@ def _compile(run: Any, task: Any, *, seed: int, options: dict[str, Any]) -> Any:
         n_resamples=options["resamples"],
         seed=seed,
     )
-    judges = [PointwiseJudge(criterion) for criterion in task.criteria]
-    with run.progress(sum(optimizer.answers(task.train, task.test, c) for c in task.criteria)):
-        found = compile_each(optimizer, judges, trainset=task.train, valset=task.test, lm=run.lm)
+    judges, items = [PointwiseJudge(c) for c in task.criteria], {"trainset": task.train, "valset": task.test}
+    with run.progress(count_answers(optimizer, task.criteria, **items)):
+        found = compile_each(optimizer, judges, **items, lm=run.lm)
     for name, compiled in found.judges.items():
-        compiled.save(str(run.folder.path / f"judge-{name}.json"))
+        compiled.save(str(run.folder.file("judge", name, ".json")))
     for name in found.comparisons:
-        likelihood_scatter(found.before, found.after, name, run.folder.path / f"scatter-{name}.png")
+        likelihood_scatter(found.before, found.after, name, run.folder.file("scatter", name, ".png"))
     return found
 
 
@@ -237,7 +242,7 @@ def main() -> None:
     """Run a command; what a user can mend is told in one line."""
     try:
         app()
-    except (ValueError, OSError, ImportError, NotImplementedError) as error:
+    except (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError) as error:
         typer.echo(f"evalbias: {error}", err=True)
         raise SystemExit(2) from error
 

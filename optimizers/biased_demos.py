@@ -11,6 +11,7 @@ import numpy as np
 from dspy.teleprompt import Teleprompter
 
 from evalbias.lm.contract import measuring
+from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
@@ -25,6 +26,8 @@ from evalbias.programs.measurement import (
 from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")
+TRIED = 16
+"""Items, the longest, whose prompts are tried before anything is judged."""
 
 
 @dataclass(frozen=True)
@@ -144,14 +147,15 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         _disjoint(rated, valset or [])
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
         before = with_demos(student, random, bins=self.bins)
-        _fitting(before, rated, lm)
-        found = self._measure(before, candidates, lm)
+        _fitting(before, [*rated, *(valset or [])], lm)
+        meant = LikelihoodMemo(measuring(self.likelihood_lm or lm))
+        found = self._measure(before, candidates, lm, meant)
         rs, unfairness = _rs(found, student.criterion.name)
         chosen = [candidates[i] for i in self._highest(rs)]
         compiled = with_demos(student, chosen, bins=self.bins)
-        _fitting(compiled, [*candidates[:1], *(valset or [])], lm)
-        first = self._measure(before, valset, lm) if valset else None
-        second = self._measure(compiled, valset, lm) if valset else None
+        _fitting(compiled, [*rated, *(valset or [])], lm)
+        first = self._measure(before, valset, lm, meant) if valset else None
+        second = self._measure(compiled, valset, lm, meant) if valset else None
         compiled.report = BiasedDemosReport(
             ids=found.ids,
             likelihoods=found.likelihoods,
@@ -169,19 +173,20 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         )
         return compiled
 
-    def answers(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """How many answers compiling on these items takes; what ``progress`` adds up to in a journaled model."""
-        candidates = max(0, len(rated_items(trainset, criterion)) - self.k)
-        return 2 * candidates + 4 * len(valset) + 2  # scores and likelihoods; two prompts are tried for their length
+    def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
+        """How many judgments compiling on these items takes."""
+        rated = rated_items(trainset, criterion)
+        tried = min(TRIED, len(rated) + len(valset))
+        return max(0, len(rated) - self.k) + 2 * len(valset) + 2 * tried
 
     def _measure(
-        self, judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM
+        self, judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM, likelihood_lm: MeasuringLM
     ) -> LikelihoodMeasurement:
         return measure_likelihood_bias(
             judge,
             examples,
             lm=lm,
-            likelihood_lm=self.likelihood_lm,
+            likelihood_lm=likelihood_lm,
             reduction=self.reduction,
             normalization=self.normalization,
             progress=self.progress,
@@ -214,17 +219,17 @@ def _rs(found: LikelihoodMeasurement, criterion: str) -> tuple[FloatArray, Float
 
 
 def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-    """Refuse demonstrations that do not fit into the model's context, before anything is judged.
+    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
 
     Raises:
-        PromptTooLong: The longest item does not fit; the message says how many demonstrations would.
+        PromptTooLong: One of the longest items does not fit; the message says how many demonstrations would.
     """
-    longest = max(examples, key=lambda e: len(e.source) + len(e.output))
+    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
     demos = judge.predict.demos
     for count in range(len(demos), -1, -1):
         judge.predict.demos = demos[:count]
         try:
-            lm.choice_logprobs([judge.messages(longest)], judge.criterion.labels)
+            lm.choice_logprobs([judge.messages(e) for e in longest], judge.criterion.labels)
         except PromptTooLong as error:
             refused = error
             continue

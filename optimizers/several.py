@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dspy
 
+from evalbias.lm.contract import measuring
+from evalbias.lm.memo import LikelihoodMemo
+from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers.biased_demos import BiasedDemos, BiasedDemosReport
+from evalbias.optimizers.demos import draw_demos, rated_items
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.measurement import (
-    TOTAL,
     LikelihoodComparison,
     LikelihoodMeasurement,
     combine,
@@ -49,7 +54,7 @@ def compile_each(
     """Compile one judge for each of several criteria of one task.
 
     Args:
-        optimizer: Used for every criterion with the same settings and seed.
+        optimizer: Used for every criterion with the same settings and seed; one model's likelihood for all of them.
         judges: At least one, each of another criterion.
         trainset: See ``BiasedDemos.compile``.
         valset: Items on which all are compared.
@@ -60,6 +65,10 @@ def compile_each(
     """
     if not judges or not valset:
         raise ValueError(f"{len(judges)} judges and {len(valset)} validation items: give at least one of each.")
+    optimizer = copy.copy(optimizer)
+    optimizer.likelihood_lm = LikelihoodMemo(
+        measuring(optimizer.likelihood_lm or lm or judges[0].predict.lm or dspy.settings.lm)
+    )
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}
     reports = {name: judge.report for name, judge in compiled.items()}
     before = combine([r.before for r in reports.values()])
@@ -69,3 +78,18 @@ def compile_each(
         settings = {"n_resamples": optimizer.n_resamples, "seed": optimizer.seed}
         comparisons |= compare_likelihood_bias(before, after, only=[TOTAL], **settings)
     return CompiledCriteria(compiled, reports, before, after, comparisons)
+
+
+def count_answers(
+    optimizer: BiasedDemos,
+    criteria: Sequence[Criterion],
+    *,
+    trainset: Sequence[dspy.Example],
+    valset: Sequence[dspy.Example],
+) -> int:
+    """How many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
+    texts = {(e.source, e.output) for e in valset}
+    for criterion in criteria:
+        _, candidates = draw_demos(rated_items(trainset, criterion), optimizer.k, seed=optimizer.seed)
+        texts |= {(e.source, e.output) for e in candidates}
+    return len(texts) + sum(optimizer.judgments(trainset, valset, c) for c in criteria)

@@ -21,6 +21,9 @@ from evalbias.programs.labels import label_of
 from evalbias.programs.prompt import Message, judge_messages
 
 PASSED_ON = ("cache", "rollout_id")
+WRITTEN = 8
+"""Tokens in which direct scoring must write its number."""
+
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
 
 
@@ -54,7 +57,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         messages = self.format(signature, demos, inputs)
         if self.scoring == "expected":
             return judgment_request(lm.model, messages, self.criterion.labels)
-        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=8))
+        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=WRITTEN))
 
     def _read(self, response: lm15.Response) -> list[dict[str, Any]]:
         if self.scoring == "expected":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evalbias.measures.likelihood import TOTAL
+
 DEFAULT_TASK = "Write the output that belongs to the source."
 
 
@@ -13,7 +15,7 @@ class Criterion:
 
     Attributes:
         name: What the criterion is called, and its key in an item's scores; the judge's answer follows it in the
-            prompt. Not empty, one line, no colon.
+            prompt. Not empty, one line, no colon, not "total" (the mean over criteria).
         definition: What is judged, in a sentence or a question. Not empty.
         scale: Lowest and highest score, whole numbers, lowest < highest; every number between is a label.
         task: What the writer of the outputs was asked to do: the description d of the likelihood score
@@ -44,6 +46,8 @@ class Criterion:
                 raise ValueError(f"Criterion.{field} is {value!r}: give a text that is not empty.")
         if "\n" in self.name or ":" in self.name:
             raise ValueError(f"Criterion.name is {self.name!r}: it must be one line without a colon.")
+        if self.name == TOTAL:
+            raise ValueError(f"Criterion.name is {TOTAL!r}, which the mean over criteria is called: choose another.")
         whole = len(self.scale) == 2 and all(isinstance(s, int) and not isinstance(s, bool) for s in self.scale)
         if not whole or self.scale[0] >= self.scale[1]:
             raise ValueError(f"Criterion.scale is {self.scale!r}: give two ascending whole numbers, such as (1, 5).")

@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.lm.contract import measuring
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import (
     ConfidenceInterval,
@@ -22,12 +23,12 @@ from evalbias.measures import (
     spearman_rows,
     unfairness_scores,
 )
+from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import likelihood_messages
 
 REDUCTIONS = ("sum", "mean")
-TOTAL = "total"
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def measure_likelihood_bias(
     Args:
         judges: One judge, or one for each of several criteria that share a task.
         examples: With ``source``, ``output`` and ``scores`` (criterion -> human score on any range).
-        lm: The judges' model; by default DSPy's.
-        likelihood_lm: Whose likelihood is meant, the judge's own by default.
+        lm: In place of the judges' own or DSPy's model.
+        likelihood_lm: Whose likelihood is meant; by default the first judge's model's.
         reduction: See ``likelihood_scores``.
         normalization: See ``evalbias.measures.unfairness_scores``.
         progress: Called with the number of judgments done.
@@ -147,8 +148,8 @@ def measure_likelihood_bias(
             f"The judges' criteria are {[j.criterion.name for j in judges]}: give each its own, at least one."
         )
     human = {j.criterion.name: human_scores(examples, j.criterion) for j in judges}
-    lm = lm or judges[0].predict.lm or dspy.settings.lm
-    likelihoods = likelihood_scores(examples, judges[0].criterion, likelihood_lm or lm, reduction=reduction)
+    meant = measuring(likelihood_lm or lm or judges[0].predict.lm or dspy.settings.lm)
+    likelihoods = likelihood_scores(examples, judges[0].criterion, meant, reduction=reduction)
     model, coverage = {}, {}
     for judge in judges:
         found = judge.batch(examples, lm=lm, progress=progress)
@@ -180,48 +181,44 @@ def compare_likelihood_bias(
     """
     if before.ids != after.ids or before.human_scores.keys() != after.human_scores.keys():
         raise ValueError("Before and after were measured on different items or criteria: measure both on one valset.")
-    first, second = before.result(), after.result()
-    return {
-        name: _compare(name, before, after, first[name], second[name], n_resamples=n_resamples, seed=seed)
-        for name in (first if only is None else only)
-    }
+    if (before.reduction, before.normalization) != (after.reduction, after.normalization):
+        raise ValueError("Before and after were measured with different reductions or normalizations: use the same.")
+    names = before.result() if only is None else only
+    return {name: _compare(name, before, after, n_resamples=n_resamples, seed=seed) for name in names}
 
 
 def _compare(
-    name: str,
-    before: LikelihoodMeasurement,
-    after: LikelihoodMeasurement,
-    first: LikelihoodBias,
-    second: LikelihoodBias,
-    *,
-    n_resamples: int,
-    seed: int,
+    name: str, before: LikelihoodMeasurement, after: LikelihoodMeasurement, *, n_resamples: int, seed: int
 ) -> LikelihoodComparison:
     likelihoods, a, human = before.arrays(name)
     b = after.arrays(name)[1]
-    kept = np.isfinite(likelihoods) & np.isfinite(a) & np.isfinite(b) & np.isfinite(human)
-    likelihoods, a, b, human = likelihoods[kept], a[kept], b[kept], human[kept]
-    bias = bias_score_statistic(likelihoods, human, normalization=before.normalization)
-    performance = performance_statistic(human)
+    unfinished = np.isnan(np.stack([likelihoods, a, b, human])).any(axis=0)  # on one side: compared on neither
+    a, b = np.where(unfinished, np.nan, a), np.where(unfinished, np.nan, b)
+    settings = {"normalization": before.normalization}
+    bias, performance = bias_score_statistic(likelihoods, human, **settings), performance_statistic(human)
     return LikelihoodComparison(
-        before=first,
-        after=second,
-        before_interval=bias_interval(before, name, seed=seed),
-        after_interval=bias_interval(after, name, seed=seed),
+        before=likelihood_bias(likelihoods, a, human, **settings),
+        after=likelihood_bias(likelihoods, b, human, **settings),
+        before_interval=_interval(likelihoods, a, human, seed=seed, **settings),
+        after_interval=_interval(likelihoods, b, human, seed=seed, **settings),
         bias_test=paired_permutation_test(bias, a, b, n_resamples=n_resamples, seed=seed),
         performance_test=paired_permutation_test(performance, a, b, n_resamples=n_resamples, seed=seed),
     )
 
 
 def bias_interval(found: LikelihoodMeasurement, criterion: str, *, seed: int) -> ConfidenceInterval:
-    """95 % bootstrap interval of a criterion's (or the total's) BiasScore.
+    """95 % bootstrap interval of a criterion's (or the total's) BiasScore: items are resampled, US computed anew."""
+    return _interval(*found.arrays(criterion), normalization=found.normalization, seed=seed)
 
-    Items are resampled; US keeps the normalisation of the whole set, like the scatter's points.
-    """
-    likelihoods, model, human = found.arrays(criterion)
-    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-    unfairness = unfairness_scores(model[kept], human[kept], normalization=found.normalization)
-    return bootstrap_ci(spearman_rows, likelihoods[kept], unfairness, n_resamples=2_000, seed=seed)
+
+def _interval(
+    likelihoods: FloatArray, model: FloatArray, human: FloatArray, *, normalization: str, seed: int
+) -> ConfidenceInterval:
+    def statistic(ls: FloatArray, m: FloatArray, h: FloatArray) -> FloatArray:
+        rows = [unfairness_scores(x, y, normalization=normalization) for x, y in zip(m, h, strict=True)]
+        return spearman_rows(ls, np.stack(rows))
+
+    return bootstrap_ci(statistic, likelihoods, model, human, n_resamples=2_000, seed=seed)
 
 
 def combine(found: Sequence[LikelihoodMeasurement]) -> LikelihoodMeasurement:
@@ -232,11 +229,11 @@ def combine(found: Sequence[LikelihoodMeasurement]) -> LikelihoodMeasurement:
     """
     first = found[0]
     for other in found[1:]:
+        names = f"{list(other.model_scores)} and {list(first.model_scores)}"
         if other.ids != first.ids or not np.array_equal(other.likelihoods, first.likelihoods, equal_nan=True):
-            raise ValueError(
-                f"{list(other.model_scores)} and {list(first.model_scores)} were measured on different items: "
-                "a total needs the same ones."
-            )
+            raise ValueError(f"{names} were measured on different items: a total needs the same ones.")
+        if (other.reduction, other.normalization) != (first.reduction, first.normalization):
+            raise ValueError(f"{names} were measured with different reductions or normalizations: use the same.")
     return LikelihoodMeasurement(
         first.ids,
         first.likelihoods,

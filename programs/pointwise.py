@@ -11,9 +11,9 @@ from typing import Any
 
 import dspy
 
-from evalbias.lm.contract import measuring
+from evalbias.lm.contract import measuring, written
 from evalbias.lm.types import MeasuringLM
-from evalbias.programs.adapter import JudgmentAdapter, expected_scores
+from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import Message
 
@@ -86,16 +86,16 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         done: list[dspy.Prediction] = []
         lm = lm or self.predict.lm or dspy.settings.lm
         for start in range(0, len(examples), chunk):
-            part = examples[start : start + chunk]
-            if self.scoring == "expected":
-                answer = measuring(lm).choice_logprobs([self.messages(e) for e in part], self.criterion.labels)
-                done += [dspy.Prediction(**row) for row in expected_scores(self.criterion, answer)]
-            else:
-                with dspy.context(lm=lm):
-                    done += [self(source=e.source, output=e.output) for e in part]
+            part = [self.messages(e) for e in examples[start : start + chunk]]
+            done += [dspy.Prediction(**row) for row in self._scores(lm, part)]
             if progress is not None:
                 progress(len(part))
         return done
+
+    def _scores(self, lm: Any, prompts: Sequence[list[Message]]) -> list[dict[str, Any]]:
+        if self.scoring == "direct":
+            return [written_score(self.criterion, text) for text in written(lm, prompts, max_tokens=WRITTEN)]
+        return expected_scores(self.criterion, measuring(lm).choice_logprobs(prompts, self.criterion.labels))
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """The prompt of one judgment."""

@@ -88,9 +88,16 @@ def intrinsic(run: Finished) -> list[list[str]]:
     for heading, wanted in (("intrinsic", True), ("not intrinsic", False)):
         of = {n: c for n, c in run.result["likelihood"].items() if n != "total" and (n in INTRINSIC) == wanted}
         if of:
-            before, after = (np.mean([c[s]["bias_score"] for c in of.values()]) for s in ("before", "after"))
-            found.append([heading, ", ".join(of), number(float(before)), number(float(after))])
+            before, after = (_mean([c[s]["bias_score"] for c in of.values()]) for s in ("before", "after"))
+            found.append([heading, ", ".join(of), before, after])
     return found
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    """Of what is defined; what is not is counted."""
+    known = [v for v in values if v is not None]
+    missing = f" ({len(values) - len(known)} undefined)" if len(known) < len(values) else ""
+    return number(float(np.mean(known)) if known else float("nan")) + missing
 
 
 def cases(run: Finished, criterion: str, count: int = CASES) -> list[Case]:
@@ -128,7 +135,7 @@ def report(run: Finished) -> str:
     parts = [
         f"### {run.dataset}",
         f"Judge: {told}; likelihood: {other}, {s['reduction']} over tokens; US by {s['normalization']}; "
-        f"k = {s['k']}; seed {s['seed']}; {s['items']['train']} items to choose from, {s['items']['test']} to test; "
+        f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} items to choose from, {s['test']['items']} to test; "
         f"R = {s['resamples']}; data {s['data_sha256'][:12]}; {versions}.",
         markdown(
             [

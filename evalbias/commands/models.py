@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import MeasuringLM
 
-SERVERS = ("hosted_vllm", "openai")
+SERVER = "hosted_vllm/"
 EMBEDDED = "embedded"
 
 
@@ -18,7 +17,7 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
 
     Args:
         name: ``embedded``, a folder, a Hugging Face name, or a server's model as DSPy writes it (``hosted_vllm/NAME``).
-        api_base: The server's address; required for a server.
+        api_base: The server's address; a name with one is a server's.
         device: Of a local model.
         dtype: Of a local model.
 
@@ -29,7 +28,7 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
         from evalbias.lm.embedded import embedded_judge_lm
 
         return embedded_judge_lm(device=device)
-    if name.split("/")[0] in SERVERS and not Path(name).exists():
+    if api_base is not None or name.startswith(SERVER):
         if api_base is None:
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
         import dspy

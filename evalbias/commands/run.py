@@ -28,7 +28,7 @@ class Run:
         task: What is judged.
         lm: The judge's model by name.
         likelihood_lm: The name of the model whose likelihood is meant; None for the judge's own.
-        api_base: Address of the judge's server, if it is one.
+        models: How models are opened: ``api_base``, ``device`` and ``dtype``.
         seed: Of the command.
         out: The folder; by default one under runs/, the same for the same settings.
         options: The command's other settings that decide its numbers.
@@ -46,19 +46,19 @@ class Run:
         *,
         lm: str,
         likelihood_lm: str | None = None,
-        api_base: str | None = None,
+        models: Mapping[str, Any] | None = None,
         seed: int = 0,
         out: Path | None = None,
         options: Mapping[str, Any],
     ) -> None:
-        model, told = open_measuring(lm, api_base=api_base)
-        other, other_told = (model, told) if likelihood_lm is None else open_measuring(likelihood_lm)
+        opened = dict(models or {})
+        model, told = open_measuring(lm, **opened)
+        other, other_told = (model, told)
+        if likelihood_lm is not None:  # no server tells likelihoods
+            other, other_told = open_measuring(likelihood_lm, **{**opened, "api_base": None})
         settings = {
             "command": command,
-            "data": task.spec,
-            "data_sha256": task.sha256,
-            "criteria": [{"name": c.name, "definition": c.definition, "scale": c.scale} for c in task.criteria],
-            "items": {"train": len(task.train), "test": len(task.test)},
+            **task.settings(),
             "lm": told,
             "likelihood_lm": other_told,
             "seed": seed,

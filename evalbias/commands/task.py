@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ class Task:
         bins: How human scores become labels; see ``label_of``.
         train: Where demonstrations come from.
         test: Where bias is measured.
+        left_out: Items of the data set that cannot be used, by reason.
+        split: How the two sides came about.
     """
 
     spec: str
@@ -35,42 +38,84 @@ class Task:
     bins: Sequence[float] | None
     train: list[Any]
     test: list[Any]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    split: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the numbers, for run.json: the very items and criteria, not only how they were asked for."""
+        return {
+            "data": self.spec,
+            "data_sha256": self.sha256,
+            "left_out": dict(self.left_out),
+            "split": dict(self.split),
+            "train": _told(self.train),
+            "test": _told(self.test),
+            "criteria": [asdict(c) for c in self.criteria],
+            "bins": None if self.bins is None else list(self.bins),
+        }
 
 
-def load_items(spec: str) -> tuple[list[Any], str]:
-    """The items of a data set, and its hash; what was left out is said on stderr."""
+def _told(items: Sequence[Any]) -> dict[str, Any]:
+    ids = "\n".join(str(e.get("id", i)) for i, e in enumerate(items))
+    return {"items": len(items), "ids_sha256": hashlib.sha256(ids.encode()).hexdigest()}
+
+
+def load_items(spec: str) -> data.Dataset:
+    """The items of a data set; what was left out is said on stderr."""
     found = data.load_spec(spec)
     if found.left_out:
         typer.echo(found.summary(), err=True)
-    return list(found), found.sha256
+    return found
 
 
 def open_task(
-    spec: str, criteria: list[str] | None, scale: str, *, seed: int, split_by: str, limit: int | None
+    spec: str,
+    criteria: list[str] | None,
+    scale: str,
+    *,
+    seed: int,
+    split_by: str,
+    limit: int | None,
+    candidates: Path | None,
 ) -> Task:
-    """The task that a command's options name; ``limit`` draws so many items before the split."""
-    items, sha256 = load_items(spec)
+    """The task that a command's options name.
+
+    Args:
+        spec: The data.
+        criteria: Names of the data set's own, or definitions.
+        scale: Of the defined ones.
+        seed: Of the split and of ``limit``.
+        split_by: See ``data.split``.
+        limit: Draw so many items before the split.
+        candidates: File of ids, one a line: the training items that stay.
+    """
+    found = load_items(spec)
+    items = list(found)
     if limit is not None and limit < len(items):
         items = random.Random(seed).sample(items, limit)
     dataset = data.parse_spec(spec)[0]
     train, test = data.split(items, seed=seed, by=split_by)
-    return Task(spec, sha256, _criteria(dataset, criteria, scale), BINS.get(dataset), train, test)
+    if candidates is not None:
+        train = _only(train, candidates)
+    split = {"by": split_by, "seed": seed, "limit": limit}
+    named = _criteria(dataset, criteria, scale)
+    return Task(spec, found.sha256, named, BINS.get(dataset), train, test, left_out=found.left_out, split=split)
 
 
-def only_candidates(task: Task, file: Path) -> Task:
-    """The task with only those training items whose ids the file lists, one a line.
+def _only(train: Sequence[Any], file: Path) -> list[Any]:
+    """The training items whose ids the file lists.
 
     Raises:
-        ValueError: An id is none of the training items'.
+        ValueError: An id is none of theirs.
     """
     ids = dict.fromkeys(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
-    unknown = ids.keys() - {str(e.id) for e in task.train}
+    unknown = ids.keys() - {str(e.id) for e in train}
     if unknown:
         raise ValueError(
             f"{file} lists {min(unknown)!r}, which is no training item of this split ({len(unknown)} such ids): "
             "give the seed and the data that the list was made for."
         )
-    return replace(task, train=[e for e in task.train if str(e.id) in ids])
+    return [e for e in train if str(e.id) in ids]
 
 
 def demo_task(seed: int) -> Task:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalbias.lm.text import Rendered, as_text
+from jinja2 import TemplateError
+
+from evalbias.lm.text import FOLLOW, Rendered, as_text
 from evalbias.lm.types import Prompt
 
 _MARK = "\u2603answer\u2603"  # stands in for an answer, to see what the template writes behind one
@@ -36,10 +38,16 @@ class Renderer:
         return Rendered(text, follow=self._follow(messages), special=False)
 
     def _follow(self, messages: list[dict[str, str]]) -> str:
-        """What the template writes behind an answer."""
+        """The first token of what the template writes behind an answer: what a model writes itself to end one."""
         asked = messages[:-1] if messages[-1]["role"] == "assistant" else messages
         closed = self._template([*asked, {"role": "assistant", "content": _MARK}])
-        return closed.rpartition(_MARK)[2] or "\n"
+        behind = closed.rpartition(_MARK)[2]
+        offsets = self._tokenizer(behind, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return behind[: offsets[0][1]] if offsets else FOLLOW
 
     def _template(self, messages: list[dict[str, str]], **options: bool) -> str:
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **options))
+        try:
+            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **options))
+        except TemplateError as error:
+            roles = [message["role"] for message in messages]
+            raise ValueError(f"The model's chat template refuses messages of the roles {roles}: {error}.") from error

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from dspy import lm15
 from dspy.utils.exceptions import LMError
 
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
+from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt
 
 
 def measuring(lm: Any) -> MeasuringLM:
@@ -28,6 +29,37 @@ def measuring(lm: Any) -> MeasuringLM:
 
 IN_FLIGHT = 16
 """Requests that wait for a server at the same time."""
+
+
+def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+    """What a model writes after every prompt, decoded greedily: the answers of direct scoring.
+
+    Args:
+        lm: A ``dspy.LM``, or a model with a ``written`` of its own (``JournaledLM``).
+        prompts: Several are in flight at the same time.
+        max_tokens: Of every answer.
+
+    Raises:
+        ConnectionError: A request that the model did not answer, after DSPy's retries.
+    """
+    if hasattr(lm, "written"):
+        found: list[str] = lm.written(prompts, max_tokens=max_tokens)
+        return found
+    config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
+    with ThreadPoolExecutor(IN_FLIGHT) as pool:
+        answers = pool.map(lambda p: _answer(lm, chat_request(str(lm.model), _messages(p), config)), prompts)
+        return [answer.text or "" for answer in answers]
+
+
+def _messages(prompt: Prompt) -> Sequence[Message]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+
+
+def _answer(lm: Any, request: lm15.Request) -> lm15.Response:
+    try:
+        return lm(request)
+    except LMError as error:
+        raise ConnectionError(f"{lm.model} did not answer: {error}") from error
 
 
 class ContractLM:
@@ -49,17 +81,17 @@ class ContractLM:
         """
 
         def ask(prompt: Prompt) -> ChoiceLogprobs:
-            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            try:
-                response = self._lm(judgment_request(self.model, messages, choices))
-            except LMError as error:
-                raise ConnectionError(f"{self.model} did not answer a judgment: {error}") from error
-            return read_judgment(response, choices)
+            request = judgment_request(self.model, _messages(prompt), choices)
+            return read_judgment(_answer(self._lm, request), choices)
 
         with ThreadPoolExecutor(IN_FLIGHT) as pool:
             rows = list(pool.map(ask, prompts))
         logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))
         return ChoiceLogprobs(tuple(choices), logprobs, renormalised=any(r.renormalised for r in rows))
+
+    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """What the model writes; see ``written``."""
+        return written(self._lm, prompts, max_tokens=max_tokens)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Refused: the contract has no likelihoods."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from dspy import lm15
-from dspy._vendor.lm15.judgments import request_judgments  # what reads the contract has no public name in 3.4
+from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments  # no public names in 3.4
 from dspy.clients.engines.base import validate_request
 
 from evalbias.lm.chat import Renderer
@@ -21,6 +23,7 @@ from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
+Start = tuple[list[int], Settings]
 Question = tuple[Sequence[Message], tuple[str, ...]]
 
 
@@ -35,6 +38,8 @@ class LocalEngine:
         self.scorer = Scorer(loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes)
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._judge: Gatherer[Question, ChoiceLogprobs] = Gatherer(self._judgments)
+        self._write: Gatherer[Start, Generated] = Gatherer(self._generations)
+        self._draws: Counter[int] = Counter()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         """Copies of a program share the weights."""
@@ -64,9 +69,7 @@ class LocalEngine:
             return self._measured(request, messages, asked)
         rendered = self._render(messages)
         prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"]
-        with self._busy:
-            model, tokenizer = self.loaded.model, self.loaded.tokenizer
-            found = generate(model, tokenizer, prompt, _settings(request), context=self.loaded.context_length)
+        found = self._write((prompt, self._seeded(prompt, _settings(request))))
         return _generated(request, found, len(prompt), rendered.lead)
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
@@ -79,6 +82,26 @@ class LocalEngine:
     def dump_state(self) -> dict[str, Any]:
         """The arguments of ``LocalLM`` for the same model; no weights, no keys."""
         return {**self.loaded.arguments, **self._options}
+
+    def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
+        """Settings with a seed: asked again without one, the same request draws the next text, not the same."""
+        if settings.seed is not None:
+            return settings
+        key = hash((tuple(prompt), settings))
+        with self._busy:
+            self._draws[key] += 1
+            return replace(settings, seed=self._draws[key])
+
+    def _generations(self, starts: Sequence[Start]) -> list[Generated]:
+        """Gathered texts, as many at once as ``batch_tokens`` allows."""
+        size = max(len(prompt) + settings.max_tokens for prompt, settings in starts)
+        rows, done = max(1, self.scorer.batch_tokens // size), []
+        loaded = self.loaded
+        with self._busy:
+            for at in range(0, len(starts), rows):
+                prompts, settings = zip(*starts[at : at + rows], strict=True)
+                done += generate(loaded.model, loaded.tokenizer, prompts, settings, context=loaded.context_length)
+        return done
 
     def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
         """Gathered judgments, those with the same choices together."""
@@ -142,18 +165,23 @@ def _value(kind: str, key: str) -> Any:
 
 def _refuse(request: lm15.Request) -> None:
     """What this engine cannot do is refused, never dropped."""
-    config = request.config
+    config, asked = request.config, request_judgments(request)
+    schema = (config.response_format or {}).get("schema")
     given = {
         "tools": bool(request.tools),
         "config.extensions": bool(config.extensions),
         "config.frequency_penalty": config.frequency_penalty is not None,
         "config.presence_penalty": config.presence_penalty is not None,
         "config.reasoning": config.reasoning is not None,
-        "config.response_format": config.response_format is not None and not request_judgments(request),
+        "config.response_format": config.response_format is not None and not asked,
+        "several judgments in a request": len(asked) > 1,
+        "text fields beside a judgment": bool(asked) and bool(non_judgment_properties(schema, asked)),
     }
     for feature, present in given.items():
         if present:
-            raise lm15.UnsupportedFeatureError(f"LocalLM does not support {feature}: leave it out.")
+            raise lm15.UnsupportedFeatureError(
+                f"LocalLM does not support {feature}: leave it out, or ask for it alone."
+            )
 
 
 def _messages(request: lm15.Request) -> list[Message]:
@@ -194,6 +222,6 @@ def _generated(request: lm15.Request, found: Generated, asked: int, lead: str) -
         model=request.model,
         message=lm15.Message.assistant(found.text.removeprefix(lead)),
         finish_reason="stop" if found.finished else "length",
-        usage=lm15.Usage(input_tokens=asked, output_tokens=len(found.tokens) or None, total_tokens=None),
+        usage=lm15.Usage(input_tokens=asked, output_tokens=found.length, total_tokens=None),
         logprobs=logprobs,
     )

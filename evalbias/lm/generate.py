@@ -1,16 +1,18 @@
-"""Generation: one request with its own settings, and the log-probability of every token that was sampled."""
+"""Generation: requests in a batch, each with its own settings, and the log-probability of every token sampled.
+
+A text depends on its own prompt, settings and seed, not on the batch: prompts are padded on the left, and every row
+draws from a generator of its own. Nothing of the model folder's generation settings applies but its end tokens.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from evalbias.lm.tokens import PromptTooLong
-
-SEED = 0
-"""Of sampling where a request names no seed: the same request gives the same text."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Settings:
         top_p: Sample from the likeliest tokens that hold this probability.
         top_k: Sample from so many likeliest tokens; None from all.
         stop: The text ends before the first of these.
-        seed: Of the sampling.
+        seed: Of the sampling; where a request names none, the engine counts how often it was asked.
         top: Alternatives to report for each token; None reports no log-probabilities.
     """
 
@@ -32,7 +34,7 @@ class Settings:
     top_p: float = 1.0
     top_k: int | None = None
     stop: tuple[str, ...] = ()
-    seed: int = SEED
+    seed: int | None = None
     top: int | None = None
 
 
@@ -48,47 +50,105 @@ class Token:
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated text; ``finished`` unless the token limit ended it."""
+    """A generated text of ``length`` tokens; ``finished`` unless the token limit ended it.
+
+    ``tokens`` is empty where no log-probabilities were asked for.
+    """
 
     text: str
+    length: int
     tokens: tuple[Token, ...]
     finished: bool
 
 
-def generate(model: Any, tokenizer: Any, prompt: list[int], settings: Settings, *, context: int) -> Generated:
-    """Continue a prompt of token ids.
+@dataclass
+class Row:
+    """A text that grows."""
+
+    prompt: list[int]
+    settings: Settings
+    room: int
+    generator: torch.Generator
+    ids: list[int] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    text: str = ""
+    finished: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether no token is to follow."""
+        return self.finished or len(self.ids) >= self.room
+
+
+def generate(
+    model: Any, tokenizer: Any, prompts: Sequence[list[int]], settings: Sequence[Settings], *, context: int
+) -> list[Generated]:
+    """Continue prompts of token ids, all together.
 
     Raises:
-        PromptTooLong: The prompt leaves no room for a token.
+        PromptTooLong: A prompt leaves no room for a token.
+        FloatingPointError: The model gave NaN or infinite logits.
     """
+    rows = [_row(p, s, context) for p, s in zip(prompts, settings, strict=True)]
+    width = max(len(row.prompt) for row in rows)
+    ids = torch.tensor([[0] * (width - len(r.prompt)) + r.prompt for r in rows], device=model.device)  # (b, T)
+    mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in rows], device=model.device)
+    running, cache = rows, None
+    with torch.inference_mode():
+        while running:
+            positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
+            out = model.base_model(
+                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+            )
+            cache = out.past_key_values
+            logits = model.get_output_embeddings()(out.last_hidden_state[:, -1]).float().cpu()  # (b, V)
+            for row, told in zip(running, logits, strict=True):
+                _extend(row, told, model, tokenizer)
+            kept = torch.tensor([i for i, row in enumerate(running) if not row.over], device=model.device)
+            running = [row for row in running if not row.over]
+            if running:
+                cache.batch_select_indices(kept)
+                mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
+                ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)
+    return [Generated(row.text, len(row.ids), tuple(row.tokens), row.finished) for row in rows]
+
+
+def _row(prompt: list[int], settings: Settings, context: int) -> Row:
     if len(prompt) >= context:
         raise PromptTooLong(f"The prompt has {len(prompt)} tokens, the model's context {context}: shorten it.")
-    ids = torch.tensor([prompt], device=model.device)
-    sampling: dict[str, Any] = {"do_sample": False}
-    if settings.temperature > 0:
-        sampling = {"do_sample": True, "temperature": settings.temperature, "top_p": settings.top_p}
-        sampling["top_k"] = settings.top_k or 0
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.inference_mode():
-        torch.manual_seed(settings.seed)
-        out = model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=min(settings.max_tokens, context - len(prompt)),
-            stop_strings=list(settings.stop) or None,
-            tokenizer=tokenizer,
-            pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
-            return_dict_in_generate=True,
-            output_logits=settings.top is not None,
-            **sampling,
-        )
-    new = out.sequences[0, len(prompt) :].tolist()
-    closed = bool(new) and new[-1] in _ends(model)
-    kept = new[:-1] if closed else new
-    text = tokenizer.decode(kept, skip_special_tokens=True)
-    cut = min((at for s in settings.stop if (at := text.find(s)) >= 0), default=None)
-    tokens = _tokens(tokenizer, kept, out.logits, settings.top) if settings.top is not None else ()
-    return Generated(text if cut is None else text[:cut], tokens, closed or cut is not None)
+    generator = torch.Generator().manual_seed(settings.seed or 0)
+    return Row(prompt, settings, min(settings.max_tokens, context - len(prompt)), generator)
+
+
+def _extend(row: Row, logits: torch.Tensor, model: Any, tokenizer: Any) -> None:
+    """Add the next token to a row, from its (V,) logits."""
+    if not bool(torch.isfinite(logits).all()):
+        raise FloatingPointError("The model gave NaN or infinite logits: try dtype='float32'.")
+    token = _choose(logits, row.settings, row.generator)
+    if token in _ends(model):
+        row.finished = True
+        return
+    row.ids.append(token)
+    if row.settings.top is not None:
+        row.tokens.append(_told(tokenizer, token, logits, row.settings.top))
+    row.text = tokenizer.decode(row.ids, skip_special_tokens=True)
+    cut = min((at for s in row.settings.stop if (at := row.text.find(s)) >= 0), default=None)
+    if cut is not None:
+        row.text, row.finished = row.text[:cut], True
+        while row.ids and len(tokenizer.decode(row.ids[:-1], skip_special_tokens=True)) >= cut:
+            row.ids.pop()
+        del row.tokens[len(row.ids) :]
+
+
+def _choose(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> int:
+    """The likeliest token, or one drawn from the likeliest at a temperature."""
+    if settings.temperature <= 0:
+        return int(logits.argmax())
+    shares, order = torch.sort((logits.double() / settings.temperature).softmax(-1), descending=True, stable=True)
+    if settings.top_k:
+        shares[settings.top_k :] = 0
+    shares[shares.cumsum(0) - shares >= settings.top_p * shares.sum()] = 0  # what stands behind the nucleus
+    return int(order[torch.multinomial(shares, 1, generator=generator)])
 
 
 def _ends(model: Any) -> set[int]:
@@ -96,18 +156,9 @@ def _ends(model: Any) -> set[int]:
     return set() if end is None else {end} if isinstance(end, int) else set(end)
 
 
-def _tokens(tokenizer: Any, ids: list[int], logits: Any, top: int) -> tuple[Token, ...]:
-    done = []
-    for token, row in zip(ids, logits, strict=False):
-        logprobs = torch.log_softmax(row[0].float(), dim=-1)  # (V,)
-        best = torch.topk(logprobs, top) if top else None
-        alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True) if best else ()
-        done.append(
-            Token(
-                token,
-                tokenizer.decode([token]),
-                float(logprobs[token]),
-                tuple((i, tokenizer.decode([i]), v) for i, v in alternatives),
-            )
-        )
-    return tuple(done)
+def _told(tokenizer: Any, token: int, logits: torch.Tensor, top: int) -> Token:
+    logprobs = logits.log_softmax(-1)  # (V,)
+    best = torch.topk(logprobs, top)
+    alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    told = tuple((i, tokenizer.decode([i]), value) for i, value in alternatives)
+    return Token(token, tokenizer.decode([token]), float(logprobs[token]), told)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.lm.contract import written
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
 
 CHUNK = 256
@@ -80,6 +81,15 @@ class JournaledLM:
 
         records = self._answer([(pair, list(pair)) for pair in pairs], ask)
         return [LogLikelihood(np.array([_number(v) for v in r["per_token"]])) for r in records]
+
+    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """What the model writes after every prompt, decoded greedily; see ``evalbias.lm.contract.written``."""
+
+        def ask(part: list[Prompt]) -> Iterator[dict[str, Any]]:
+            for text in written(self._lm, part, max_tokens=max_tokens):
+                yield {"written": text}
+
+        return [r["written"] for r in self._answer([(p, [p, "written", max_tokens]) for p in prompts], ask)]
 
     def _answer(
         self, items: list[tuple[Any, list[Any]]], ask: Callable[[list[Any]], Iterator[dict[str, Any]]]

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-EDGE = 1 << 20
-"""Bytes hashed at either end of a weights file: whole ones would take longer than judging."""
+BLOCKS, BLOCK = 1024, 4096
+"""Blocks of a file that are hashed, evenly spread, and their bytes: whole weights would take longer than judging."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,11 @@ def _fingerprint(model: str, told: str) -> str:
         digest.update(model.encode())  # a hub name: its commit is in ``told``
         return digest.hexdigest()[:12]
     for file in sorted(folder.iterdir()):
-        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model"):
-            digest.update(f"{file.name} {file.stat().st_size}".encode())
-            with file.open("rb") as data:
-                digest.update(data.read(EDGE))
-                data.seek(max(0, file.stat().st_size - EDGE))
-                digest.update(data.read(EDGE))
+        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt"):
+            size = file.stat().st_size
+            digest.update(f"{file.name} {size}".encode())
+            with file.open("rb") as content:
+                for start in range(0, size, max(BLOCK, size // BLOCKS)):
+                    content.seek(start)
+                    digest.update(content.read(BLOCK))
     return digest.hexdigest()[:12]

@@ -57,15 +57,6 @@ class RecordedEngine:
     def close(self) -> None:
         """Nothing is open."""
 
-    def dump_state(self) -> dict[str, Any]:
-        """The file's path."""
-        return {"path": str(self._path)}
-
-    @classmethod
-    def load_state(cls, state: dict[str, Any]) -> RecordedEngine:
-        """Open the file again."""
-        return cls(state["path"])
-
 
 class RecordedLM(dspy.LM):  # type: ignore[misc]
     """Replays a recording as a ``dspy.LM``; the model's name in a request does not matter, everything else does.
@@ -81,6 +72,13 @@ class RecordedLM(dspy.LM):  # type: ignore[misc]
 
     def __init__(self, path: str | os.PathLike[str], **kwargs: Any) -> None:
         super().__init__(f"recorded/{Path(path).name}", engine=RecordedEngine(path), **{"cache": False, **kwargs})
+        self._path = str(path)
+
+    def dump_state(self) -> dict[str, Any]:
+        """What ``RecordedLM(**state)`` replays the same file with, as a saved program keeps it."""
+        own: dict[str, Any] = dspy.BaseLM.dump_state(self)
+        del own["model"]  # it follows from the path
+        return {**own, "path": self._path}
 
 
 class RecordingEngine:

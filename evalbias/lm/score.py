@@ -21,6 +21,9 @@ from evalbias.lm.types import FloatArray
 MIN_SHARED = 8
 """A shorter prefix is not worth a forward pass of its own."""
 
+LOGITS = 1 << 26
+"""Logits in memory at once, 256 MiB in float32: a large vocabulary times every token that is read would be far more."""
+
 
 @dataclass
 class Row:
@@ -95,16 +98,23 @@ class Scorer:
 
     def _halving(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> None:
         """Run a batch; where memory does not suffice, its halves."""
+        if self._fits(rows, shared, prefix, found):
+            return
+        torch.cuda.empty_cache()
+        middle = len(rows) // 2
+        self.batch_tokens = max(1, self.batch_tokens // 2)
+        self._halving(rows[:middle], shared, prefix, found)
+        self._halving(rows[middle:], shared, prefix, found)
+
+    def _fits(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> bool:
+        """Whether the batch ran; once this returns, nothing holds the memory of one that did not."""
         try:
             self._batch(rows, shared, prefix, found)
         except torch.OutOfMemoryError:
             if len(rows) == 1:
                 raise
-            torch.cuda.empty_cache()
-            middle = len(rows) // 2
-            self.batch_tokens = max(1, self.batch_tokens // 2)
-            self._halving(rows[:middle], shared, prefix, found)
-            self._halving(rows[middle:], shared, prefix, found)
+            return False
+        return True
 
     def _batch(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> None:
         width = max(len(row.ids) for row in rows)
@@ -127,20 +137,26 @@ class Scorer:
         self._read(rows, hidden, shared, found)
 
     def _read(self, rows: Sequence[Row], hidden: torch.Tensor, shared: int, found: list[FloatArray]) -> None:
-        places = sorted({(index, read[0]) for index, row in enumerate(rows) for read in row.reads})
-        where = {place: i for i, place in enumerate(places)}
-        index = torch.tensor(places, device=hidden.device)
-        logits = self.model.get_output_embeddings()(hidden[index[:, 0], index[:, 1] - shared])  # (m, V)
-        reads = [(where[i, p], target, s, place) for i, row in enumerate(rows) for p, target, s, place in row.reads]
-        finite = torch.isfinite(logits).all(dim=1)
-        if not bool(finite.all()):
-            bad = int((~finite).nonzero()[0])
-            item = next(s for at, _, s, _ in reads if at == bad)
-            raise FloatingPointError(f"The model gave NaN or infinite logits for item {item}: try dtype='float32'.")
-        told = torch.tensor([[at, target] for at, target, _, _ in reads], device=hidden.device)
-        values = torch.log_softmax(logits.float(), dim=-1)[told[:, 0], told[:, 1]].cpu().double().numpy()
-        for value, (_, _, sequence, place) in zip(values, reads, strict=True):
-            found[sequence][place] = value
+        wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        for index, row in enumerate(rows):
+            for position, *read in row.reads:
+                wanted.setdefault((index, position - shared), []).append((read[0], read[1], read[2]))
+        head, places = self.model.get_output_embeddings(), list(wanted)
+        size = max(1, LOGITS // self.model.config.vocab_size)
+        for start in range(0, len(places), size):
+            part = places[start : start + size]
+            where = torch.tensor(part, device=hidden.device)
+            logits = head(hidden[where[:, 0], where[:, 1]]).float()  # (m, V)
+            reads = [(at, *read) for at, place in enumerate(part) for read in wanted[place]]
+            finite = torch.isfinite(logits).all(dim=1)
+            if not bool(finite.all()):
+                bad = int((~finite).nonzero()[0])
+                item = next(sequence for at, _, sequence, _ in reads if at == bad)
+                raise FloatingPointError(f"The model gave NaN or infinite logits for item {item}: try dtype='float32'.")
+            told = torch.tensor([[at, target] for at, target, _, _ in reads], device=hidden.device)
+            values = (logits[told[:, 0], told[:, 1]] - logits.logsumexp(dim=-1)[told[:, 0]]).cpu().double().numpy()
+            for value, (_, _, sequence, place) in zip(values, reads, strict=True):
+                found[sequence][place] = value
 
     def _tensor(self, rows: Sequence[Ids]) -> torch.Tensor:
         return torch.tensor(rows, dtype=torch.long, device=self.model.device)

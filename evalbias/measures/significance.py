@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,18 +62,6 @@ class ConfidenceInterval:
     undefined: int
 
 
-class SwapStatistic(Protocol):
-    """A statistic of one system's scores that the permutation test can take."""
-
-    def keep(self, kept: BoolArray) -> SwapStatistic:
-        """The same statistic on a part of the items."""
-        ...
-
-    def swapped(self, a: FloatArray, b: FloatArray, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """(k,) and (k,): of a and of b, each (n,), after the swaps (k, n) exchanged their scores."""
-        ...
-
-
 class RankStatistic:
     """Spearman's rho of a fixed reference with what becomes of a system's scores.
 
@@ -103,7 +90,7 @@ class RankStatistic:
         return float(self.swapped(values, values, none)[0][0])
 
     def swapped(self, a: FloatArray, b: FloatArray, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """See ``SwapStatistic``."""
+        """(k,) and (k,): of a and of b, each (n,), after the swaps (k, n) exchanged their scores."""
         return self._of(a, b, swap), self._of(a, b, ~swap)
 
     def _of(self, a: FloatArray, b: FloatArray, second: BoolArray) -> FloatArray:
@@ -186,7 +173,7 @@ def paired_permutation_test(
 
 
 def _count(
-    statistic: SwapStatistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
+    statistic: RankStatistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
 ) -> int:
     n, extreme = len(a), 0
     rows = max(1, CELLS // n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
@@ -53,19 +54,29 @@ class RunFolder:
         file = path / "run.json"
         if file.exists():
             _same(path, json.loads(file.read_text(encoding="utf-8")), told)
-        path.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+            _write(file, told)
 
     @property
     def journal(self) -> Path:
         """Where the answers go as they come."""
         return self.path / "judgments.jsonl"
 
+    def file(self, kind: str, name: str, suffix: str) -> Path:
+        """Where something of a criterion goes; signs that no file name can hold become dashes."""
+        return self.path / (f"{kind}-" + re.sub(r"[^\w.-]+", "-", name) + suffix)
+
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write result.json, whole or not at all."""
-        draft = self.path / "result.json.part"
-        draft.write_text(json.dumps(plain(result), indent=2) + "\n", encoding="utf-8")
-        draft.replace(self.path / "result.json")
+        """Write result.json."""
+        _write(self.path / "result.json", plain(result))
+
+
+def _write(file: Path, content: Any) -> None:
+    """JSON, whole or not at all."""
+    draft = file.with_suffix(".part")
+    draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    draft.replace(file)
 
 
 def _same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:

@@ -34,7 +34,8 @@ def run(tmp_path):
         "likelihood_lm": {"model": "local/x@1"},
         "versions": {"torch": "2"},
         **{"reduction": "sum", "normalization": "min-max", "k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc"},
-        "items": {"train": 10, "test": 4},
+        "train": {"items": 10},
+        "test": {"items": 4},
     }
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
@@ -56,6 +57,8 @@ def test_intrinsic_criteria_are_averaged_apart(run):
     assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
     run.result["likelihood"]["relevance"] = comparison(0.9, 0.8, 0.5)
     assert intrinsic(run)[1] == ["not intrinsic", "relevance", ".90", ".80"]
+    run.result["likelihood"]["correctness"] = comparison(None, 0.6, 0.5)
+    assert intrinsic(run)[1] == ["not intrinsic", "relevance, correctness", ".90 (1 undefined)", ".70"]
 
 
 def test_cases_are_the_items_that_moved_most(run):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from fakes import FormulaLM
 
-from evalbias.lm import journal
 from evalbias.lm.journal import JournaledLM
 
 CHOICES = ("1", "2")
@@ -14,10 +13,9 @@ def prompt(number):
     return [{"role": "system", "content": "s"}, {"role": "user", "content": f"q={number} z=0"}]
 
 
-def test_nothing_is_asked_twice_and_the_numbers_are_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal, "CHUNK", 2)
+def test_nothing_is_asked_twice_and_the_numbers_are_the_same(tmp_path):
     file = tmp_path / "judgments.jsonl"
-    first = JournaledLM(FormulaLM(), file, model="m")
+    first = JournaledLM(FormulaLM(), file, model="m", chunk=2)
     answer = first.choice_logprobs([prompt(i) for i in (1, 2, 3, 1)], CHOICES)
     assert (first.asked, first.replayed) == (3, 1)
     again = JournaledLM(FormulaLM(), file, model="m")
@@ -41,18 +39,17 @@ def test_another_model_or_other_choices_are_asked(tmp_path):
     assert other.asked == 2
 
 
-@pytest.mark.parametrize("kept", [0.3, 0.55, 0.8])
-def test_a_torn_end_is_cut_off_and_asked_again(tmp_path, monkeypatch, kept):
-    monkeypatch.setattr(journal, "CHUNK", 2)
+@pytest.mark.parametrize(("kept", "asked"), [(0.3, 6), (0.55, 4), (0.8, 2), (1.0, 0)])
+def test_a_torn_end_is_cut_off_and_asked_again(tmp_path, kept, asked):
     file = tmp_path / "j"
     prompts = [prompt(i) for i in range(6)]
-    whole = JournaledLM(FormulaLM(), file, model="m").choice_logprobs(prompts, CHOICES)
+    whole = JournaledLM(FormulaLM(), file, model="m", chunk=2).choice_logprobs(prompts, CHOICES)
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * kept)])
-    resumed = JournaledLM(FormulaLM(), file, model="m")
+    resumed = JournaledLM(FormulaLM(), file, model="m", chunk=2)
     answer = resumed.choice_logprobs(prompts, CHOICES)
     assert np.array_equal(answer.logprobs, whole.logprobs)
-    assert resumed.asked in (2, 4, 6)
+    assert resumed.asked == asked
     assert file.read_bytes() == data
     keys = [json.loads(line)["key"] for line in file.read_text().splitlines()]
     assert len(set(keys)) == len(keys) == 6
@@ -72,3 +69,31 @@ def test_impossible_choices_survive(tmp_path):
     JournaledLM(Never(), tmp_path / "j", model="m").choice_logprobs([prompt(1)], CHOICES)
     again = JournaledLM(Never(), tmp_path / "j", model="m").choice_logprobs([prompt(1)], CHOICES)
     assert np.array_equal(again.logprobs, [[-np.inf, -np.inf]])
+
+
+def test_a_failed_call_keeps_what_was_answered_before(tmp_path):
+    class Fails(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            if self.calls == 2:
+                raise ConnectionError("no answer")
+            return super().choice_logprobs(prompts, choices)
+
+    prompts = [prompt(i) for i in range(6)]
+    with pytest.raises(ConnectionError, match="no answer"):
+        JournaledLM(Fails(), tmp_path / "j", model="m", chunk=2).choice_logprobs(prompts, CHOICES)
+    again = JournaledLM(FormulaLM(), tmp_path / "j", model="m", chunk=2)
+    again.choice_logprobs(prompts, CHOICES)
+    assert (again.asked, again.replayed) == (2, 4)
+
+
+def test_written_answers_are_kept_too(tmp_path):
+    class Writes(FormulaLM):
+        def written(self, prompts, *, max_tokens):
+            self.calls += 1
+            return [f"{p[-1]['content']} {max_tokens}" for p in prompts]
+
+    lm = Writes()
+    for _ in range(2):
+        found = JournaledLM(lm, tmp_path / "j", model="m").written([prompt(1), prompt(2)], max_tokens=8)
+        assert found == ["q=1 z=0 8", "q=2 z=0 8"]
+    assert lm.calls == 1

@@ -12,10 +12,14 @@ import torch
 from dspy import lm15
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models import KINDS
+from models import KINDS, save
 
 from evalbias import LocalLM
+from evalbias.lm import score
+from evalbias.lm.chat import Renderer
+from evalbias.lm.generate import Settings, _choose, generate
 from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.load import _fingerprint
 from evalbias.lm.text import Rendered
 from evalbias.lm.tokens import PromptTooLong, choice_sequences, joint
 
@@ -111,11 +115,42 @@ def test_prefix_choices_exclude_each_other(lms):
 def test_chat_models_are_asked_through_their_template(lms):
     render = lms["qwen2-chat"].engine._render
     assert render(CHAT).text == "[system]Judge.[end][user]Output: a cat.\nQuality:[end][assistant]"
-    assert render(CHAT).follow == "[end]"
+    assert render(CHAT).follow == "["  # the first token of "[end]"
     unfinished = [*CHAT, {"role": "assistant", "content": "It is"}]
     assert render(unfinished).text.endswith("[assistant]It is")
     base = lms["qwen2"].engine._render(CHAT)
     assert (base.text, base.lead, base.follow) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
+
+
+def test_an_answer_ends_with_the_first_token_behind_it(tmp_path):
+    lm = LocalLM(save("qwen2-chat", tmp_path / "m"), device="cpu", dtype="float32")
+    lm.engine.loaded.tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        "<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}"
+    )
+    follow = Renderer(lm.engine.loaded.tokenizer)(CHAT[1:]).follow
+    assert len(lm.engine.loaded.tokenizer(follow)["input_ids"]) == 1
+    assert "<|end|>\n".startswith(follow)
+    with pytest.raises(ValueError, match=r"refuses messages of the roles \['system', 'user'\]: no system role"):
+        Renderer(lm.engine.loaded.tokenizer)(CHAT)
+
+
+def test_a_choices_probability_is_that_of_its_text(lms):
+    for kind in ("llama", "qwen2", "gpt2"):
+        choices = ["10", "yes", "cat sat"]
+        for prompt in (". Output: a cat.\nQuality: ", ". Output: the c"):
+            found = lms[kind].choice_logprobs([f"a{prompt}"], choices).logprobs[0]
+            whole = np.array([x.total for x in lms[kind].loglikelihood([("a", prompt + c) for c in choices])])
+            np.testing.assert_allclose(found - found[0], whole - whole[0], atol=1e-4)
+
+
+def test_a_likelihood_begins_with_the_continuation(lms):
+    for kind in ("llama", "qwen2"):
+        (joined,) = lms[kind].loglikelihood([("a", ". Source: the cat sat on the mat")])
+        (first,) = lms[kind].loglikelihood([("a", ". Source: the cat")])
+        (rest,) = lms[kind].loglikelihood([("a. Source: the cat", " sat on the mat")])
+        assert first.total + rest.total == pytest.approx(joined.total, abs=1e-4)
+        assert first.tokens + rest.tokens == joined.tokens
 
 
 def test_one_start_token_however_the_prompt_comes(lms):
@@ -167,6 +202,13 @@ def test_a_model_that_gives_nan_is_told(folders, lms):
         lm.engine.loaded.model.get_output_embeddings().weight[3] = math.nan
     with pytest.raises(FloatingPointError, match="NaN or infinite logits for item 0"):
         lm.choice_logprobs(["the cat"], ["1"])
+
+
+def test_many_logits_are_read_in_parts(lms, monkeypatch):
+    pairs = [(p, "a cat sat on the mat") for p in text_prompts(9, 2)]
+    expected = [x.total for x in lms["qwen2"].loglikelihood(pairs)]
+    monkeypatch.setattr(score, "LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
+    assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 
 def test_out_of_memory_halves_the_batch(folders, lms):
@@ -264,9 +306,107 @@ def test_generation_stops_where_it_is_told(lms):
     assert lm("the cat", max_tokens=12, temperature=0.0, stop=[stop])[0] == whole[: whole.find(stop)]
 
 
-def test_n_answers_differ(lms):
+def test_asked_again_without_a_seed_it_draws_another_text(lms, folders):
     found = lms["qwen2"]("the cat", n=3, temperature=1.5, max_tokens=6, cache=False)
-    assert len(found) == 3
+    assert len(set(found)) == 3
+    fresh = LocalLM(folders["qwen2"], device="cpu", dtype="float32")
+    assert fresh("the cat", n=3, temperature=1.5, max_tokens=6, cache=False) == found
+    assert len(set(fresh("the cat", n=3, temperature=1.5, max_tokens=6, seed=5, cache=False))) == 1
+
+
+def test_best_of_n_sees_different_texts(lms):
+    seen = []
+
+    class Writer(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("source -> output")
+
+        def forward(self, source):
+            text = lms["qwen2"](source, temperature=1.5, max_tokens=6, cache=False)[0]
+            seen.append(text)
+            return dspy.Prediction(output=text)
+
+    with dspy.context(lm=lms["qwen2"]):
+        dspy.BestOfN(module=Writer(), N=4, reward_fn=lambda *_: 0.0, threshold=1.0)(source="the mat sat")
+    assert len(set(seen)) > 1
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "gpt-neox"])
+def test_texts_in_a_batch_are_those_of_the_models_own_greedy_search(lms, kind):
+    loaded = lms[kind].engine.loaded
+    prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(6, 7)]
+    batch = generate(loaded.model, loaded.tokenizer, prompts, [Settings(max_tokens=9)] * 6, context=256)
+    for prompt, found in zip(prompts, batch, strict=True):
+        ids = torch.tensor([prompt])
+        mask = torch.ones_like(ids)
+        own = loaded.model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=9, pad_token_id=0)
+        assert found.text == loaded.tokenizer.decode(own[0, len(prompt) :], skip_special_tokens=True)
+
+
+def test_each_request_of_a_batch_keeps_its_own_settings(lms):
+    loaded = lms["qwen2"].engine.loaded
+    prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(5, 8)]
+    settings = [
+        Settings(max_tokens=3),
+        Settings(max_tokens=8, temperature=1.5, seed=4),
+        Settings(max_tokens=8, temperature=1.5, top_p=0.5, seed=4, top=2),
+        Settings(max_tokens=8, temperature=2.0, top_k=2, seed=4, top=2),
+        Settings(max_tokens=12, stop=("a",)),
+    ]
+    options = {"context": 256}
+    batch = generate(loaded.model, loaded.tokenizer, prompts, settings, **options)
+    for prompt, own, found in zip(prompts, settings, batch, strict=True):
+        (alone,) = generate(loaded.model, loaded.tokenizer, [prompt], [own], **options)
+        assert (found.text, found.length) == (alone.text, alone.length)
+        assert [t.id for t in found.tokens] == [t.id for t in alone.tokens]
+    assert batch[0].length == 3
+    assert all(token.id in [i for i, *_ in token.top] for token in batch[3].tokens)
+
+
+def test_top_p_keeps_the_nucleus():
+    logits, counts = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05])), [0] * 4
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2_000):
+        counts[_choose(logits, Settings(temperature=1.0, top_p=0.7), generator)] += 1
+    assert counts[2:] == [0, 0]  # .5 + .3 reach .7
+    assert counts[0] / 2_000 == pytest.approx(0.5 / 0.8, abs=0.04)
+
+
+def test_texts_from_threads_are_gathered(folders):
+    lm = LocalLM(folders["qwen2"], device="cpu", dtype="float32", cache=False)
+    calls, answer = [], lm.engine._write._answer
+    lm.engine._write._answer = lambda batch: calls.append(len(batch)) or answer(batch)
+    prompts = text_prompts(24, 5)
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
+    assert sum(calls) == 24
+    assert len(calls) < 24
+    assert found == [lm(p, max_tokens=5, temperature=0.0)[0] for p in prompts]
+
+
+def test_the_folders_generation_settings_do_not_leak_in(tmp_path, lms):
+    folder = save("qwen2", tmp_path / "m")
+    model = LocalLM(folder, device="cpu", dtype="float32").engine.loaded.model
+    model.load_state_dict(lms["qwen2"].engine.loaded.model.state_dict())
+    model.generation_config.repetition_penalty = 5.0
+    model.save_pretrained(folder)
+    expected = lms["qwen2"]("the cat sat", max_tokens=12, temperature=0.0)
+    assert LocalLM(folder, device="cpu", dtype="float32")("the cat sat", max_tokens=12, temperature=0.0) == expected
+
+
+def test_a_stop_cuts_the_tokens_too(lms):
+    loaded = lms["qwen2"].engine.loaded
+    prompt = loaded.tokenizer("the cat")["input_ids"]
+    options = {"context": 256}
+    (whole,) = generate(loaded.model, loaded.tokenizer, [prompt], [Settings(max_tokens=12, top=0)], **options)
+    stop = whole.tokens[4].text
+    (cut,) = generate(
+        loaded.model, loaded.tokenizer, [prompt], [Settings(max_tokens=12, top=0, stop=(stop,))], **options
+    )
+    assert cut.text == whole.text[: whole.text.find(stop)]
+    assert len("".join(t.text for t in cut.tokens[:-1])) < len(cut.text)
+    assert len(cut.tokens) == cut.length < len(whole.tokens)
 
 
 def test_what_the_engine_cannot_do_is_refused(lms):
@@ -275,16 +415,29 @@ def test_what_the_engine_cannot_do_is_refused(lms):
     request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
     with pytest.raises(dspy.utils.exceptions.LMError, match=r"does not support config\.frequency_penalty"):
         lm(request)
+    two = lm15.judgments(a=lm15.choice("Which?", ["1", "2"]), b=lm15.choice("Why?", ["1", "2"]))
+    config = lm15.Config(response_format=two, probabilities="required")
+    request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
+    with pytest.raises(dspy.utils.exceptions.LMError, match="does not support several judgments in a request"):
+        lm(request)
 
 
 def test_the_name_tells_the_weights(folders, tmp_path, lms):
-    from models import save
-
     torch.manual_seed(1)
     lm = lms["gpt2"]
     assert lm.model.startswith("local/")
     assert LocalLM(folders["gpt2"], device="cpu", dtype="float32").model == lm.model
     assert LocalLM(folders["gpt2"], device="cpu", dtype="bfloat16").model != lm.model
+    big = tmp_path / "big"
+    big.mkdir()
+    (big / "model.safetensors").write_bytes(bytes(9 << 20))
+    before = _fingerprint(str(big), "")
+    with (big / "model.safetensors").open("r+b") as file:
+        file.seek(5 << 20)
+        file.write(b"x" * (64 << 10))
+    assert _fingerprint(str(big), "") != before
+    (big / "merges.txt").write_text("a b")
+    assert len({before, _fingerprint(str(big), "")}) == 2
     other = save("gpt2", tmp_path / lm.model.split("/")[1].split("@")[0])
     model = LocalLM(other, device="cpu", dtype="float32").engine.loaded.model
     with torch.no_grad():

@@ -31,3 +31,14 @@ def test_a_broken_recording(tmp_path):
     (tmp_path / "r").write_text("{}\n")
     with pytest.raises(ValueError, match="r:1 is no recorded answer"):
         RecordedLM(tmp_path / "r")
+
+
+def test_a_saved_program_replays_the_same_file(lms, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    said = record(lms["llama"], file)("the cat", max_tokens=4)
+    program = dspy.Predict("source -> output")
+    program.lm = RecordedLM(file)
+    program.save(str(tmp_path / "program.json"))
+    again = dspy.Predict("source -> output")
+    again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
+    assert again.lm("the cat", max_tokens=4) == said

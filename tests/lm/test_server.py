@@ -49,5 +49,5 @@ def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
 
 def test_a_server_that_does_not_answer_is_named():
     lm = open_lm("hosted_vllm/tiny", api_base="http://127.0.0.1:9/v1").copy(num_retries=0)
-    with pytest.raises(ConnectionError, match="hosted_vllm/tiny did not answer a judgment"):
+    with pytest.raises(ConnectionError, match="hosted_vllm/tiny did not answer"):
         measuring(lm).choice_logprobs([ask("a cat")], LABELS)

@@ -1,5 +1,7 @@
 import itertools
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,7 +14,6 @@ from evalbias.measures import (
     likelihood_bias,
     paired_permutation_test,
     performance_statistic,
-    significance,
     spearman_rows,
     unfairness_scores,
 )
@@ -151,5 +152,14 @@ def test_the_comparison_of_measured_judges_uses_the_same_numbers():
     assert bias_score_statistic(ls, human)(a) == pytest.approx(likelihood_bias(ls, a, human).bias_score)
 
 
-def test_chunks_are_bounded():
-    assert significance.CELLS * 8 * 20 < 1.5e9  # some twenty arrays of a chunk stand at once
+def test_the_papers_resamples_fit_into_memory():
+    text = """
+import resource, numpy as np
+from evalbias.measures import bias_score_statistic, paired_permutation_test
+rng = np.random.default_rng(0)
+ls, human, a, b = rng.normal(size=(4, 568))
+paired_permutation_test(bias_score_statistic(ls, human), a, b, n_resamples=100_000, seed=0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert int(told.stdout) * 1024 < 1.5e9

@@ -10,6 +10,7 @@ from fakes import FormulaLM, items
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.optimizers import BiasedDemos
+from evalbias.optimizers.demos import with_demos
 from evalbias.programs import Criterion, PointwiseJudge, labelled, load_judge, score_closeness
 from evalbias.programs.adapter import written_score
 from evalbias.programs.measurement import combine, compare_likelihood_bias, measure_likelihood_bias
@@ -109,6 +110,54 @@ def test_demonstrations_that_do_not_fit_say_how_many_do():
 
     with pytest.raises(PromptTooLong, match="3 of 8 demonstrations fit"):
         compile_judge(Short())
+
+
+def test_a_long_validation_item_is_refused_before_anything_is_judged():
+    class Short(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(m["content"]) for p in prompts for m in p) > 500:
+                raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
+            return super().choice_logprobs(prompts, choices)
+
+    lm, valset = Short(), items(20, 2)
+    valset[7].output += " and so on" * 60
+    with pytest.raises(PromptTooLong, match="Not even a prompt without demonstrations fits"):
+        BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=items(60, 1), valset=valset, lm=lm)
+    assert not lm.judged
+
+
+def test_what_is_undefined_on_one_side_is_compared_on_neither():
+    class Mute(FormulaLM):
+        def _row(self, prompt, choices):
+            mute = len(prompt) > 2 and prompt[-1]["content"].startswith(self.unheard)
+            return [-math.inf] * len(choices) if mute else super()._row(prompt, choices)
+
+    examples, lm = items(60, 3), Mute()
+    lm.unheard = f"Source: s\nOutput: {examples[5].output}\n"
+    judge = PointwiseJudge(C)
+    shown = with_demos(judge, items(2, 9))
+    first, second = (measure_likelihood_bias(j, examples, lm=lm) for j in (judge, shown))
+    assert [m.result()["quality"].undefined for m in (first, second)] == [0, 1]
+    found = compare_likelihood_bias(first, second, n_resamples=99)["quality"]
+    assert found.before.undefined == found.after.undefined == found.bias_test.undefined == 1
+    assert found.bias_test.statistic_a == pytest.approx(found.before.bias_score)
+    assert found.bias_test.statistic_b == pytest.approx(found.after.bias_score)
+    assert found.performance_test.statistic_a == pytest.approx(found.before.performance)
+    assert found.before_interval.estimate == pytest.approx(found.before.bias_score)
+    with pytest.raises(ValueError, match="different reductions"):
+        compare_likelihood_bias(first, measure_likelihood_bias(judge, examples, lm=lm, reduction="mean"))
+
+
+def test_every_judge_keeps_its_own_model():
+    judges = [PointwiseJudge(C), PointwiseJudge(Criterion("wit", "is it funny?"))]
+    examples = items(20, 3)
+    for e in examples:
+        e.scores["wit"] = e.scores["quality"]
+    judges[0].predict.lm, judges[1].predict.lm = FormulaLM(bias=0.0), FormulaLM(bias=2.0)
+    found = measure_likelihood_bias(judges, examples).model_scores
+    alone = measure_likelihood_bias(judges[1], examples).model_scores["wit"]
+    assert found["wit"] == pytest.approx(alone)
+    assert found["wit"] != pytest.approx(found["quality"])
 
 
 def test_total_over_criteria():

@@ -1,11 +1,13 @@
 """Several criteria of one task, compiled side by side."""
 
+import math
+
 import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
 from evalbias.measures import likelihood_bias
-from evalbias.optimizers import BiasedDemos, compile_each
+from evalbias.optimizers import BiasedDemos, compile_each, count_answers
 from evalbias.programs import Criterion, PointwiseJudge
 
 NAMES = ("quality", "style")
@@ -54,6 +56,23 @@ def test_the_number_of_answers_is_told_before():
             asked.append(len(pairs))
             return super().loglikelihood(pairs)
 
-    judge = PointwiseJudge(Criterion("quality", "is it good?"))
-    optimizer.compile(judge, trainset=rated(60, 1), valset=rated(20, 2), lm=Counting())
-    assert sum(asked) == optimizer.answers(rated(60, 1), rated(20, 2), judge.criterion)
+    judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
+    sides = {"trainset": rated(60, 1), "valset": rated(20, 2)}
+    sides["trainset"][5].scores["style"] = math.nan
+    compile_each(optimizer, judges, **sides, lm=Counting())
+    assert sum(asked) == count_answers(optimizer, [j.criterion for j in judges], **sides)
+
+
+def test_each_texts_likelihood_is_asked_once():
+    asked = []
+
+    class Counting(FormulaLM):
+        def loglikelihood(self, pairs):
+            asked.extend(text for _, text in pairs)
+            return super().loglikelihood(pairs)
+
+    judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
+    optimizer = BiasedDemos(4, n_resamples=9)
+    compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(20, 2), lm=Counting())
+    assert len(asked) == len(set(asked)) == 60 - 4 + 20
+    assert optimizer.likelihood_lm is None
