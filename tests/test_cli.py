@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +12,10 @@ import time
 import pytest
 from lm.models import save
 
+from evalbias import Criterion, data, embedded_judge_lm, measure_likelihood_bias
 from evalbias.data import world
+from evalbias.optimizers.demos import draw_demos, with_demos
+from evalbias.programs import SYNTHETIC, PointwiseJudge
 
 COMMAND = [sys.executable, "-m", "evalbias.cli"]
 
@@ -37,8 +42,13 @@ def test_measure_likelihood(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--out", "run"]
     told = evalbias("measure", "likelihood", *options, "--json", cwd=tmp_path)
     (found,) = json.loads(told.stdout)["likelihood"].values()
-    assert found["n"] == 140
-    assert -1 <= found["bias_score"] <= 1
+    train, test = data.split(list(data.load("jsonl", items)), seed=0)
+    demos, _ = draw_demos(train, 8, seed=0)
+    judge = with_demos(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), demos)
+    ours = measure_likelihood_bias(judge, test, lm=embedded_judge_lm()).result()[world.NAME]
+    assert found["n"] == ours.n == 140
+    assert found["bias_score"] == pytest.approx(ours.bias_score, abs=1e-6)
+    assert found["performance"] == pytest.approx(ours.performance, abs=1e-6)
     assert {f.name for f in (tmp_path / "run").iterdir()} == {
         "run.json",
         "judgments.jsonl",
@@ -75,9 +85,6 @@ def test_compile_and_judge(items, tmp_path):
 
 
 def test_items_to_be_judged_need_no_scores(tmp_path):
-    from evalbias.programs import PointwiseJudge
-    from evalbias.programs.criteria import SYNTHETIC
-
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
     (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -89,14 +96,13 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
 
 
 def test_candidates_are_the_items_of_a_list(items, tmp_path):
-    rows = [json.loads(line) for line in items.read_text().splitlines()]
-    (tmp_path / "ids.txt").write_text("".join(f"{row['id']}\n" for row in rows[:300]))
+    train, _ = data.split(list(data.load("jsonl", items)), seed=0)
+    (tmp_path / "ids.txt").write_text("".join(f"{e.id}\n" for e in train[:100]))
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--candidates", tmp_path / "ids.txt"]
     evalbias("compile", "likelihood", *options, "--resamples", 200, "--out", "run", "--json", cwd=tmp_path)
-    demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["demos"]
-    sources = {row["source"] for row in rows[:300]}
+    demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
-    assert {demo["source"] for demo in demos} <= sources
+    assert {demo["source"] + demo["output"] for demo in demos} <= {e.source + e.output for e in train[:100]}
     (tmp_path / "ids.txt").write_text("world-5-0\nelsewhere\n")
     told = evalbias("compile", "likelihood", *options, cwd=tmp_path, check=False)
     assert told.returncode == 2
@@ -118,39 +124,114 @@ def test_likelihood_from_another_model(items, tmp_path):
     assert run["likelihood_lm"]["model"].startswith("local/other@")
 
 
-def test_a_killed_run_resumes_to_the_same_result(items, tmp_path):
-    options = ["judge", "--judge", tmp_path / "judge.json", "--data", items, "--lm", "embedded"]
-    from evalbias.programs import PointwiseJudge
-    from evalbias.programs.criteria import SYNTHETIC
+def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
+    told = evalbias("demo", "--json", cwd=tmp_path)
+    found = json.loads(told.stdout)
+    assert found.keys() == {"likelihood"}
+    found = found["likelihood"]
+    assert found.keys() == {"before", "after", "p_value"}
+    assert found["before"].keys() == found["after"].keys() == {"bias_score", "performance", "n", "undefined"}
+    before, after = found["before"], found["after"]
+    assert before["bias_score"] > 0.2
+    assert abs(after["bias_score"]) < before["bias_score"] / 2
+    assert found["p_value"] < 0.05
+    assert after["performance"] > before["performance"]
+    assert (before["n"], before["undefined"]) == (300, 0)
+    (folder,) = (tmp_path / "runs").iterdir()
+    (interval,) = [
+        c["before_interval"] for c in json.loads((folder / "result.json").read_text())["likelihood"].values()
+    ]
+    assert interval["low"] > 0
+    again = evalbias("demo", "--json", cwd=tmp_path)  # the same folder: everything is replayed
+    assert again.stdout == told.stdout
 
-    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
-    evalbias(*options, "--out", "whole", cwd=tmp_path)
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, options), "--out", "killed"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+
+def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
+    spec = f"webnlg2020:{data_dir}/upstream/webnlg-challenge-2020"
+    options = ["--lm", "embedded", "--data", spec, "--limit", 100, "-k", 2, "--resamples", 99, "--out", "run", "--json"]
+    told = evalbias(
+        "compile", "likelihood", *options, "--criterion", "fluency", "--criterion", "relevance", cwd=tmp_path
     )
-    journal = tmp_path / "killed/judgments.jsonl"
-    for _ in range(6000):
-        if journal.exists() and journal.stat().st_size:
-            break
+    assert list(json.loads(told.stdout)["likelihood"]) == ["fluency", "relevance", "total"]
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert run["bins"] == [15, 40, 65, 90]
+    assert run["left_out"] == {"empty output": 1, "no ratings": 1, "reference text": 178}
+    assert [c["name"] for c in run["criteria"]] == ["fluency", "relevance"]
+    assert (run["train"]["items"], run["test"]["items"]) == (80, 20)
+    rated = {e.source + e.output: e.scores["fluency"] for e in data.load_spec(spec)}
+    for demo in json.loads((tmp_path / "run/judge-fluency.json").read_text())["predict"]["demos"]:
+        score = rated[demo["source"] + demo["output"]]
+        assert demo["score"] == 1 + sum(score >= edge for edge in (15, 40, 65, 90))
+    assert {f.name for f in (tmp_path / "run").glob("*.png")} == {
+        "scatter-fluency.png",
+        "scatter-relevance.png",
+        "scatter-total.png",
+    }
+
+
+def test_a_direct_judge_scores_a_file_too(items, tmp_path):
+    PointwiseJudge(SYNTHETIC, scoring="direct").save(str(tmp_path / "judge.json"))
+    options = ["--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]
+    evalbias("judge", *options, cwd=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
+    assert {row["score"] for row in rows} <= {1, 2, 3, 4, 5, None}
+    assert len({row["score"] for row in rows} - {None}) > 1
+    assert "answers asked 0" in evalbias("judge", *options, cwd=tmp_path).stdout
+
+
+def killed_at(journal, lines, command, cwd):
+    """Start a command and kill it with SIGKILL when its journal holds so many lines; the whole answers it leaves."""
+    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < lines):
         time.sleep(0.01)
+    assert process.poll() is None, "the command ended before it could be killed"
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert not (tmp_path / "killed/result.json").exists()
     with journal.open("a") as file:
         file.write('{"key": "torn')  # what a kill in the middle of a write leaves
-    done = len(journal.read_text().splitlines()) - 1
+    return journal.read_bytes().count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "kills", "results"),
+    [
+        (["judge", "--judge", "judge.json"], [1], ["result.json", "scores.jsonl"]),
+        (["compile", "likelihood", "--resamples", 99], [1, 600, 1200], ["result.json", f"judge-{world.NAME}.json"]),
+    ],
+)
+def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, command, kills, results):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    options = [*command, "--data", items, "--lm", "embedded"]
+    options += ["--criterion", CRITERION] if "compile" in command else []
+    evalbias(*options, "--out", "whole", cwd=tmp_path)
+    journal, done = tmp_path / "killed/judgments.jsonl", 0
+    for lines in kills:
+        done = killed_at(journal, lines, [*COMMAND, *map(str, options), "--out", "killed"], tmp_path)
+        assert not (tmp_path / "killed/result.json").exists()
     shown = evalbias(*options, "--out", "killed", cwd=tmp_path).stdout
-    assert done >= 256
-    assert shown
-    for name in ("result.json", "scores.jsonl"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    keys = [json.loads(line)["key"] for line in journal.read_text().splitlines()]
-    whole = [json.loads(line)["key"] for line in (tmp_path / "whole/judgments.jsonl").read_text().splitlines()]
-    assert len(set(keys)) == len(keys)
+    keys, whole = (
+        [json.loads(line)["key"] for line in (tmp_path / name / "judgments.jsonl").read_text().splitlines()]
+        for name in ("killed", "whole")
+    )
     assert keys == whole
+    assert len(set(keys)) == len(keys)
+    asked = int(re.search(r"answers asked (\d+)", shown).group(1))
+    assert asked == len(keys) - done  # a whole chunk stood before the torn line
+    for name in results:
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
+    options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "--seed", 3]
+    train, _ = data.split(random.Random(3).sample(list(data.load("jsonl", items)), 100), seed=3)
+    for name, chosen in (("a", train[:40]), ("b", train[40:])):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
+    evalbias("measure", "likelihood", *options, "--candidates", "a.txt", "--out", "run", cwd=tmp_path)
+    told = evalbias(
+        "measure", "likelihood", *options, "--candidates", "b.txt", "--out", "run", cwd=tmp_path, check=False
+    )
+    assert told.returncode == 2
+    assert "train: " in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class Task:
         bins: How human scores become labels; see ``label_of``.
         train: Where demonstrations come from.
         test: Where bias is measured.
-        left_out: Items of the data set that cannot be used, by reason.
+        left_out: Ids of the data set's items that cannot be used, by reason.
         split: How the two sides came about.
     """
 
@@ -38,7 +38,7 @@ class Task:
     bins: Sequence[float] | None
     train: list[Any]
     test: list[Any]
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     split: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Task:
         return {
             "data": self.spec,
             "data_sha256": self.sha256,
-            "left_out": dict(self.left_out),
+            "left_out": {reason: len(ids) for reason, ids in self.left_out.items()},
             "split": dict(self.split),
             "train": _told(self.train),
             "test": _told(self.test),
