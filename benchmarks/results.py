@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+from datetime import date
 from pathlib import Path
+
+from evalbias.report.run import versions
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 TITLE = "# Results\n\nWritten by the benchmarks with `--write`; every section says what was run, on what, and when.\n"
 
 
 def write_section(name: str, text: str, path: Path = RESULTS) -> None:
-    """Put a section in place of the one of the same name, or at the end."""
+    """Put a section in place of the one of the same name, or at the end; it says when and on what it was measured."""
     first, last = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     old = path.read_text(encoding="utf-8") if path.exists() else TITLE
-    section = f"{first}\n{text.strip()}\n\n{last}"
+    section = f"{first}\n{text.strip()}\n\n{_provenance()}\n\n{last}"
     if first in old:
         before, _, rest = old.partition(first)
         new = before + section + rest.partition(last)[2]
     else:
         new = f"{old}\n{section}"
     path.write_text(new, encoding="utf-8")
+
+
+def _provenance() -> str:
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    packages = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return f"Measured {date.today()}, {names[0] if names else platform.machine()}, {os.cpu_count()} cores; {packages}."

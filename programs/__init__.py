@@ -4,7 +4,9 @@ from evalbias.programs.bridges import judge_metric, judge_reward, labelled, scor
 from evalbias.programs.criteria import INTRINSIC, SYNTHETIC, TMU_GFM, WEBNLG, WEBNLG_BINS
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
+from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
+from evalbias.programs.ranking import PairwiseRanker, Ranking
 
 __all__ = [
     "INTRINSIC",
@@ -13,11 +15,15 @@ __all__ = [
     "WEBNLG",
     "WEBNLG_BINS",
     "Criterion",
+    "PairwiseJudge",
+    "PairwiseRanker",
     "PointwiseJudge",
+    "Ranking",
     "judge_metric",
     "judge_reward",
     "label_of",
     "labelled",
     "load_judge",
+    "load_pairwise_judge",
     "score_closeness",
 ]

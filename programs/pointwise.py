@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -16,6 +14,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import Message
+from evalbias.programs.state import read_state
 
 STATE = "evalbias"
 SCORINGS = ("expected", "direct")
@@ -124,12 +123,6 @@ def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
         FileNotFoundError: There is no such file.
         ValueError: The file is no saved judge.
     """
-    try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no saved judge: {error}.") from error
-    if not isinstance(state, dict) or STATE not in state:
-        raise ValueError(f"{path} is no saved judge: write one with judge.save({str(path)!r}).")
     judge = PointwiseJudge(Criterion("placeholder", "replaced by the state"))
-    judge.load_state({k: v for k, v in state.items() if k != "metadata"})
+    judge.load_state(read_state(path, STATE, "judge"))
     return judge

@@ -6,7 +6,8 @@ A message is ``{"role": "system" | "user" | "assistant", "content": str}``. How 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import string
+from collections.abc import Iterable, Sequence
 
 from evalbias.programs.criterion import Criterion
 
@@ -47,3 +48,55 @@ def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
     """The context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
     content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
     return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
+
+
+TIE = "Tie"
+
+
+def comparison_labels(count: int, *, ties: bool) -> tuple[str, ...]:
+    """The answers of a comparison: A, B, ... by position, and "Tie" behind them."""
+    return tuple(string.ascii_uppercase[:count]) + ((TIE,) if ties else ())
+
+
+def comparison_instructions(criterion: Criterion) -> str:
+    """What a comparison is asked before any optimizer touched it; the answers are named behind it."""
+    return f"Which {criterion.output_label.lower()} is better on {criterion.title}: {criterion.definition}"
+
+
+def comparison_messages(
+    criterion: Criterion,
+    source: str,
+    candidates: Sequence[str],
+    *,
+    labels: Sequence[str],
+    demos: Iterable[tuple[str, Sequence[str], str]] = (),
+    instructions: str | None = None,
+) -> list[Message]:
+    """The prompt of one comparison.
+
+    Args:
+        criterion: What is judged.
+        source: What the candidates were made from.
+        candidates: In the order shown.
+        labels: The answers: one a candidate, and possibly one for ties.
+        demos: (source, candidates, label) of each demonstration, in the order shown.
+        instructions: In place of ``comparison_instructions`` (an optimizer's wording). The line that names the answers
+            stands behind either, so that no wording can lose it.
+    """
+    asked = comparison_instructions(criterion) if instructions is None else instructions
+    answers = f"Answer with {', '.join(labels[:-1])} or {labels[-1]}."
+    messages = [{"role": "system", "content": f"{asked}\n{answers}"}]
+    for demo_source, demo_candidates, label in demos:
+        messages.append({"role": "user", "content": _candidates_text(criterion, demo_source, demo_candidates)})
+        messages.append({"role": "assistant", "content": label})
+    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates)})
+    return messages
+
+
+def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str]) -> str:
+    lines = [f"{criterion.source_label}: {source}"]
+    lines += [
+        f"{criterion.output_label} {label}: {candidate}"
+        for label, candidate in zip(string.ascii_uppercase, candidates, strict=False)
+    ]
+    return "\n".join([*lines, f"Better {criterion.title}:"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Sequence
@@ -65,3 +66,31 @@ def items(n: int, seed: int, noise: float = 0.4) -> list[dspy.Example]:
         text = f"q={quality} z={rarity:.4f}"
         done.append(dspy.Example(id=f"{seed}-{k}", source="s", output=text, scores={"quality": human}))
     return [e.with_inputs("source", "output") for e in done]
+
+
+class Comparer:
+    """Prefers the higher q by its difference, and the first position by ``lean`` nats; ``mass`` is the coverage."""
+
+    model = "fake/comparer"
+
+    def __init__(self, lean=0.0, mass=0.8, tie=-math.inf):
+        self.lean, self.mass, self.tie = lean, mass, tie
+        self.prompts = []
+
+    def loglikelihood(self, pairs):
+        return [LogLikelihood(np.array([numbers(text)[1]])) for _, text in pairs]
+
+    def choice_logprobs(self, prompts, choices):
+        rows = []
+        for prompt in prompts:
+            self.prompts.append(prompt)
+            lines = [line for line in prompt[-1]["content"].splitlines() if line.startswith("Output ")]
+            q = [0.0 if "N/A" in line else numbers(line)[0] for line in lines]
+            row = np.array(q + [self.tie] * (len(choices) - len(q)))
+            row[0] += self.lean
+            rows.append(row - np.log(np.exp(row).sum()) + math.log(self.mass))
+        return ChoiceLogprobs(tuple(choices), np.array(rows))
+
+
+def pair(*qualities, source="s"):
+    return dspy.Example(source=source, candidates=[f"q={q} z=0" for q in qualities]).with_inputs("source", "candidates")

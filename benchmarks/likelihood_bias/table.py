@@ -131,12 +131,11 @@ def report(run: Finished) -> str:
     lm, likelihood_lm = s["lm"], s["likelihood_lm"]
     told = ", ".join(f"{k} {v}" for k, v in lm.items())
     other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
-    versions = ", ".join(f"{k} {v}" for k, v in s["versions"].items())
     parts = [
         f"### {run.dataset}",
         f"Judge: {told}; likelihood: {other}, {s['reduction']} over tokens; US by {s['normalization']}; "
         f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} items to choose from, {s['test']['items']} to test; "
-        f"R = {s['resamples']}; data {s['data_sha256'][:12]}; {versions}.",
+        f"R = {s['resamples']}; data {s['data_sha256'][:12]}.",
         markdown(
             [
                 "criterion",

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.likelihood import DECIMALS, normalize
-from evalbias.measures.ranks import pearson_rows, rank_codes, rank_rows
+from evalbias.measures.ranks import rank_rows, spearman_rows
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
-CELLS = 1 << 18
-"""Numbers in a chunk of resamples: small enough for the processor's cache."""
+CELLS = 1 << 21
+"""Numbers in a chunk of resamples."""
+FEW = 64
+"""Rows that are ranked one by one rather than by a form of their own."""
 SLACK = 1e-12
 """A resample that misses the observed difference by less is a tie, and ties count."""
 
@@ -65,7 +68,10 @@ class ConfidenceInterval:
 class RankStatistic:
     """Spearman's rho of a fixed reference with what becomes of a system's scores.
 
-    Within a resample an item has one of two scores, so 2n values are ranked once and the rows' ranks are counted.
+    Args:
+        reference: (n,) what the scores are ranked against.
+        human_scores: (n,) from which US is computed; None takes the scores as they are.
+        normalization: Of US.
     """
 
     def __init__(self, reference: ArrayLike, human_scores: ArrayLike | None, normalization: str) -> None:
@@ -87,38 +93,97 @@ class RankStatistic:
         """Of one system's scores (n,)."""
         (values,) = vectors(scores=scores)
         none = np.zeros((1, len(values)), dtype=bool)
-        return float(self.swapped(values, values, none)[0][0])
+        return float(self.swapping(values, values)(none)[0][0])
 
-    def swapped(self, a: FloatArray, b: FloatArray, swap: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """(k,) and (k,): of a and of b, each (n,), after the swaps (k, n) exchanged their scores."""
-        return self._of(a, b, swap), self._of(a, b, ~swap)
-
-    def _of(self, a: FloatArray, b: FloatArray, second: BoolArray) -> FloatArray:
+    def swapping(self, a: FloatArray, b: FloatArray) -> Callable[[BoolArray], tuple[FloatArray, FloatArray]]:
+        """What tells the statistic of a and of b, (k,) each, after the swaps (k, n) exchanged their scores."""
         reference = rank_rows(self._reference[None])[0]
         if self._human is None:
-            return pearson_rows(_ranks(a, b, second), reference)
-        found = np.full(len(second), np.nan)
-        scores = np.where(second, b, a)
-        spans = np.stack([scores.min(axis=1), scores.max(axis=1), scores.mean(axis=1)], axis=1)
-        if self._normalization == "min-max":  # US depends on a row's span only; spans are few
-            spans = spans[:, :2]
-        else:  # its mean shifts the whole row, which ranks do not see
-            spans = np.stack([np.zeros(len(spans)), spans[:, 1] - spans[:, 0]], axis=1)
+            whole = Mixture(a, b, reference)
+            return lambda swap: (whole(swap), whole(~swap))
         human = normalize(self._human, self._normalization)
-        rows, inverse = np.unique(spans, axis=0, return_inverse=True)
-        for index, (low, high) in enumerate(rows):
-            if low < high and not np.isnan(human).any():
-                group = inverse.ravel() == index
-                us_a, us_b = (np.round((x - low) / (high - low) - human, DECIMALS) for x in (a, b))
-                found[group] = pearson_rows(_ranks(us_a, us_b, second[group]), reference)
-        return found
+
+        @lru_cache(maxsize=64)
+        def mixture(low: float, high: float) -> Mixture:
+            of_a, of_b = (np.round((x - low) / (high - low) - human, DECIMALS) for x in (a, b))
+            return Mixture(of_a, of_b, reference)
+
+        def of(second: BoolArray) -> FloatArray:
+            found = np.full(len(second), np.nan)
+            spans = _spans(np.where(second, b, a), self._normalization)
+            rows, inverse = np.unique(spans, axis=0, return_inverse=True)
+            for index, (low, high) in enumerate(rows):
+                if low < high and not np.isnan(human).any():
+                    group = inverse.ravel() == index
+                    found[group] = mixture(low, high)(second[group])
+            return found
+
+        return lambda swap: (of(swap), of(~swap))
 
 
-def _ranks(a: FloatArray, b: FloatArray, second: BoolArray) -> FloatArray:
-    """(k, n) ranks within rows whose item i is b[i] where ``second`` says so, else a[i]."""
-    values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
-    n = len(a)
-    return rank_codes(np.where(second, codes[n:], codes[:n]).astype(np.int64), len(values))
+def _spans(scores: FloatArray, normalization: str) -> FloatArray:
+    """(k, 2) what a row's US depends on beside its scores: few rows differ in it."""
+    low, high = scores.min(axis=1), scores.max(axis=1)
+    if normalization == "min-max":
+        return np.stack([low, high], axis=1)
+    return np.stack([np.zeros(len(low)), high - low], axis=1)  # the mean shifts the whole row, which ranks do not see
+
+
+class Mixture:
+    """Spearman's rho of reference ranks with rows whose item i is b[i] where a swap says so, else a[i].
+
+    A rank counts the values below it, and each of two items has one of two values, so the covariance of ranks and
+    reference is a quadratic form in the swaps: one matrix product for all rows. Every number in it is a multiple of
+    a quarter, so it is exact. Building it costs as much as ranking some rows, which is what few rows get.
+
+    Args:
+        a: (n,) values.
+        b: (n,) values.
+        reference: (n,) ranks.
+    """
+
+    def __init__(self, a: FloatArray, b: FloatArray, reference: FloatArray) -> None:
+        self._a, self._b, self._reference = a, b, reference
+        self._built = False
+
+    def __call__(self, second: BoolArray) -> FloatArray:
+        """(k,) of (k, n) swaps; NaN where a side is constant."""
+        if len(second) < FEW and not self._built:
+            return spearman_rows(np.where(second, self._b, self._a), self._reference)
+        if not self._built:
+            self._build()
+        n = len(self._a)
+        rows = second.astype(self._form.dtype)  # (k, n)
+        covariance = self._base + rows @ self._linear + np.einsum("kn,kn->k", rows @ self._form, rows, dtype=np.float64)
+        spread = np.full(len(rows), (n**3 - n) / 12.0)
+        if self._changes.shape[1]:
+            ties = (self._tied + rows @ self._changes).astype(np.float64)  # (k, t) how often each value occurs
+            spread -= ((ties**3 - ties) / 12.0).sum(axis=1)
+        total = spread * ((self._reference - self._reference.mean()) ** 2).sum()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.where(total > 0, covariance / np.sqrt(total), np.nan)
+        return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)
+
+    def _build(self) -> None:
+        a, b, n = self._a, self._b, len(self._a)
+        centred = (self._reference - self._reference.mean())[:, None]
+        exact = np.float32 if 4 * n * n < 1 << 24 else np.float64  # sums of n products stay below what it holds exactly
+        aa, ab, ba, bb = (_below(u, v) for u, v in ((a, a), (a, b), (b, a), (b, b)))
+        self._form = (centred * (aa - ab - ba + bb)).astype(exact)  # (n, n)
+        self._linear = (centred * (ba - aa)).sum(axis=1) + (centred * (ab - aa)).sum(axis=0)  # (n,)
+        self._base = float((centred * aa).sum())
+        values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+        holders = np.zeros((2, n, len(values)), dtype=bool)
+        holders[0, np.arange(n), codes[:n]] = holders[1, np.arange(n), codes[n:]] = True
+        shared = holders.any(axis=0).sum(axis=0) > 1  # values that two items can have at once
+        of_a, of_b = holders[:, :, shared].astype(exact)
+        self._tied, self._changes = of_a.sum(axis=0), of_b - of_a
+        self._built = True
+
+
+def _below(u: FloatArray, v: FloatArray) -> FloatArray:
+    """(n, n) 1 where v[j] is below u[i], a half where they are equal."""
+    return np.asarray((v < u[:, None]) + 0.5 * (v == u[:, None]))
 
 
 def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
@@ -176,12 +241,12 @@ def _count(
     statistic: RankStatistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
 ) -> int:
     n, extreme = len(a), 0
-    rows = max(1, CELLS // n)
+    rows, swapped = max(1, CELLS // n), statistic.swapping(a, b)
     for start in range(0, resamples, rows):
         k = min(rows, resamples - start)
         bits = rng.integers(0, 256, size=(k, (n + 7) // 8), dtype=np.uint8)
         swap = np.unpackbits(bits, axis=1, count=n).astype(bool)
-        of_a, of_b = statistic.swapped(a, b, swap)
+        of_a, of_b = swapped(swap)
         extreme += int((~(np.abs(of_a - of_b) < bound)).sum())  # NaN is not below the bound: it counts
     return extreme
 

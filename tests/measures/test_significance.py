@@ -5,6 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures import (
@@ -14,9 +16,12 @@ from evalbias.measures import (
     likelihood_bias,
     paired_permutation_test,
     performance_statistic,
+    significance,
     spearman_rows,
     unfairness_scores,
 )
+from evalbias.measures.ranks import rank_rows
+from evalbias.measures.significance import Mixture
 
 
 def systems(n, seed=0, decimals=6):
@@ -44,13 +49,15 @@ STATISTICS = {
 }
 
 
+@pytest.mark.parametrize("few", [0, 10**6])  # by a form, or ranked one by one
 @pytest.mark.parametrize("decimals", [6, 0])  # 0: many ties
 @pytest.mark.parametrize("name", STATISTICS)
-def test_every_swap_gives_the_statistic_of_the_definition(name, decimals):
+def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, decimals, few):
     make, slow = STATISTICS[name]
     ls, human, a, b = systems(30, decimals=decimals)
     swap = np.random.default_rng(1).random((200, 30)) < 0.5
-    of_a, of_b = make(ls, human).swapped(a, b, swap)
+    monkeypatch.setattr(significance, "FEW", few)
+    of_a, of_b = make(ls, human).swapping(a, b)(swap)
     for row, x, y in zip(swap, of_a, of_b, strict=True):
         assert x == pytest.approx(slow(ls, human, np.where(row, b, a)), nan_ok=True)
         assert y == pytest.approx(slow(ls, human, np.where(row, a, b)), nan_ok=True)
@@ -150,6 +157,24 @@ def test_bootstrap_covers_and_is_seeded(monkeypatch):
 def test_the_comparison_of_measured_judges_uses_the_same_numbers():
     ls, human, a, _ = systems(80)
     assert bias_score_statistic(ls, human)(a) == pytest.approx(likelihood_bias(ls, a, human).bias_score)
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(2, 12), values=st.integers(1, 4), seed=st.integers(0, 999))
+def test_a_mixture_is_spearmans_rho_whatever_the_ties(n, values, seed):
+    rng = np.random.default_rng(seed)
+    a, b, reference = rng.integers(0, values, size=(3, n)).astype(float)
+    swap = rng.random((80, n)) < 0.5
+    found = Mixture(a, b, rank_rows(reference[None])[0])(swap)
+    np.testing.assert_allclose(found, spearman_rows(np.where(swap, b, a), reference[None]), atol=1e-12)
+
+
+def test_a_large_mixture_stays_exact():
+    rng = np.random.default_rng(0)
+    a, b, reference = rng.normal(size=(3, 2100))
+    swap = rng.random((70, 2100)) < 0.5
+    found = Mixture(a, b, rank_rows(reference[None])[0])(swap)
+    np.testing.assert_allclose(found, spearman_rows(np.where(swap, b, a), reference[None]), atol=1e-12)
 
 
 def test_the_papers_resamples_fit_into_memory():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from fakes import FormulaLM, items
+from matplotlib import image
 from rich.console import Console
 
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
@@ -48,7 +49,6 @@ def test_a_comparison_carries_the_papers_signs(measured):
 
 
 def test_the_scatter_shows_before_beside_after(measured, tmp_path):
-    image = pytest.importorskip("matplotlib.image")
     shown = {}
     for name, after in (("one", None), ("two", measured[1]), ("same", measured[0])):
         likelihood_scatter(measured[0], after, "quality", tmp_path / f"{name}.png")

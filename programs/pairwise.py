@@ -1,0 +1,290 @@
+"""A judge that says which of several candidates is best, as a DSPy program (Zhou et al., EMNLP 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import dspy
+import numpy as np
+from dspy import lm15
+
+from evalbias.lm.contract import measuring
+from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.programs.adapter import PASSED_ON, text_field
+from evalbias.programs.comparison import Order, batch_offsets, compared, decisions, gaps, rotations
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
+from evalbias.programs.state import read_state
+
+STATE = "evalbias_pairwise"
+DEBIASING = (None, "permutation")
+CALIBRATIONS = (None, "contextual", "batch")
+CONTENT_FREE = "[N/A]"
+MIN_COVERAGE = 1e-3
+"""A judge that gives its answers less probability than this has not answered."""
+
+MOST = 26
+
+
+class PairwiseJudge(dspy.Module):  # type: ignore[misc]
+    """Compares two or more candidates on one criterion.
+
+    Args:
+        criterion: What is judged.
+        ties: Whether "Tie" is an answer too.
+        debias: ``"permutation"`` asks in every rotation of the candidates (of two: both orders) and averages.
+        calibration: What the positions have by themselves is taken off: ``"contextual"`` measures it on a content-free
+            input, ``"batch"`` as the mean over a batch. None takes nothing off.
+        min_coverage: Comparisons whose answers have less probability are undefined.
+
+    The prompt is one ``dspy.Predict``, ``predict``: its instructions and demonstrations are what optimizers change. The
+    line that names the answers is not part of them.
+
+    Attributes:
+        offsets: What ``calibrate`` found, by number of answers; ``batch`` calibration of single calls needs it.
+    """
+
+    def __init__(
+        self,
+        criterion: Criterion,
+        *,
+        ties: bool = False,
+        debias: str | None = None,
+        calibration: str | None = None,
+        min_coverage: float = MIN_COVERAGE,
+    ) -> None:
+        super().__init__()
+        if debias not in DEBIASING:
+            raise ValueError(f"debias={debias!r} is unknown: choose one of {DEBIASING}.")
+        if calibration not in CALIBRATIONS:
+            raise ValueError(f"calibration={calibration!r} is unknown: choose one of {CALIBRATIONS}.")
+        self.criterion = criterion
+        self.ties = ties
+        self.debias = debias
+        self.calibration = calibration
+        self.min_coverage = min_coverage
+        self.offsets: dict[int, list[float]] = {}
+        instructions = comparison_instructions(criterion)
+        self.predict = dspy.Predict(
+            dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions)
+        )
+
+    def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
+        """Compare the candidates of one source.
+
+        Returns:
+            ``preference`` (index of the best candidate; None for a tie and where undefined), ``probability`` (of the
+            first candidate), ``probabilities`` (by candidate), ``tie`` (probability of a tie, 0 where it is no answer),
+            ``gap`` (lead over the next answer), ``consistent`` (whether all orders prefer the same; None in one order),
+            ``positions`` (by order, probabilities by position) and ``coverage``. Undefined values are NaN.
+
+        Raises:
+            ValueError: An empty source or candidate, fewer than two candidates, or equal ones.
+        """
+        candidates = check_candidates(source, candidates)
+        orders = self._orders(len(candidates))
+        asked = [[candidates[i] for i in order] for order in orders]
+        with dspy.context(adapter=self._adapter()):
+            answers = [self.predict(source=source, candidates=shown)["logprobs"] for shown in asked]
+        logprobs = np.array([answers], dtype=np.float64)
+        lm = self.predict.lm or dspy.settings.lm
+        return self._predictions(logprobs, orders, self._single_offsets(len(candidates), lm))[0]
+
+    def batch(
+        self,
+        examples: Sequence[dspy.Example],
+        *,
+        lm: MeasuringLM | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[dspy.Prediction]:
+        """Compare many: prompts are rendered once and sent to the model together.
+
+        Args:
+            examples: With ``source`` and ``candidates``; the numbers of candidates may differ.
+            lm: In place of the judge's own or DSPy's configured model.
+            progress: Called with the number of judgments done.
+
+        Returns:
+            One prediction an example, in order, as ``forward`` gives it; ``batch`` calibration is over these examples.
+        """
+        model = measuring(lm or self.predict.lm or dspy.settings.lm)
+        done: dict[int, dspy.Prediction] = {}
+        sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
+        for count in sorted(set(sizes)):
+            where = [i for i, size in enumerate(sizes) if size == count]
+            orders = self._orders(count)
+            logprobs = self._measured([examples[i] for i in where], orders, model)
+            if progress is not None:
+                progress(logprobs.shape[0] * logprobs.shape[1])
+            offsets = self._offsets(count, logprobs, model)
+            done.update(zip(where, self._predictions(logprobs, orders, offsets), strict=True))
+        return [done[i] for i in range(len(examples))]
+
+    def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
+        """Fix the ``batch`` calibration at what these examples show, for single calls and for later batches."""
+        model = measuring(lm or self.predict.lm or dspy.settings.lm)
+        for count in {len(e.candidates) for e in examples}:
+            part = [e for e in examples if len(e.candidates) == count]
+            self.offsets[count] = batch_offsets(self._measured(part, self._orders(count), model)).tolist()
+
+    def messages(self, example: Mapping[str, Any]) -> list[Message]:
+        """The prompt of one comparison in the order given."""
+        return self._adapter().format(self.predict.signature, self.predict.demos, example)
+
+    def _orders(self, count: int) -> list[Order]:
+        return rotations(count, every=self.debias == "permutation")
+
+    def _measured(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
+        """(n, r, c + t) log-probabilities of the answers."""
+        labels = comparison_labels(len(orders[0]), ties=self.ties)
+        prompts = [
+            self.messages({"source": e.source, "candidates": [e.candidates[i] for i in order]})
+            for e in examples
+            for order in orders
+        ]
+        found = lm.choice_logprobs(prompts, labels).logprobs
+        return np.asarray(found.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
+
+    def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
+        if self.calibration == "batch":
+            return np.array(self.offsets[count]) if count in self.offsets else batch_offsets(logprobs)
+        return self._single_offsets(count, lm)
+
+    def _single_offsets(self, count: int, lm: Any) -> FloatArray | None:
+        if self.calibration is None:
+            return None
+        if self.calibration == "batch":
+            if count not in self.offsets:
+                raise ValueError("Batch calibration needs a batch: call judge.calibrate(examples) or judge.batch(...).")
+            return np.array(self.offsets[count])
+        labels = comparison_labels(count, ties=self.ties)
+        prompt = self.messages({"source": CONTENT_FREE, "candidates": [CONTENT_FREE] * count})
+        return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
+
+    def _predictions(
+        self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None
+    ) -> list[dspy.Prediction]:
+        found = compared(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
+        count = len(orders[0])
+        lead, best = gaps(found.probabilities), decisions(found.probabilities)
+        done = []
+        for i, row in enumerate(found.probabilities):
+            alone = [decisions(found.positions[i, r : r + 1])[0] for r in range(len(orders))]
+            done.append(
+                dspy.Prediction(
+                    preference=best[i] if best[i] != count else None,
+                    probability=float(row[0]),
+                    probabilities=row[:count].tolist(),
+                    tie=float(row[count]) if self.ties else 0.0,
+                    gap=float(lead[i]),
+                    consistent=_consistent(alone, orders) if len(orders) > 1 else None,
+                    positions=found.positions[i].tolist(),
+                    coverage=float(found.coverage[i]),
+                )
+            )
+        return done
+
+    def _adapter(self) -> ComparisonAdapter:
+        return ComparisonAdapter(self.criterion, self.ties)
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The program's state and what it judges; no model and no key."""
+        own = {name: getattr(self, name) for name in ("ties", "debias", "calibration", "min_coverage")}
+        own["offsets"] = {str(count): values for count, values in self.offsets.items()}
+        return {**super().dump_state(json_mode), STATE: {"criterion": asdict(self.criterion), **own}}
+
+    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
+        """Take over a saved judge: criterion, options, instructions and demonstrations."""
+        own = dict(state[STATE])
+        self.criterion = Criterion(**own.pop("criterion"))
+        self.offsets = {int(count): values for count, values in own.pop("offsets").items()}
+        for name, value in own.items():
+            setattr(self, name, value)
+        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+
+
+class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
+    """Asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
+
+    def __init__(self, criterion: Criterion, ties: bool) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.ties = ties
+
+    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """The messages of one comparison."""
+        return comparison_messages(
+            self.criterion,
+            text_field(inputs, "source"),
+            inputs["candidates"],
+            labels=self._labels(inputs),
+            demos=[(text_field(d, "source"), d["candidates"], str(d["preference"])) for d in demos],
+            instructions=signature.instructions,
+        )
+
+    def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        return comparison_labels(len(inputs["candidates"]), ties=self.ties)
+
+    def _request(self, lm: Any, signature: Any, demos: Any, inputs: Any) -> lm15.Request:
+        return judgment_request(lm.model, self.format(signature, demos, inputs), self._labels(inputs))
+
+    def _read(self, response: lm15.Response, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found = read_judgment(response, self._labels(inputs))
+        best = int(found.logprobs[0].argmax())
+        return [{"preference": found.choices[best], "logprobs": found.logprobs[0].tolist()}]
+
+    def __call__(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """One comparison; see ``dspy.Adapter``."""
+        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        return self._read(lm(self._request(lm, signature, demos, inputs), **passed), inputs)
+
+    async def acall(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """One comparison, asynchronously; see ``dspy.Adapter``."""
+        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed), inputs)
+
+
+def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
+    """The candidates of one source.
+
+    Raises:
+        ValueError: Fewer than two or more than 26, an empty text, or two equal ones.
+    """
+    named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
+    if isinstance(candidates, str) or not 2 <= len(candidates) <= MOST:
+        raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {MOST} texts.")
+    for text in (source, *candidates):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"A text of the source {named} is {text!r}: a judge needs texts that are not empty.")
+    if len(set(candidates)) < len(candidates):
+        raise ValueError(
+            f"Two candidates of the source {named} are equal: there is nothing to compare, give each once."
+        )
+    return list(candidates)
+
+
+def _consistent(alone: Sequence[int | None], orders: Sequence[Order]) -> bool:
+    """Whether the orders, each by itself, prefer the same candidate (or all of them none)."""
+    chosen = set()
+    for best, order in zip(alone, orders, strict=True):
+        chosen.add(order[best] if best is not None and best < len(order) else None)
+    return len(chosen) == 1
+
+
+def load_pairwise_judge(path: Any) -> PairwiseJudge:
+    """Read a judge that ``judge.save(path)`` wrote (JSON).
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is no saved pairwise judge.
+    """
+    judge = PairwiseJudge(Criterion("placeholder", "replaced by the state"))
+    judge.load_state(read_state(path, STATE, "pairwise judge"))
+    return judge

@@ -1,0 +1,24 @@
+"""Reading what a program's ``save`` wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def read_state(path: str | os.PathLike[str], key: str, kind: str) -> dict[str, Any]:
+    """The state of a program that keeps its own part under ``key``.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is no saved program of this kind.
+    """
+    try:
+        state = json.loads(Path(path).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no saved {kind}: {error}.") from error
+    if not isinstance(state, dict) or key not in state:
+        raise ValueError(f"{path} is no saved {kind}: write one with judge.save({str(path)!r}).")
+    return {k: v for k, v in state.items() if k != "metadata"}

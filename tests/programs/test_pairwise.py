@@ -1,0 +1,133 @@
+import json
+import math
+
+import dspy
+import numpy as np
+import pytest
+from fakes import Comparer, pair
+
+from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
+from evalbias.programs.comparison import batch_offsets, by_candidate, compared, rotations
+
+C = Criterion("quality", "is it good?")
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def test_one_order_by_hand():
+    (found,) = PairwiseJudge(C).batch([pair(1, 2)], lm=Comparer(lean=0.5))
+    p = sigmoid(1 - 2 + 0.5)
+    assert found.preference == 1
+    assert found.probability == pytest.approx(p)
+    assert found.probabilities == pytest.approx([p, 1 - p])
+    assert found.gap == pytest.approx(1 - 2 * p)
+    assert (found.consistent, found.tie) == (None, 0.0)
+    assert found.coverage == pytest.approx(0.8)
+
+
+def test_both_orders_are_averaged_by_candidate():
+    lean = 1.5
+    (found,) = PairwiseJudge(C, debias="permutation").batch([pair(1, 2)], lm=Comparer(lean=lean))
+    forward, swapped = sigmoid(-1 + lean), 1 - sigmoid(1 + lean)  # of the first candidate
+    assert found.probability == pytest.approx((forward + swapped) / 2)
+    assert found.preference == 1
+    assert found.consistent is False
+    assert found.positions[1] == pytest.approx([1 - swapped, swapped])
+    (clear,) = PairwiseJudge(C, debias="permutation").batch([pair(1, 4)], lm=Comparer(lean=lean))
+    assert clear.consistent is True
+
+
+@pytest.mark.parametrize("calibration", ["contextual", "batch"])
+def test_calibration_takes_the_positions_own_odds_off(calibration):
+    judge = PairwiseJudge(C, calibration=calibration)
+    pairs = [pair(1, 2), pair(2, 1), pair(3, 1), pair(1, 3)]  # the true odds balance
+    found = judge.batch(pairs, lm=Comparer(lean=2.0))
+    assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)])
+
+
+def test_single_calls_are_calibrated_too():
+    judge = PairwiseJudge(C, calibration="batch")
+    with pytest.raises(ValueError, match="needs a batch"):
+        judge._single_offsets(2, None)
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
+    (found,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
+    assert found.probability == pytest.approx(sigmoid(-2))
+
+
+def test_listwise_choice_and_ties():
+    judge = PairwiseJudge(C, ties=True, debias="permutation")
+    lm = Comparer(tie=3.0)
+    found = judge.batch([pair(1, 3, 2), pair(1, 2)], lm=lm)
+    shares = np.exp([1, 3, 2, 3.0])
+    assert [*found[0].probabilities, found[0].tie] == pytest.approx(list(shares / shares.sum()))
+    assert found[0].preference is None  # the tie is as likely as the best
+    assert len(found[0].positions) == 3
+    assert found[1].preference is None
+    assert found[1].tie > 0.5
+    assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
+    assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
+
+
+def test_answers_without_mass_are_undefined():
+    (found,) = PairwiseJudge(C, min_coverage=0.1).batch([pair(1, 2)], lm=Comparer(mass=0.05))
+    assert found.preference is None
+    assert math.isnan(found.probability)
+    assert math.isnan(found.gap)
+    assert found.coverage == pytest.approx(0.05)
+
+
+def test_rotations_put_every_candidate_everywhere():
+    assert rotations(2, every=True) == [(0, 1), (1, 0)]
+    for count in (2, 3, 5):
+        orders = np.array(rotations(count, every=True))
+        assert all(sorted(column) == list(range(count)) for column in orders.T)
+    positions = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]])
+    assert by_candidate(positions, [(0, 1, 2), (1, 2, 0)])[0, 1].tolist() == [0.6, 0.1, 0.3]
+
+
+def test_batch_offsets_leave_out_what_has_no_mass():
+    with np.errstate(divide="ignore"):
+        logprobs = np.log(np.array([[[0.2, 0.2]], [[0.3, 0.1]], [[0.0, 0.5]]]))
+    assert batch_offsets(logprobs) == pytest.approx([math.log(0.5 * 0.75) / 2, math.log(0.5 * 0.25) / 2])
+    assert np.isnan(batch_offsets(np.full((1, 1, 2), -np.inf))).all()
+    found = compared(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
+    assert np.isnan(found.probabilities).all()
+
+
+@pytest.mark.parametrize(
+    ("example", "match"),
+    [
+        (pair(1), "give a list of 2 to 26 texts"),
+        (pair(1, 1), "are equal"),
+        (dspy.Example(source="s", candidates=["a", " "]), "not empty"),
+        (dspy.Example(source="", candidates=["a", "b"]), "not empty"),
+        (dspy.Example(source="s", candidates="ab"), "give a list"),
+    ],
+)
+def test_bad_candidates(example, match):
+    with pytest.raises(ValueError, match=match):
+        PairwiseJudge(C).batch([example], lm=Comparer())
+
+
+@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}])
+def test_unknown_options(options):
+    with pytest.raises(ValueError, match="is unknown"):
+        PairwiseJudge(C, **options)
+
+
+def test_save_and_load(tmp_path):
+    judge = PairwiseJudge(C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01)
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0))
+    judge.predict.signature = judge.predict.signature.with_instructions("Which one would you keep?")
+    judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
+    judge.save(str(tmp_path / "judge.json"))
+    loaded = load_pairwise_judge(tmp_path / "judge.json")
+    assert loaded.messages(pair(1, 2)) == judge.messages(pair(1, 2))
+    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets"):
+        assert getattr(loaded, name) == getattr(judge, name)
+    assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"x\.json is no saved pairwise judge"):
+        load_pairwise_judge(tmp_path / "x.json")

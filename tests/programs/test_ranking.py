@@ -1,0 +1,108 @@
+import math
+import random
+
+import dspy
+import pytest
+from fakes import Comparer, pair
+
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
+from evalbias.programs.ranking import _Merge, _Source
+
+C = Criterion("quality", "is it good?")
+
+
+class Counting(Comparer):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.batches = []
+
+    def choice_logprobs(self, prompts, choices):
+        self.batches.append(len(prompts))
+        return super().choice_logprobs(prompts, choices)
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+@pytest.mark.parametrize("n", [2, 3, 7, 16, 26])
+def test_a_consistent_judge_is_followed(search, n):
+    qualities = random.Random(n).sample(range(100), n)
+    ranker = PairwiseRanker(PairwiseJudge(C), search=search)
+    (found,) = ranker.batch([pair(*qualities)], lm=Comparer())
+    assert [qualities[i] for i in found.order] == sorted(qualities, reverse=True)
+    assert found.scores == [float(sum(q > other for other in qualities)) for q in qualities]
+    assert (found.ties, found.undefined, found.contradictions) == (0, 0, 0)
+    if search == "greedy":
+        assert found.comparisons <= n * math.ceil(math.log2(n))
+
+
+def test_comparisons_of_a_level_are_asked_together():
+    lm, documents = Counting(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
+    found = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
+    assert sum(lm.batches) == sum(f.comparisons for f in found) == sum(f.judgments for f in found)
+    assert len(lm.batches) <= 1 + 3 + 7  # the longest merge of each level
+    alone = PairwiseRanker(PairwiseJudge(C)).batch(documents[:1], lm=Comparer())[0]
+    assert found[0].scores == alone.scores
+
+
+def test_the_callers_order_does_not_decide():
+    (a,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(4, 1, 3, 2)], lm=Comparer(lean=1.2))
+    (b,) = PairwiseRanker(PairwiseJudge(C), seed=1).batch([pair(4, 1, 3, 2)], lm=Comparer(lean=1.2))
+    (again,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(4, 1, 3, 2)], lm=Comparer(lean=1.2))
+    assert a.order == again.order
+    assert a.comparisons <= 8
+    assert b.judgments <= 8
+
+
+def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
+    (found,) = PairwiseRanker(PairwiseJudge(C)).batch(
+        [dspy.Example(source="s", candidates=["q=1 z=0", "q=1 z=1", "q=5 z=0", "q=5 z=0"])], lm=Comparer()
+    )
+    assert found.ties == 1
+    assert found.scores == [0.5, 0.5, 2.5, 2.5]
+    assert sorted(found.order[:2]) == [2, 3]
+
+
+def test_an_undefined_comparison_is_counted():
+    (found,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2)], lm=Comparer(mass=0.5))
+    assert (found.undefined, found.scores) == (1, [0.5, 0.5])
+
+
+class Circle(Comparer):
+    """Prefers rock-paper-scissors: 0 beats 1 beats 2 beats 0, barely."""
+
+    def choice_logprobs(self, prompts, choices):
+        found = super().choice_logprobs(prompts, choices)
+        for row, prompt in zip(found.logprobs, prompts, strict=True):
+            a, b = (int(line.split("q=")[1].split()[0]) for line in prompt[-1]["content"].splitlines()[1:3])
+            wins = (a - b) % 3 == 2
+            row[:] = [math.log(0.55), math.log(0.45)] if wins else [math.log(0.45), math.log(0.55)]
+        return found
+
+
+def test_a_judge_that_goes_in_circles_is_reported_by_beam():
+    documents = [pair(0, 1, 2)]
+    (beam,) = PairwiseRanker(PairwiseJudge(C), search="beam", gap=0.5).batch(documents, lm=Circle())
+    assert beam.comparisons == 3
+    assert beam.contradictions == 1
+    (greedy,) = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=Circle())
+    assert greedy.comparisons <= 3
+
+
+def test_beam_finds_the_likeliest_order_where_greedy_does_not():
+    # a > b and c > d are sorted; the judge narrowly prefers c to a, but knows that b is better than c
+    known = {(0, 2): 0.48, (0, 3): 0.6, (1, 2): 0.99, (1, 3): 0.6}
+    merged = {}
+    for search, beam in (("greedy", 1), ("beam", 10)):
+        merge = _Merge(_Source("s", list("abcd"), dict(known)), [0, 1], [2, 3], beam, 0.2)
+        assert merge.advance() == []
+        merged[search] = merge.merged
+    assert merged["greedy"] == [2, 0, 1, 3]  # .52 * .6 * .6
+    assert merged["beam"] == [0, 1, 2, 3]  # .48 * .99
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="search='bubble' is unknown"):
+        PairwiseRanker(PairwiseJudge(C), search="bubble")
+    with pytest.raises(ValueError, match="keep at least one"):
+        PairwiseRanker(PairwiseJudge(C), beam_size=0)
+    with pytest.raises(ValueError, match="give a list of 2"):
+        PairwiseRanker(PairwiseJudge(C)).batch([pair(1)], lm=Comparer())
