@@ -119,7 +119,7 @@ def test_unknown_options(options):
 
 def test_save_and_load(tmp_path):
     judge = PairwiseJudge(C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01)
-    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0))
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
     judge.predict.signature = judge.predict.signature.with_instructions("Which one would you keep?")
     judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
     judge.save(str(tmp_path / "judge.json"))
