@@ -40,9 +40,9 @@ def main() -> None:
     parser.add_argument("--candidates", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/likelihood-bias"))
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--title", default="likelihood bias")
+    parser.add_argument("--title", default="a judge")
     args, others = parser.parse_known_args()
-    parts = [f"## {args.title}"]
+    parts = [f"## Likelihood bias (Ohi et al. 2024, Table 1): {args.title}"]
     for dataset in args.sets:
         options = ["--lm", args.lm, *others]
         if args.candidates is not None:

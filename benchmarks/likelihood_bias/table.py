@@ -73,13 +73,17 @@ def rows(run: Finished) -> list[list[str]]:
             f"{number(c['before'][f])} -> {number(c['after'][f])}{mark(_p(c[test]))}"
             for f, test in (("bias_score", "bias_test"), ("performance", "performance_test"))
         )
-        p_values = f"{_p(c['bias_test']):.4f} / {_p(c['performance_test']):.4f}"
+        p_values = " / ".join(_told(_p(c[test])) for test in ("bias_test", "performance_test"))
         found.append([name, bias, performance, p_values, str(c["after"]["n"]), *told])
     return found
 
 
 def _p(test: Mapping[str, Any]) -> float:
     return float("nan") if test["p_value"] is None else float(test["p_value"])
+
+
+def _told(p_value: float) -> str:
+    return "<.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
 def intrinsic(run: Finished) -> list[list[str]]:

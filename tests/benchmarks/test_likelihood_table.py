@@ -51,6 +51,8 @@ def test_rows_carry_the_signs_and_the_published_figures(run):
     assert grammar[:5] == ["grammar", ".40 -> .10*", ".50 -> .25", "0.0400 / nan", "4"]
     assert grammar[5:] == [".46 -> .37† / .48 -> .54", ".24 -> .24 / .45 -> .46"]
     assert fluency[1] == ".20 -> -.10†"
+    run.result["likelihood"]["fluency"]["bias_test"]["p_value"] = 1e-5
+    assert rows(run)[1][3] == "<.0001 / nan"
 
 
 def test_intrinsic_criteria_are_averaged_apart(run):
