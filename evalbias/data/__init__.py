@@ -2,6 +2,7 @@
 
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.load import load, load_spec, parse_spec
+from evalbias.data.pairs import by_input, pairs
 from evalbias.data.split import split
 
-__all__ = ["DataError", "Dataset", "load", "load_spec", "parse_spec", "split"]
+__all__ = ["DataError", "Dataset", "by_input", "load", "load_spec", "pairs", "parse_spec", "split"]

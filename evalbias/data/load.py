@@ -8,12 +8,18 @@ from pathlib import Path
 
 from evalbias.data.dataset import Dataset
 from evalbias.data.jsonl import load_jsonl
+from evalbias.data.newsroom import load_newsroom
+from evalbias.data.summeval import load_summeval
 from evalbias.data.tmu_gfm import load_tmu_gfm
+from evalbias.data.topicalchat import load_topicalchat
 from evalbias.data.webnlg import load_webnlg
 
 LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "webnlg2020": load_webnlg,
     "tmu-gfm": load_tmu_gfm,
+    "newsroom": load_newsroom,
+    "summeval": load_summeval,
+    "topicalchat": load_topicalchat,
     "jsonl": load_jsonl,
 }
 
@@ -22,7 +28,7 @@ def load(name: str, path: str | os.PathLike[str]) -> Dataset:
     """Read a data set.
 
     Args:
-        name: ``webnlg2020``, ``tmu-gfm`` or ``jsonl``.
+        name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval``, ``topicalchat`` or ``jsonl``.
         path: A file or folder in the form its owners publish; see each loader.
 
     Raises:

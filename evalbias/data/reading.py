@@ -60,6 +60,19 @@ class Source:
         """A file that holds one JSON object."""
         return _object(_decode(self.read(path), path, 1), str(path))
 
+    def json_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(``file[index]``, record) of every entry of a file that holds one JSON list.
+
+        Raises:
+            DataError: It holds something else.
+        """
+        found = _decode(self.read(self.path), self.path, 1)
+        if not isinstance(found, list):
+            raise DataError(f"{self.path} holds {found!r:.80}; it must be a JSON list of records.")
+        for index, record in enumerate(found):
+            where = f"{self.path}[{index}]"
+            yield where, _object(record, where)
+
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """(``file:line``, record) of every line of a JSONL file that is not blank.
 

@@ -1,0 +1,61 @@
+"""SummEval (Fabbri et al. 2021): news texts, 16 summaries each, rated 1 to 5 by three experts on four aspects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.reading import Source, number, scores, text
+
+ASPECTS = ("coherence", "consistency", "fluency", "relevance")
+
+
+def load_summeval(path: Path) -> Dataset:
+    """Read ``model_annotations.aligned.paired.jsonl``, or the recorded JSONL form.
+
+    Items have ``input_id``, the document, and ``system``; their id is both. A score is the mean of the experts.
+
+    Raises:
+        DataError: A malformed record, or annotations that were not paired with their texts; file and line are named.
+    """
+    source = Source("summeval", path)
+    for where, record in source.rows():
+        source.add(_recorded(record, where) if "summary" in record else _published(record, where), where)
+    return source.dataset()
+
+
+def _recorded(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    document, system = text(record, "doc_id", where), text(record, "system", where)
+    return {
+        "id": f"{document}/{system}",
+        "input_id": document,
+        "system": system,
+        "source": text(record, "source", where),
+        "output": text(record, "summary", where, blank=True),
+        "scores": scores(record, where, wanted=ASPECTS),
+    }
+
+
+def _published(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if "text" not in record:
+        raise DataError(
+            f"{where}: 'text' is missing: the annotations must be paired with the news texts first; SummEval's own "
+            "script for that writes model_annotations.aligned.paired.jsonl."
+        )
+    document, system = text(record, "id", where), text(record, "model_id", where)
+    return {
+        "id": f"{document}/{system}",
+        "input_id": document,
+        "system": system,
+        "source": text(record, "text", where),
+        "output": text(record, "decoded", where, blank=True),
+        "scores": {aspect: _mean(record.get("expert_annotations"), aspect, where) for aspect in ASPECTS},
+    }
+
+
+def _mean(experts: Any, aspect: str, where: str) -> float:
+    if not isinstance(experts, list) or not experts or not all(isinstance(e, dict) and aspect in e for e in experts):
+        raise DataError(f"{where}: 'expert_annotations' must be a list of objects that each hold {aspect!r}.")
+    return sum(number(e[aspect], f"{where}: {aspect}", low=1, high=5) for e in experts) / len(experts)
