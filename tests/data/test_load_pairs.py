@@ -34,7 +34,7 @@ def test_the_published_form_equals_the_recorded_one(name, data_dir):
 
 def test_every_score_is_the_recorded_one(data_dir):
     for name, file in (("newsroom", "newsroom.jsonl.gz"), ("summeval", "summeval.jsonl.gz")):
-        told = [json.loads(line) for line in gzip.open(data_dir / file, "rt")]
+        told = records(data_dir / file)
         found = data.load(name, data_dir / file)
         assert [(e.source, e.output, e.input_id) for e in found] == [
             (r["source"], r["summary"], r["doc_id"]) for r in told
