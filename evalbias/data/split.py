@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import dspy
@@ -35,7 +36,7 @@ def split(
     items = _sorted(examples)
     keys = [_key(e, by) for e in items]
     groups = sorted(set(keys))
-    size = math.floor(len(groups) * test_fraction + 0.5)
+    size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):
         raise ValueError(f"{len(groups)} {by}(s) cannot be split at {test_fraction}: one side would be empty.")
     random.Random(seed).shuffle(groups)
