@@ -57,7 +57,7 @@ def compared(
 
 def by_candidate(positions: FloatArray, orders: Sequence[Order]) -> FloatArray:
     """(n, r, c + t) by candidate of the same by position; a column for ties stays where it is."""
-    found = positions.copy()
+    found: FloatArray = positions.copy()
     for row, order in enumerate(orders):
         found[:, row, list(order)] = positions[:, row, : len(order)]
     return found
@@ -78,7 +78,7 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
     """The likeliest column of each row; None where several share it or a row is undefined."""
     done: list[int | None] = []
     for row in probabilities:
-        best = np.flatnonzero(row == row.max()) if not np.isnan(row).any() else []
+        best = np.flatnonzero(row == row.max())  # none where the row is NaN
         done.append(int(best[0]) if len(best) == 1 else None)
     return done
 
