@@ -35,8 +35,9 @@ def record(folder: Path) -> str:
             "## The small judge",
             f"A Llama from scratch, {parameters} parameters ({config['num_hidden_layers']} layers of "
             f"{config['hidden_size']}), byte-level BPE of {config['vocab_size']} tokens; "
-            f"{corpus['texts']} texts of {corpus['tokens']} tokens, and judge prompts with human scores of the training "
-            f"items ({sets}; the test items were never seen). {losses[-1]['step']} steps in "
+            f"{corpus['texts']} texts of {corpus['tokens']} tokens, and judge prompts with human scores of training "
+            f"items ({sets}; the test items were never seen, other outputs of their inputs were). {losses[-1]['step']} "
+            "steps in "
             f"{losses[-1]['seconds'] / 60:.0f} minutes on one CPU core, seed {corpus['seed']}.",
             "Losses in nats (means of 50 steps; scores: cross-entropy with the human scores' distribution):",
             markdown(["step", "seconds", *names], body),
