@@ -2,5 +2,15 @@
 
 from evalbias.optimizers.biased_demos import BiasedDemos, BiasedDemosReport
 from evalbias.optimizers.several import CompiledCriteria, compile_each, count_answers
+from evalbias.optimizers.zepo import ZEPO, GrammarParaphraser, LMParaphraser
 
-__all__ = ["BiasedDemos", "BiasedDemosReport", "CompiledCriteria", "compile_each", "count_answers"]
+__all__ = [
+    "ZEPO",
+    "BiasedDemos",
+    "BiasedDemosReport",
+    "CompiledCriteria",
+    "GrammarParaphraser",
+    "LMParaphraser",
+    "compile_each",
+    "count_answers",
+]

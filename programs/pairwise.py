@@ -14,7 +14,7 @@ from evalbias.lm.contract import measuring
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.programs.adapter import PASSED_ON, text_field
-from evalbias.programs.comparison import Order, batch_offsets, compared, decisions, gaps, rotations
+from evalbias.programs.comparison import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
 from evalbias.programs.state import read_state
@@ -116,7 +116,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         for count in sorted(set(sizes)):
             where = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
-            logprobs = self._measured([examples[i] for i in where], orders, model)
+            logprobs = self.measured([examples[i] for i in where], orders, model)
             if progress is not None:
                 progress(logprobs.shape[0] * logprobs.shape[1])
             offsets = self._offsets(count, logprobs, model)
@@ -128,7 +128,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         model = measuring(lm or self.predict.lm or dspy.settings.lm)
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
-            self.offsets[count] = batch_offsets(self._measured(part, self._orders(count), model)).tolist()
+            self.offsets[count] = batch_offsets(self.measured(part, self._orders(count), model)).tolist()
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """The prompt of one comparison in the order given."""
@@ -137,8 +137,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def _measured(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
-        """(n, r, c + t) log-probabilities of the answers."""
+    def measured(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
+        """(n, r, c + t) log-probabilities of the answers, for examples of as many candidates as the orders have."""
         labels = comparison_labels(len(orders[0]), ties=self.ties)
         prompts = [
             self.messages({"source": e.source, "candidates": [e.candidates[i] for i in order]})
@@ -164,10 +164,14 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         prompt = self.messages({"source": CONTENT_FREE, "candidates": [CONTENT_FREE] * count})
         return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
 
+    def combined(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Compared:
+        """Probabilities from what ``measured`` gave, with the judge's own threshold of coverage."""
+        return compared(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
+
     def _predictions(
         self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None
     ) -> list[dspy.Prediction]:
-        found = compared(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
+        found = self.combined(logprobs, orders, offsets)
         count = len(orders[0])
         lead, best = gaps(found.probabilities), decisions(found.probabilities)
         done = []

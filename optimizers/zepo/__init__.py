@@ -1,0 +1,34 @@
+"""ZEPO: zero-shot search for a fairer instruction (Zhou et al., EMNLP 2024); one decision a file."""
+
+from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
+from evalbias.optimizers.zepo.objectives import (
+    CalibrationGap,
+    Confidence,
+    ContextFreeConfidence,
+    Fairness,
+    Objective,
+)
+from evalbias.optimizers.zepo.proposers import GrammarParaphraser, LMParaphraser, Proposal, Proposer
+from evalbias.optimizers.zepo.search import ZEPO
+from evalbias.optimizers.zepo.stopping import Epochs, Patience, Stopping
+from evalbias.optimizers.zepo.trace import Tried, ZEPOReport
+
+__all__ = [
+    "ZEPO",
+    "Acceptance",
+    "CalibrationGap",
+    "Confidence",
+    "ContextFreeConfidence",
+    "Epochs",
+    "Fairness",
+    "GrammarParaphraser",
+    "LMParaphraser",
+    "Objective",
+    "Patience",
+    "Proposal",
+    "Proposer",
+    "Stopping",
+    "StrictImprovement",
+    "Tried",
+    "ZEPOReport",
+]

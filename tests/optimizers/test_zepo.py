@@ -1,0 +1,244 @@
+"""The fairness search on a judge whose position preference follows from the wording."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from dspy import lm15
+from fakes import Comparer, pair
+
+from evalbias.measures import decision_rates, fairness
+from evalbias.optimizers.zepo import (
+    ZEPO,
+    CalibrationGap,
+    Confidence,
+    ContextFreeConfidence,
+    Epochs,
+    GrammarParaphraser,
+    LMParaphraser,
+    Patience,
+    Proposal,
+    StrictImprovement,
+)
+from evalbias.optimizers.zepo.objectives import Answers
+from evalbias.programs import Criterion, PairwiseJudge
+
+C = Criterion("quality", "is it good?")
+LEANS = [f"lean={x / 4}" for x in range(-12, 13)]
+PARTS = [("On quality,", "By quality,", "For quality:"), LEANS]
+
+
+class Wording(Comparer):
+    """Leans to the first position as far as its instruction says; each prompt is counted."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.asked = []
+
+    def choice_logprobs(self, prompts, choices):
+        self.asked += [json.dumps(p) for p in prompts]
+        rows = []
+        for prompt in prompts:
+            found = re.search(r"lean=(-?[\d.]+)", prompt[0]["content"])
+            self.lean = float(found.group(1)) if found else 2.0
+            rows.append(super().choice_logprobs([prompt], choices).logprobs[0])
+        return type(super().choice_logprobs(prompts[:1], choices))(tuple(choices), np.array(rows))
+
+
+def all_pairs(n=8):
+    rng = np.random.default_rng(0)
+    return [
+        pair(a, b, source=str(d))
+        for d in range(n)
+        for a in rng.normal(size=3).round(3)
+        for b in rng.normal(size=2).round(3)
+    ]
+
+
+def search(lm=None, **options):
+    settings = {"population": 4, "stopping": Epochs(4), **options}
+    return ZEPO(GrammarParaphraser(PARTS), **settings).compile(
+        PairwiseJudge(C), trainset=all_pairs(), lm=lm or Wording()
+    )
+
+
+def test_the_search_finds_a_fairer_wording():
+    lm = Wording()
+    judge = search(lm)
+    report = judge.report
+    first, best = report.tried[0], report.tried[report.best]
+    assert first.objective < -0.5
+    assert best.objective > first.objective + 0.3
+    assert judge.predict.signature.instructions == best.instruction
+    assert abs(float(best.instruction.split("lean=")[1])) < 1
+    rows = judge.batch(all_pairs(), lm=lm)
+    assert fairness([p.positions[0] for p in rows]) == pytest.approx(best.objective)
+    assert decision_rates([p.positions[0] for p in rows]) == pytest.approx(best.decision_rates)
+
+
+def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
+    report = search().report
+    assert list(report.history) == sorted(report.history)
+    assert len(report.history) == 5
+    assert [t.number for t in report.tried] == list(range(17))
+    accepted = [t.number for t in report.tried if t.accepted]
+    assert report.best == accepted[-1]
+    for tried in report.tried[1:]:
+        assert tried.parent in accepted
+        assert report.tried[tried.parent].epoch < tried.epoch
+    assert len({t.instruction for t in report.tried}) == 17
+    assert report.judgments == 17 * len(all_pairs())
+    assert report.stopped == "4 epochs"
+
+
+def test_the_same_seed_gives_the_same_search_another_seed_another():
+    student = PairwiseJudge(C)
+    before = student.dump_state()
+    runs = [ZEPO(GrammarParaphraser(PARTS), seed=s, stopping=Epochs(2)) for s in (0, 0, 1)]
+    a, b, other = (r.compile(student, trainset=all_pairs(), lm=Wording()).report for r in runs)
+    assert a == b
+    assert [t.instruction for t in a.tried] != [t.instruction for t in other.tried]
+    assert student.dump_state() == before
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_the_budget_is_never_exceeded(epochs):
+    n, lm = len(all_pairs()), Wording()
+    report = search(lm, budget=n * (1 + 4 * epochs) + n).report
+    assert len(lm.asked) == report.judgments == n * (1 + 4 * epochs)
+    assert report.stopped == "the budget is spent"
+    with pytest.raises(ValueError, match="does not cover the 48 pairs even once"):
+        search(budget=n - 1)
+
+
+def test_halving_asks_less_and_finds_the_same():
+    pairs, found = all_pairs(40), {}
+    for halving in (False, True):
+        lm = Wording()
+        zepo = ZEPO(GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=halving)
+        found[halving] = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm).report
+        assert len(lm.asked) == found[halving].judgments
+    assert found[True].judgments < 0.7 * found[False].judgments
+    whole, part = (r.tried[r.best] for r in (found[False], found[True]))
+    assert part.objective == pytest.approx(whole.objective, abs=0.05)
+    assert part.pairs == len(pairs)
+    assert {t.pairs for t in found[True].tried} == {60, 120, 240}
+
+
+def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
+    calls = []
+
+    class Counting(GrammarParaphraser):
+        def __call__(self, *arguments, **options):
+            calls.append(1)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return super().__call__(*arguments, **options)
+
+    def run(folder):
+        zepo = ZEPO(Counting(PARTS), population=4, stopping=Epochs(4), log_dir=folder)
+        return zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "log")
+    with (tmp_path / "log/proposals.jsonl").open("a") as file:
+        file.write('{"key": "torn')
+    resumed, calls[:] = run(tmp_path / "log"), []
+    assert resumed == search().report
+    lines = [json.loads(x) for x in (tmp_path / "log/instructions.jsonl").read_text().splitlines()]
+    assert sorted(x["number"] for x in lines) == [t.number for t in resumed.tried]
+    assert len((tmp_path / "log/proposals.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(ValueError, match="holds another search"):
+        ZEPO(GrammarParaphraser(PARTS), seed=5, log_dir=tmp_path / "log").compile(
+            PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
+        )
+
+
+class Says:
+    """A language model that gives prepared answers, and keeps what it was asked."""
+
+    model = "fake/says"
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    def __call__(self, request):
+        self.asked.append(request)
+        text = self.answers[(len(self.asked) - 1) % len(self.answers)]
+        return lm15.Response(
+            id=None,
+            model=self.model,
+            message=lm15.Message.assistant(text),
+            finish_reason="stop",
+            usage=lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2),
+        )
+
+
+def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
+    lm = Says(
+        "Which has quality?", "", "Pick the better.", "Which has quality?", 'New instruction: "On QUALITY, choose."'
+    )
+    found = LMParaphraser(lm)(C, "Which is better on quality?", 2, known={"x"}, seed=0)
+    assert found.instructions == ("Which has quality?", "On QUALITY, choose.")
+    assert [why for why, _ in found.rejected] == ["empty", "without the name 'quality'", "known already"]
+    assert lm.asked[0].config.temperature == 0.9
+    assert len({request.config.seed for request in lm.asked}) == 5
+    assert "Which is better on quality?" in lm.asked[0].messages[0].text
+
+
+def test_a_proposer_that_has_nothing_ends_the_search():
+    report = (
+        ZEPO(LMParaphraser(Says("")), population=2).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
+    )
+    assert report.stopped == "the proposer has nothing new"
+    assert len(report.rejected) == 8
+    assert len(report.tried) == 1
+
+
+@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), CalibrationGap()])
+def test_the_papers_other_objectives(objective):
+    lm = Wording()
+    report = search(lm, objective=objective).report
+    assert report.objective == objective.name
+    assert report.history[-1] >= report.history[0]
+    assert len(lm.asked) == report.judgments
+
+
+def test_objectives_by_hand():
+    answers = Answers(np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]]))
+    entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
+    assert Confidence()(answers) == pytest.approx((entropy - math.log(2)) / 2)
+    assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
+    assert CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
+    certain = Answers(np.array([[1.0, 0.0], [0.8, 0.2]]), answers.content_free)
+    assert CalibrationGap()(certain) == pytest.approx(-math.log(4))
+
+
+def test_acceptance_and_stopping():
+    accept = StrictImprovement()
+    assert accept(-0.5, [-0.6, -0.2, -0.2, math.nan]) == 1
+    assert accept(-0.2, [-0.2]) is None
+    assert accept(math.nan, [-1.0]) == 0
+    assert accept(-0.2, [math.nan]) is None
+    assert Epochs(2)([1, 2]) is None
+    assert Epochs(2)([1, 2, 3]) == "2 epochs"
+    assert Patience(2, 9)([1, 2, 2]) is None
+    assert Patience(2, 9)([1, 2, 2, 2]) == "nothing better in 2 epochs"
+    assert Patience(2, 3)([1, 2, 3, 4]) == "3 epochs"
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="population=0"):
+        ZEPO(GrammarParaphraser(PARTS), population=0)
+    with pytest.raises(ValueError, match="0 pairs"):
+        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[], lm=Wording())
+    with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
+        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording())
+    with pytest.raises(ValueError, match="gives no answer to any of the 48 pairs"):
+        search(Wording(mass=1e-9))
+    with pytest.raises(ValueError, match="no teacher and no valset"):
+        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=all_pairs(), valset=[], lm=Wording())
+    nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
+    assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)
