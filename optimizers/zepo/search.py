@@ -131,7 +131,10 @@ class _Search:
         self.judge.debias = self.judge.calibration = None
         self.size = len(pairs[0].candidates)
         self.classes = self.size + int(student.ties)
-        told = {"pairs": [[e.source, *e.candidates] for e in pairs], "criterion": vars(student.criterion)}
+        told: dict[str, Any] = {
+            "pairs": [[e.source, *e.candidates] for e in pairs],
+            "criterion": vars(student.criterion),
+        }
         told |= {"seed": settings.seed, "population": settings.population, "objective": settings.objective.name}
         self.log = Log(settings.log_dir, {**told, "instruction": student.predict.signature.instructions})
         self.judgments, self.count = 0, 0
