@@ -6,6 +6,12 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
+from evalbias.programs.preference import (
+    PreferenceMeasurement,
+    RankingAgreement,
+    measure_preference,
+    ranking_agreement,
+)
 from evalbias.programs.ranking import PairwiseRanker, Ranking
 
 __all__ = [
@@ -18,12 +24,16 @@ __all__ = [
     "PairwiseJudge",
     "PairwiseRanker",
     "PointwiseJudge",
+    "PreferenceMeasurement",
     "Ranking",
+    "RankingAgreement",
     "judge_metric",
     "judge_reward",
     "label_of",
     "labelled",
     "load_judge",
     "load_pairwise_judge",
+    "measure_preference",
+    "ranking_agreement",
     "score_closeness",
 ]

@@ -1,0 +1,182 @@
+"""What a pairwise judge leans to, on unlabelled pairs; and how its rankings agree with people, where people rated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.lm.contract import measuring
+from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.measures import (
+    Agreement,
+    LikelihoodPreference,
+    LongerPreference,
+    confidence,
+    count_undefined,
+    decision_rates,
+    fairness,
+    kendall,
+    likelihood_preference,
+    longer_preference,
+    pairwise_accuracy,
+    position_consistency,
+    spearman,
+)
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.prompt import likelihood_messages
+from evalbias.programs.ranking import PairwiseRanker
+
+
+@dataclass(frozen=True)
+class PreferenceMeasurement:
+    """A pairwise judge on n pairs, each asked in both orders.
+
+    Attributes:
+        decision_rates: How often each position wins, over both orders.
+        fairness: Minus their distance from the uniform, in [-2, 0].
+        confidence: Mean negative entropy of a comparison, in [-log c, 0].
+        position_consistency: Share of pairs that prefer the same candidate in both orders.
+        longer: Whether the longer candidate wins, the orders averaged; length in characters.
+        likelihood: Whether the likelier candidate wins, the orders averaged; None where it was not asked for.
+        n: Pairs.
+        undefined: Comparisons, two a pair, without a defined answer.
+    """
+
+    decision_rates: tuple[float, ...]
+    fairness: float
+    confidence: float
+    position_consistency: float
+    longer: LongerPreference
+    likelihood: LikelihoodPreference | None
+    n: int
+    undefined: int
+
+
+def measure_preference(
+    judge: PairwiseJudge,
+    pairs: Sequence[dspy.Example],
+    *,
+    lm: Any = None,
+    likelihood_lm: MeasuringLM | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PreferenceMeasurement:
+    """Compare pairs in both orders.
+
+    Args:
+        judge: Its calibration counts; both orders are asked whatever its debiasing.
+        pairs: With ``source`` and two ``candidates``.
+        lm: In place of the judge's own or DSPy's model.
+        likelihood_lm: Whose likelihood of the candidates is set beside the preference; None leaves it out.
+        progress: Called with the number of judgments done.
+
+    Raises:
+        ValueError: No pairs, or one that has not two candidates.
+    """
+    if not pairs or any(len(e.candidates) != 2 for e in pairs):
+        raise ValueError(
+            f"{len(pairs)} examples: give pairs, each with two candidates; evalbias.data.pairs makes them."
+        )
+    both: PairwiseJudge = judge.deepcopy()
+    both.debias = "permutation"
+    found = both.batch(pairs, lm=lm or judge.predict.lm, progress=progress)
+    positions = np.array([p.positions for p in found])  # (n, 2, c)
+    first = np.array([p.probability + p.tie / 2 for p in found])
+    orders = np.concatenate([positions[:, 0], positions[:, 1]])
+    lengths = np.array([[len(text) for text in e.candidates] for e in pairs], dtype=np.float64)
+    likelihood = None
+    if likelihood_lm is not None:
+        likelihoods = _likelihoods(judge, pairs, measuring(likelihood_lm))
+        likelihood = likelihood_preference(first, likelihoods[:, 0], likelihoods[:, 1])
+    return PreferenceMeasurement(
+        decision_rates=tuple(decision_rates(orders).tolist()),
+        fairness=fairness(orders),
+        confidence=confidence(orders),
+        position_consistency=_consistency(positions, ties=judge.ties),
+        longer=longer_preference(first, lengths[:, 0], lengths[:, 1]),
+        likelihood=likelihood,
+        n=len(pairs),
+        undefined=count_undefined(orders),
+    )
+
+
+def _consistency(positions: FloatArray, *, ties: bool) -> float:
+    if not ties:
+        return position_consistency(positions[:, 0], positions[:, 1])
+    defined = ~np.isnan(positions).any(axis=(1, 2))
+    if not defined.any():
+        return math.nan
+    forward, swapped = positions[defined, 0], positions[defined, 1][:, [1, 0, 2]]
+    return float((forward.argmax(axis=1) == swapped.argmax(axis=1)).mean())
+
+
+def _likelihoods(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: MeasuringLM) -> FloatArray:
+    """(n, 2) LS of the candidates; each text is asked once."""
+    texts = list(dict.fromkeys((e.source, text) for e in pairs for text in e.candidates))
+    told = lm.loglikelihood([(likelihood_messages(judge.criterion, source), text) for source, text in texts])
+    known = {key: found.total for key, found in zip(texts, told, strict=True)}
+    return np.array([[known[e.source, text] for text in e.candidates] for e in pairs], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class RankingAgreement:
+    """Rankings beside human scores, document by document.
+
+    Attributes:
+        spearman: Mean over the documents.
+        kendall: Mean over the documents.
+        pairwise_accuracy: Mean over the documents.
+        comparisons: Pairs compared.
+        judgments: Prompts that took.
+        ties: Pairs on which the judge was undecided.
+        undefined: Pairs without a defined answer.
+    """
+
+    spearman: Agreement
+    kendall: Agreement
+    pairwise_accuracy: Agreement
+    comparisons: int
+    judgments: int
+    ties: int
+    undefined: int
+
+
+def ranking_agreement(
+    ranker: PairwiseRanker,
+    documents: Sequence[Sequence[dspy.Example]],
+    *,
+    lm: Any = None,
+    progress: Callable[[int], None] | None = None,
+) -> RankingAgreement:
+    """Rank the outputs of every document and correlate with the human scores.
+
+    Args:
+        ranker: Who ranks, on its judge's criterion.
+        documents: The rated outputs of each; ``evalbias.data.by_input`` groups them. Those with one output are left
+            out, and counted as groups without a correlation.
+        lm: In place of the judge's own or DSPy's model.
+        progress: Called with the number of judgments done.
+
+    Raises:
+        ValueError: An item was not rated on the criterion.
+    """
+    name = ranker.judge.criterion.name
+    for example in (e for document in documents for e in document):
+        if name not in (example.get("scores") or {}):
+            raise ValueError(f"The item {example.get('id')!r} has no score on {name!r}: rate it, or leave it out.")
+    usable = [d for d in documents if len({e.output for e in d}) > 1]
+    asked = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
+    found = ranker.batch(asked, lm=lm, progress=progress)
+    scores = [score for ranking in found for score in ranking.scores]
+    human = [float(e.scores[name]) for d in usable for e in d]
+    groups = [index for index, d in enumerate(usable) for _ in d]
+    return RankingAgreement(
+        spearman=spearman(scores, human, groups=groups),
+        kendall=kendall(scores, human, groups=groups),
+        pairwise_accuracy=pairwise_accuracy(scores, human, groups=groups),
+        **{field: sum(getattr(r, field) for r in found) for field in ("comparisons", "judgments", "ties", "undefined")},
+    )
