@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,9 +33,11 @@ Out = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on stdout.")]
 K = Annotated[int, typer.Option("-k", help="Number of demonstrations.", min=1)]
-SplitBy = Annotated[str, typer.Option(help="'instance', or 'input': no input on both sides of the split.")]
-Reduction = Annotated[str, typer.Option(help="Of the likelihood over tokens: 'sum' (the paper) or 'mean'.")]
-Normalization = Annotated[str, typer.Option(help="Of scores in US: 'min-max' or 'mean-range'.")]
+SplitBy = Annotated[
+    Literal["instance", "input"], typer.Option(help="By input: no input stands on both sides of the split.")
+]
+Reduction = Annotated[Literal["sum", "mean"], typer.Option(help="Of the likelihood over tokens; the paper's is sum.")]
+Normalization = Annotated[Literal["min-max", "mean-range"], typer.Option(help="Of scores in US.")]
 Resamples = Annotated[int, typer.Option(help="Of the permutation test.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Use only so many items, drawn with the seed.", min=1)]
 Candidates = Annotated[
@@ -100,7 +102,7 @@ def measure_likelihood(
     for name in results:
         likelihood_scatter(found, None, name, run.folder.file("scatter", name, ".png"))
     result = {"likelihood": results, "intervals": intervals, "measurement": found}
-    run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals))
+    run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals), found.coverage)
 
 
 @compile_app.command("likelihood")
@@ -199,7 +201,8 @@ def judge(
         "undefined": len(rows) - len(scores),
         "mean": sum(scores) / len(scores) if scores else None,
     }
-    run.finish(brief, brief, as_json, f"{brief['n']} items scored, {brief['undefined']} undefined: {file}")
+    told = f"{brief['n']} items scored, {brief['undefined']} undefined: {file}"
+    run.finish(brief, brief, as_json, told, {program.criterion.name: [r["coverage"] for r in rows]})
 
 
 def _compile(run: Any, task: Any, *, seed: int, options: dict[str, Any]) -> Any:
@@ -231,7 +234,7 @@ def _finish(run: Any, found: Any, brief: Any, *, as_json: bool) -> None:
     from evalbias.report.tables import comparison_table
 
     result = {"likelihood": found.comparisons, "reports": found.reports}
-    run.finish(result, {"likelihood": brief}, as_json, comparison_table(found.comparisons))
+    run.finish(result, {"likelihood": brief}, as_json, comparison_table(found.comparisons), found.after.coverage)
 
 
 def _brief(comparison: Any) -> dict[str, Any]:

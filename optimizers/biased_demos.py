@@ -17,6 +17,7 @@ from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.measurement import (
     LikelihoodComparison,
     LikelihoodMeasurement,
@@ -229,7 +230,8 @@ def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Measur
     for count in range(len(demos), -1, -1):
         judge.predict.demos = demos[:count]
         try:
-            lm.choice_logprobs([judge.messages(e) for e in longest], judge.criterion.labels)
+            prompts = [judge.messages(e) for e in longest]
+            naming_too_long(lambda asked: lm.choice_logprobs(asked, judge.criterion.labels), prompts, longest)
         except PromptTooLong as error:
             refused = error
             continue

@@ -30,7 +30,7 @@ def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[
         ValueError: Fewer than k items.
     """
     if k > len(examples):
-        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items.")
+        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items: lower k.")
     picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
     drawn = [e for i, e in enumerate(examples) if i in picked]
     return drawn, [e for i, e in enumerate(examples) if i not in picked]

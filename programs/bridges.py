@@ -28,7 +28,7 @@ def judge_metric(
     """
 
     def metric(example: Any, prediction: Any, trace: Any = None) -> float | bool:
-        value = _unit(judge, str(example[source]), str(prediction[output]))
+        value = _unit(judge, _field(example, source, "source"), _field(prediction, output, "output"))
         return value >= threshold if trace is not None and threshold is not None else value
 
     return metric
@@ -40,7 +40,7 @@ def judge_reward(
     """A reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1], NaN if undefined."""
 
     def reward(inputs: dict[str, Any], prediction: Any) -> float:
-        return _unit(judge, str(inputs[source]), str(prediction[output]))
+        return _unit(judge, _field(inputs, source, "source"), _field(prediction, output, "output"))
 
     return reward
 
@@ -74,6 +74,17 @@ def labelled(
         label = label_of(scores[criterion.name], criterion, bins=bins)
         done.append(example.copy(score=float(label)).with_inputs("source", "output"))
     return done
+
+
+def _field(given: Any, name: str, argument: str) -> str:
+    """A text to be judged.
+
+    Raises:
+        ValueError: There is no such field; the message names those there are.
+    """
+    if name not in given:
+        raise ValueError(f"There is no {name!r} among {sorted(given.keys())}: say which field it is with {argument}=.")
+    return str(given[name])
 
 
 def _unit(judge: PointwiseJudge, source: str, output: str) -> float:

@@ -25,6 +25,7 @@ from evalbias.measures import (
 )
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import likelihood_messages
 
@@ -102,7 +103,8 @@ def likelihood_scores(
     """
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
-    found = lm.loglikelihood([(likelihood_messages(criterion, e.source), e.output) for e in examples])
+    asked = [(likelihood_messages(criterion, e.source), e.output) for e in examples]
+    found = naming_too_long(lm.loglikelihood, asked, examples)
     return np.array([f.total if reduction == "sum" else f.mean for f in found], dtype=np.float64)
 
 

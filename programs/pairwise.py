@@ -16,6 +16,7 @@ from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.programs.adapter import PASSED_ON, text_field
 from evalbias.programs.comparison import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.pointwise import refuse_unknown
 from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
 from evalbias.programs.state import read_state
 
@@ -84,14 +85,28 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         Raises:
             ValueError: An empty source or candidate, fewer than two candidates, or equal ones.
         """
+        orders, asked = self._asked(source, candidates)
+        with dspy.context(adapter=self._adapter()):
+            answers = [self.predict(source=source, candidates=shown) for shown in asked]
+        return self._single(answers, orders)
+
+    async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
+        """As ``forward``, awaited."""
+        orders, asked = self._asked(source, candidates)
+        with dspy.context(adapter=self._adapter()):
+            answers = [await self.predict.acall(source=source, candidates=shown) for shown in asked]
+        return self._single(answers, orders)
+
+    def _asked(self, source: str, candidates: Sequence[str]) -> tuple[list[Order], list[list[str]]]:
+        """The orders, and the candidates in each."""
         candidates = check_candidates(source, candidates)
         orders = self._orders(len(candidates))
-        asked = [[candidates[i] for i in order] for order in orders]
-        with dspy.context(adapter=self._adapter()):
-            answers = [self.predict(source=source, candidates=shown)["logprobs"] for shown in asked]
-        logprobs = np.array([answers], dtype=np.float64)
-        lm = self.predict.lm or dspy.settings.lm
-        return self._predictions(logprobs, orders, self._single_offsets(len(candidates), lm))[0]
+        return orders, [[candidates[i] for i in order] for order in orders]
+
+    def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
+        logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
+        offsets = self._single_offsets(len(orders[0]), self.predict.lm or dspy.settings.lm)
+        return self._predictions(logprobs, orders, offsets)[0]
 
     def batch(
         self,
@@ -99,6 +114,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
+        **threads: Any,
     ) -> list[dspy.Prediction]:
         """Compare many: prompts are rendered once and sent to the model together.
 
@@ -106,10 +122,12 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             examples: With ``source`` and ``candidates``; the numbers of candidates may differ.
             lm: In place of the judge's own or DSPy's configured model.
             progress: Called with the number of judgments done.
+            **threads: What ``dspy.Module.batch`` takes (``num_threads`` and others); one call needs no threads.
 
         Returns:
             One prediction an example, in order, as ``forward`` gives it; ``batch`` calibration is over these examples.
         """
+        refuse_unknown(threads)
         model = measuring(lm or self.predict.lm or dspy.settings.lm)
         done: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]

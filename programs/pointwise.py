@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from evalbias.lm.contract import measuring, written
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.prompt import Message
 from evalbias.programs.state import read_state
 
@@ -70,6 +72,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
         chunk: int = 256,
+        **threads: Any,
     ) -> list[dspy.Prediction]:
         """Judge many outputs: prompts are rendered once and sent to the model together.
 
@@ -78,15 +81,18 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
             lm: In place of the judge's own or DSPy's configured model.
             progress: Called with the number of judgments done after every chunk.
             chunk: Prompts to a call of the model.
+            **threads: What ``dspy.Module.batch`` takes (``num_threads`` and others); one call needs no threads.
 
         Returns:
             One prediction an example, in order, as ``forward`` gives it.
         """
+        refuse_unknown(threads)
         done: list[dspy.Prediction] = []
         lm = lm or self.predict.lm or dspy.settings.lm
         for start in range(0, len(examples), chunk):
-            part = [self.messages(e) for e in examples[start : start + chunk]]
-            done += [dspy.Prediction(**row) for row in self._scores(lm, part)]
+            part = examples[start : start + chunk]
+            rows = naming_too_long(lambda prompts: self._scores(lm, prompts), [self.messages(e) for e in part], part)
+            done += [dspy.Prediction(**row) for row in rows]
             if progress is not None:
                 progress(len(part))
         return done
@@ -114,6 +120,13 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         self.criterion = Criterion(**{**own["criterion"], "scale": tuple(own["criterion"]["scale"])})
         self.scoring = own["scoring"]
         super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+
+
+def refuse_unknown(threads: Mapping[str, Any]) -> None:
+    """Refuse what is no argument of ``dspy.Module.batch``."""
+    unknown = sorted(set(threads) - set(inspect.signature(dspy.Module.batch).parameters))
+    if unknown:
+        raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:

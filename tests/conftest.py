@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ settings.register_profile("evalbias", derandomize=True)  # a red run must be red
 settings.load_profile("evalbias")
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(Path(__file__).parent / "lm"))  # models.py and fake_vllm.py are shared
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +18,19 @@ def data_dir():
     if not path.is_dir():
         pytest.fail(f"{path} does not exist: set EVALBIAS_DATA to the folder with the recorded data sets.")
     return path
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """kind -> folder of a tiny model."""
+    from models import KINDS, save
+
+    return {kind: save(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+
+
+@pytest.fixture(scope="session")
+def lms(folders):
+    """kind -> the tiny model, loaded."""
+    from evalbias import LocalLM
+
+    return {kind: LocalLM(folder, device="cpu", dtype="float32") for kind, folder in folders.items()}

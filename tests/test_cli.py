@@ -21,7 +21,9 @@ COMMAND = [sys.executable, "-m", "evalbias.cli"]
 
 
 def evalbias(*arguments, cwd, check=True):
-    told = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+    command = [*COMMAND, *map(str, arguments)]
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    told = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=offline)
     if check:
         assert told.returncode == 0, told.stderr
     return told
@@ -243,7 +245,10 @@ def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
         (["--data", "{items}", "--lm", "hosted_vllm/x"], "give its address with --api-base"),
         (["--data", "{items}", "--criterion", "wit"], "write it as 'name: definition'"),
         (["--data", "{items}", "--criterion", "wit: is it funny?"], "has no score on 'wit'"),
-        (["--data", "{items}", "--split-by", "topic"], "by='topic' is unknown"),
+        (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of 'instance', 'input'"),
+        (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: mend it"),
+        (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
+        (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is no folder here"),
     ],
 )
 def test_what_a_user_can_mend_is_told_in_one_line(items, tmp_path, arguments, match):

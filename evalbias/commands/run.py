@@ -18,6 +18,7 @@ from evalbias.commands.task import Task
 from evalbias.lm.contract import IN_FLIGHT, ContractLM
 from evalbias.lm.journal import CHUNK, JournaledLM
 from evalbias.report.run import RunFolder, plain
+from evalbias.report.tables import coverage_note
 
 
 class Run:
@@ -81,8 +82,15 @@ class Run:
             yield
         self._bar = None
 
-    def finish(self, result: Mapping[str, Any], brief: Mapping[str, Any], as_json: bool, shown: Any) -> None:
-        """Write result.json; print the brief result as JSON, or what is to be shown."""
+    def finish(
+        self,
+        result: Mapping[str, Any],
+        brief: Mapping[str, Any],
+        as_json: bool,
+        shown: Any,
+        coverage: Mapping[str, Any],
+    ) -> None:
+        """Write result.json; print the brief result as JSON, or what is to be shown and how far the labels cover it."""
         self.folder.write_result(result)
         if as_json:
             sys.stdout.write(json.dumps(plain(brief)) + "\n")
@@ -90,6 +98,8 @@ class Run:
         lms = {id(lm): lm for lm in (self.lm, self.likelihood_lm)}.values()
         console = Console()
         console.print(shown)
+        if note := coverage_note(coverage):
+            console.print(note)
         console.print(
             f"answers asked {sum(lm.asked for lm in lms)}, replayed {sum(lm.replayed for lm in lms)}", style="dim"
         )

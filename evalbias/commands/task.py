@@ -91,6 +91,8 @@ def open_task(
     """
     found = load_items(spec)
     items = list(found)
+    if not items:
+        raise ValueError(f"{spec} holds no items: give a file with rated outputs.")
     if limit is not None and limit < len(items):
         items = random.Random(seed).sample(items, limit)
     dataset = data.parse_spec(spec)[0]
@@ -99,7 +101,26 @@ def open_task(
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
     named = _criteria(dataset, criteria, scale)
+    if dataset not in BINS:
+        _on_scale(items, named)
     return Task(spec, found.sha256, named, BINS.get(dataset), train, test, left_out=found.left_out, split=split)
+
+
+def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
+    """Refuse human scores off the scale: one slip would decide the normalisation of all of them.
+
+    Raises:
+        ValueError: A score lies outside its criterion's scale; the item is named.
+    """
+    for criterion in criteria:
+        low, high = criterion.scale
+        for item in items:
+            score = item.scores.get(criterion.name)
+            if score is not None and (score < low or score > high):  # NaN is undefined, not off the scale
+                raise ValueError(
+                    f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: mend "
+                    "it, or give the scale that people rated on with --scale."
+                )
 
 
 def _only(train: Sequence[Any], file: Path) -> list[Any]:

@@ -42,5 +42,10 @@ class Dataset(list[Any]):
 
     def summary(self) -> str:
         """One line: how many there are, and how many were left out why."""
-        left = "; ".join(f"{len(items)} left out ({reason})" for reason, items in self.left_out.items())
+        left = "; ".join(f"{len(items)} left out ({reason}: {_few(items)})" for reason, items in self.left_out.items())
         return f"{self.name}: {len(self)} items" + (f"; {left}" if left else "")
+
+
+def _few(items: Sequence[str]) -> str:
+    """The first three, and that there are more."""
+    return ", ".join(items[:3]) + (", ..." if len(items) > 3 else "")

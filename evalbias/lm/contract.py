@@ -59,7 +59,9 @@ def _answer(lm: Any, request: lm15.Request) -> lm15.Response:
     try:
         return lm(request)
     except LMError as error:
-        raise ConnectionError(f"{lm.model} did not answer: {error}") from error
+        raise ConnectionError(
+            f"{lm.model} did not answer: {error} Check that the server runs, and its address."
+        ) from error
 
 
 class ContractLM:

@@ -44,7 +44,7 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     _check_folder(model)
     place = _device(device)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    config = AutoConfig.from_pretrained(model, **options)
+    config = _config(model, options)
     tokenizer = AutoTokenizer.from_pretrained(model, **options)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} tells no character offsets: it needs a tokenizer.json.")
@@ -57,6 +57,16 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     told = f"{getattr(config, '_commit_hash', None)} {weights.dtype} {tokenizer.chat_template}"
     return Loaded(weights, tokenizer, arguments, _fingerprint(model, told), context)
+
+
+def _config(model: str, options: dict[str, Any]) -> Any:
+    try:
+        return AutoConfig.from_pretrained(model, **options)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"{model!r} is no folder here, and no model that Hugging Face's hub or the local cache gives: check the "
+            "name and the network; a model behind a server is named hosted_vllm/NAME."
+        ) from error
 
 
 def quiet() -> None:

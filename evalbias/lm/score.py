@@ -63,7 +63,7 @@ class Scorer:
         for number, sequence in enumerate(sequences):
             if len(sequence.ids) > self.context:
                 raise PromptTooLong(
-                    f"Item {number} has {len(sequence.ids)} tokens, the model's context {self.context}: "
+                    f"Text {number} of the call has {len(sequence.ids)} tokens, the model's context {self.context}: "
                     "shorten it or show fewer demonstrations; it is never cut."
                 )
         found = [np.full(len(s.ids) - s.start, np.nan) for s in sequences]

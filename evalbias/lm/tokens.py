@@ -15,6 +15,8 @@ from typing import Any
 from evalbias.lm.text import Rendered
 
 Ids = tuple[int, ...]
+QUIET = {"return_offsets_mapping": True, "verbose": False}
+"""A text over the context is told by us, not by the tokenizer's warning."""
 
 
 class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for what it says
@@ -65,7 +67,7 @@ def _encoded(tokenizer: Any, texts: Sequence[tuple[str, bool]]) -> list[tuple[li
     for special in (True, False):
         where = [i for i, (_, own) in enumerate(texts) if own is special]
         if where:
-            found = tokenizer([texts[i][0] for i in where], add_special_tokens=special, return_offsets_mapping=True)
+            found = tokenizer([texts[i][0] for i in where], add_special_tokens=special, **QUIET)
             done |= zip(where, zip(found["input_ids"], found["offset_mapping"], strict=True), strict=True)
     return [done[i] for i in range(len(texts))]
 

@@ -45,5 +45,10 @@ def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """(k,) Spearman's rho of each row of (k, n) x with the same row of y, or with the one row y; NaN if constant."""
-    return pearson_rows(rank_rows(np.atleast_2d(x)), rank_rows(np.atleast_2d(y)))
+    """(k,) Spearman's rho of each row of (k, n) x with the same row of y, or with the one row y.
+
+    NaN where a side is constant or holds a NaN.
+    """
+    x, y = np.atleast_2d(x), np.atleast_2d(y)
+    undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)
+    return np.where(undefined, np.nan, pearson_rows(rank_rows(x), rank_rows(y)))

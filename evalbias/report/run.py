@@ -55,8 +55,11 @@ class RunFolder:
         if file.exists():
             _same(path, json.loads(file.read_text(encoding="utf-8")), told)
         else:
-            path.mkdir(parents=True, exist_ok=True)
-            _write(file, told)
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+                _write(file, told)
+            except OSError as error:
+                raise ValueError(f"{path} cannot be written ({error}): choose another --out.") from error
 
     @property
     def journal(self) -> Path:

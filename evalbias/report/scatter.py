@@ -42,6 +42,10 @@ def _panel(axis: Axes, title: str, found: LikelihoodMeasurement, criterion: str)
     result = found.result()[criterion]
     axis.axhline(0.0, color="0.6", linewidth=1)
     axis.scatter(likelihoods[kept], unfairness, s=12, alpha=0.5, edgecolors="none", color="#2b6cb0")
-    axis.set_title(f"{criterion}, {title}: BiasScore {result.bias_score:+.2f}, performance {result.performance:.2f}")
+    axis.set_title(
+        f"{criterion}, {title} (n = {result.n}): BiasScore {result.bias_score:+.2f}, "
+        f"performance {result.performance:+.2f}",
+        fontsize="medium",
+    )
     axis.set_xlabel(f"likelihood score LS ({found.reduction} over tokens, nats)")
     axis.spines[["top", "right"]].set_visible(False)

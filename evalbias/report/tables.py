@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
 from evalbias.programs.measurement import LikelihoodComparison
+
+LOW_COVERAGE = 0.1
+"""A judge whose labels hold less of the probability is warned of."""
 
 
 def number(value: float) -> str:
@@ -25,7 +30,7 @@ def measurement_table(results: Mapping[str, LikelihoodBias], intervals: Mapping[
     """One row a criterion: BiasScore with its interval, performance, items."""
     table = Table(title="Likelihood bias")
     for heading in ("criterion", "BiasScore", "95 % interval", "performance", "n", "undefined"):
-        table.add_column(heading, justify="left" if heading == "criterion" else "right")
+        table.add_column(heading, justify="left" if heading == "criterion" else "right", overflow="fold")
     for name, found in results.items():
         interval = f"{number(intervals[name].low)} to {number(intervals[name].high)}"
         row = (number(found.bias_score), interval, number(found.performance), str(found.n), str(found.undefined))
@@ -37,7 +42,7 @@ def comparison_table(comparisons: Mapping[str, LikelihoodComparison]) -> Table:
     """One row a criterion: BiasScore and performance, before -> after, with the paper's signs of significance."""
     table = Table(title="Likelihood bias, before -> after", caption="* p < .05, † p < .06 (paired permutation test)")
     for heading in ("criterion", "BiasScore", "p", "performance", "p", "n", "undefined"):
-        table.add_column(heading, justify="left" if heading == "criterion" else "right")
+        table.add_column(heading, justify="left" if heading == "criterion" else "right", overflow="fold")
     for name, c in comparisons.items():
         bias, performance = c.bias_test.p_value, c.performance_test.p_value
         table.add_row(
@@ -50,3 +55,18 @@ def comparison_table(comparisons: Mapping[str, LikelihoodComparison]) -> Table:
             str(c.after.undefined),
         )
     return table
+
+
+def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
+    """How much of the probability the labels hold, by criterion: the median; a judge far below 1 hardly answers.
+
+    Empty where no coverage is known, as from a server that tells shares alone.
+    """
+    known = {name: np.asarray(c, dtype=np.float64) for name, c in coverage.items()}
+    medians = {name: float(np.nanmedian(c)) for name, c in known.items() if not np.isnan(c).all()}
+    if not medians:
+        return ""
+    told = ", ".join(f"{name} {value:.2g}" for name, value in medians.items())
+    low = [name for name, value in medians.items() if value < LOW_COVERAGE]
+    warning = f" Scores on {', '.join(low)} mean little: the model hardly ever answers with a label." if low else ""
+    return f"median coverage of the labels: {told}.{warning}"

@@ -172,7 +172,7 @@ def test_texts_and_messages_may_stand_in_one_call(lms, kind):
 
 
 def test_a_prompt_over_the_context_is_never_cut(lms):
-    with pytest.raises(PromptTooLong, match=r"Item 1 has \d+ tokens, the model's context 256"):
+    with pytest.raises(PromptTooLong, match=r"Text 1 of the call has \d+ tokens, the model's context 256"):
         lms["gpt2"].loglikelihood([("a", "cat"), ("the cat " * 300, "sat")])
     with pytest.raises(dspy.utils.exceptions.LMError, match="the model's context 256"):
         lms["gpt2"]("the cat " * 300)

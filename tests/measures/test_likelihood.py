@@ -77,6 +77,12 @@ def test_a_constant_side_is_undefined_not_zero():
     assert math.isnan(bias_score([1.0], [1.0]))
 
 
+def test_a_row_with_a_nan_has_no_correlation():
+    found = spearman_rows(np.array([[1.0, 2.0, math.nan], [1.0, 2.0, 3.0]]), np.array([1.0, 2.0, 3.0]))
+    assert math.isnan(found[0])
+    assert found[1] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

@@ -177,16 +177,8 @@ def test_total_over_criteria():
 
 
 @pytest.fixture
-def real_lm(tmp_path):
-    import sys
-    from pathlib import Path
-
-    sys.path.insert(0, str(Path(__file__).parent.parent / "lm"))
-    from models import save
-
-    from evalbias import LocalLM
-
-    return LocalLM(save("llama", tmp_path / "llama"), device="cpu", dtype="float32")
+def real_lm(lms):
+    return lms["llama"]
 
 
 def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):

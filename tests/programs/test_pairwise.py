@@ -1,3 +1,4 @@
+import asyncio
 import json
 import math
 
@@ -76,6 +77,17 @@ def test_answers_without_mass_are_undefined():
     assert math.isnan(found.probability)
     assert math.isnan(found.gap)
     assert found.coverage == pytest.approx(0.05)
+
+
+def test_a_single_call_equals_the_batch_awaited_or_not(lms):
+    judge = PairwiseJudge(C, debias="permutation", calibration="contextual", min_coverage=0.0)
+    judge.predict.lm = lms["qwen2-chat"]
+    given = {"source": "the cat", "candidates": ["a cat", "the mat sat"]}
+    (expected,) = judge.batch([dspy.Example(**given)])
+    for found in (judge(**given), asyncio.run(judge.acall(**given))):
+        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+        assert found.consistent == expected.consistent
+        assert found.preference == expected.preference
 
 
 def test_rotations_put_every_candidate_everywhere():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from fakes import FormulaLM
 
+from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.programs import Criterion, PointwiseJudge, label_of, labelled, load_judge
+from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labelled, load_judge
 from evalbias.programs.adapter import expected_scores, written_score
 
 C = Criterion("quality", "is it good?")
@@ -58,6 +59,33 @@ def test_batch_keeps_the_order_and_tells_the_progress():
     assert [p.coverage for p in found] == pytest.approx([0.5] * 3)
     assert seen == [2, 1]
     assert judge.batch([], lm=FormulaLM()) == []
+
+
+def test_batch_takes_the_arguments_of_dspys_own():
+    given = [item(1, 0)]
+    (found,) = PointwiseJudge(C).batch(given, lm=FormulaLM(), num_threads=4, disable_progress_bar=True)
+    assert found.mode == 1
+    with pytest.raises(TypeError, match="'threads'"):
+        PointwiseJudge(C).batch(given, lm=FormulaLM(), threads=4)
+
+
+def test_an_item_that_is_too_long_is_named():
+    class Short(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(p[-1]["content"]) for p in prompts) > 500:
+                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+            return super().choice_logprobs(prompts, choices)
+
+    examples = [item(2, 0, id=f"i{k}") for k in range(9)]
+    examples[6].source = "s" * 600
+    with pytest.raises(PromptTooLong, match=r"The item 'i6' is too long\. Text 0"):
+        PointwiseJudge(C).batch(examples, lm=Short())
+
+
+def test_a_metric_says_which_field_is_missing():
+    metric = judge_metric(PointwiseJudge(C), output="answer")
+    with pytest.raises(ValueError, match=r"no 'answer' among \['output'\]: say which field it is with output="):
+        metric(dspy.Example(source="s"), dspy.Prediction(output="x"))
 
 
 def test_batch_without_a_model_says_what_to_do():

@@ -12,7 +12,7 @@ from evalbias.measures import ConfidenceInterval, LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.measurement import compare_likelihood_bias, measure_likelihood_bias
 from evalbias.report.scatter import likelihood_scatter
-from evalbias.report.tables import comparison_table, mark, measurement_table
+from evalbias.report.tables import comparison_table, coverage_note, mark, measurement_table
 
 C = Criterion("quality", "is it good?")
 
@@ -46,6 +46,14 @@ def test_a_comparison_carries_the_papers_signs(measured):
     assert cells[2:4] == [f"{c.bias_test.p_value:.5f}", f"{c.before.performance:+.2f} -> {c.after.performance:+.2f}*"]
     assert cells[5:] == ["80", "0"]
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
+
+
+def test_a_judge_that_hardly_answers_is_warned_of():
+    note = coverage_note({"wit": [0.004, 0.006, math.nan], "style": [0.9, 0.95]})
+    assert note.startswith("median coverage of the labels: wit 0.005, style 0.93.")
+    assert "Scores on wit mean little" in note
+    assert "mean little" not in coverage_note({"style": [0.9]})
+    assert coverage_note({"wit": [math.nan]}) == ""
 
 
 def test_the_scatter_shows_before_beside_after(measured, tmp_path):

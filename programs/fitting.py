@@ -1,0 +1,36 @@
+"""Which item is too long, by its id: a model knows positions only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import dspy
+
+from evalbias.lm.tokens import PromptTooLong
+
+Answer = TypeVar("Answer")
+
+
+def naming_too_long(
+    ask: Callable[[Sequence[Any]], Answer], asked: Sequence[Any], examples: Sequence[dspy.Example]
+) -> Answer:
+    """What the model answers.
+
+    Args:
+        ask: The call.
+        asked: Its questions, one an example.
+        examples: With ``id``.
+
+    Raises:
+        PromptTooLong: A question does not fit into the model's context; its item is named.
+    """
+    try:
+        return ask(asked)
+    except PromptTooLong as error:
+        for question, example in sorted(zip(asked, examples, strict=True), key=lambda pair: -len(str(pair[0]))):
+            try:
+                ask([question])
+            except PromptTooLong as one:
+                raise PromptTooLong(f"The item {example.get('id')!r} is too long. {one}") from error
+        raise
