@@ -245,7 +245,7 @@ def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
         (["--data", "{items}", "--lm", "hosted_vllm/x"], "give its address with --api-base"),
         (["--data", "{items}", "--criterion", "wit"], "write it as 'name: definition'"),
         (["--data", "{items}", "--criterion", "wit: is it funny?"], "has no score on 'wit'"),
-        (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of 'instance', 'input'"),
+        (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of"),
         (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: mend it"),
         (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
         (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is no folder here"),
