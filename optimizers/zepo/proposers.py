@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,18 +69,9 @@ class LMParaphraser:
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
         """See ``Proposer``; a broken wording is asked for again, with another seed."""
-        found: list[str] = []
-        rejected: list[tuple[str, str]] = []
-        for attempt in range(count * ATTEMPTS):
-            if len(found) == count:
-                break
-            text = self._reworded(criterion, instruction, seed * 10_007 + attempt)
-            wrong = fault(text, criterion, {*known, *found})
-            if wrong:
-                rejected.append((wrong, text))
-            else:
-                found.append(text)
-        return Proposal(tuple(found), tuple(rejected))
+        return _gathered(
+            lambda attempt: self._reworded(criterion, instruction, seed * 10_007 + attempt), criterion, count, known
+        )
 
     def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
         asked = (
@@ -116,20 +107,28 @@ class GrammarParaphraser:
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
         """See ``Proposer``; the instruction it starts from does not matter."""
-        rng, found = random.Random(seed), list[str]()
+        rng = random.Random(seed)
         told = {
             "output": criterion.output_label.lower(),
             "name": criterion.title,
             "definition": criterion.definition,
         }
-        rejected: list[tuple[str, str]] = []
-        for _ in range(count * ATTEMPTS):
-            if len(found) == count:
-                break
-            text = " ".join(rng.choice(options) for options in self.parts).format(**told)
-            wrong = fault(text, criterion, {*known, *found})
-            if wrong:
-                rejected.append((wrong, text))
-            else:
-                found.append(text)
-        return Proposal(tuple(found), tuple(rejected))
+        return _gathered(
+            lambda _: " ".join(rng.choice(options) for options in self.parts).format(**told), criterion, count, known
+        )
+
+
+def _gathered(draw: Callable[[int], str], criterion: Criterion, count: int, known: Collection[str]) -> Proposal:
+    """Draw until there are enough wordings that can be used, or the attempts are spent."""
+    found: list[str] = []
+    rejected: list[tuple[str, str]] = []
+    for attempt in range(count * ATTEMPTS):
+        if len(found) == count:
+            break
+        text = draw(attempt)
+        wrong = fault(text, criterion, {*known, *found})
+        if wrong:
+            rejected.append((wrong, text))
+        else:
+            found.append(text)
+    return Proposal(tuple(found), tuple(rejected))
