@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,22 +95,12 @@ def measure_preference(
         decision_rates=tuple(decision_rates(orders).tolist()),
         fairness=fairness(orders),
         confidence=confidence(orders),
-        position_consistency=_consistency(positions, ties=judge.ties),
+        position_consistency=position_consistency(positions[:, 0], positions[:, 1], ties=judge.ties),
         longer=longer_preference(first, lengths[:, 0], lengths[:, 1]),
         likelihood=likelihood,
         n=len(pairs),
         undefined=count_undefined(orders),
     )
-
-
-def _consistency(positions: FloatArray, *, ties: bool) -> float:
-    if not ties:
-        return position_consistency(positions[:, 0], positions[:, 1])
-    defined = ~np.isnan(positions).any(axis=(1, 2))
-    if not defined.any():
-        return math.nan
-    forward, swapped = positions[defined, 0], positions[defined, 1][:, [1, 0, 2]]
-    return float((forward.argmax(axis=1) == swapped.argmax(axis=1)).mean())
 
 
 def _likelihoods(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: MeasuringLM) -> FloatArray:

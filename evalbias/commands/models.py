@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from evalbias.lm.contract import measuring
@@ -45,11 +44,6 @@ def identity(lm: Any) -> dict[str, Any]:
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())
     return {"model": str(lm.model)}
-
-
-def identity_key(lm: Any) -> str:
-    """``identity`` as one text."""
-    return json.dumps(identity(lm), sort_keys=True)
 
 
 def open_measuring(name: str, **options: Any) -> tuple[MeasuringLM, dict[str, Any]]:

@@ -10,6 +10,11 @@ from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.reading import Source, number, scores, text
 
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
+FIELDS = {
+    False: ("id", "model_id", "text", "decoded"),
+    True: ("doc_id", "system", "source", "summary"),
+}
+"""Document, system, text and summary, as the published and the recorded form call them."""
 
 
 def load_summeval(path: Path) -> Dataset:
@@ -22,36 +27,25 @@ def load_summeval(path: Path) -> Dataset:
     """
     source = Source("summeval", path)
     for where, record in source.rows():
-        source.add(_recorded(record, where) if "summary" in record else _published(record, where), where)
+        source.add(_item(record, where, recorded="summary" in record), where)
     return source.dataset()
 
 
-def _recorded(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    document, system = text(record, "doc_id", where), text(record, "system", where)
-    return {
-        "id": f"{document}/{system}",
-        "input_id": document,
-        "system": system,
-        "source": text(record, "source", where),
-        "output": text(record, "summary", where, blank=True),
-        "scores": scores(record, where, wanted=ASPECTS),
-    }
-
-
-def _published(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    if "text" not in record:
+def _item(record: Mapping[str, Any], where: str, *, recorded: bool) -> dict[str, Any]:
+    if not recorded and "text" not in record:
         raise DataError(
             f"{where}: 'text' is missing: the annotations must be paired with the news texts first; SummEval's own "
             "script for that writes model_annotations.aligned.paired.jsonl."
         )
-    document, system = text(record, "id", where), text(record, "model_id", where)
+    document, system, article, summary = FIELDS[recorded]
+    fields = {"input_id": text(record, document, where), "system": text(record, system, where)}
+    experts = record.get("expert_annotations")
     return {
-        "id": f"{document}/{system}",
-        "input_id": document,
-        "system": system,
-        "source": text(record, "text", where),
-        "output": text(record, "decoded", where, blank=True),
-        "scores": {aspect: _mean(record.get("expert_annotations"), aspect, where) for aspect in ASPECTS},
+        "id": f"{fields['input_id']}/{fields['system']}",
+        **fields,
+        "source": text(record, article, where),
+        "output": text(record, summary, where, blank=True),
+        "scores": scores(record, where, wanted=ASPECTS) if recorded else {a: _mean(experts, a, where) for a in ASPECTS},
     }
 
 

@@ -71,7 +71,7 @@ class Row:
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
-    text: str = ""
+    cut: int | None = None
     finished: bool = False
 
     @property
@@ -93,7 +93,7 @@ def generate(
     width = max(len(row.prompt) for row in rows)
     ids = torch.tensor([[0] * (width - len(r.prompt)) + r.prompt for r in rows], device=model.device)  # (b, T)
     mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in rows], device=model.device)
-    running, cache = rows, None
+    running, cache, ends = rows, None, _ends(model)
     with torch.inference_mode():
         while running:
             positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
@@ -103,14 +103,14 @@ def generate(
             cache = out.past_key_values
             logits = model.get_output_embeddings()(out.last_hidden_state[:, -1]).float().cpu()  # (b, V)
             for row, told in zip(running, logits, strict=True):
-                _extend(row, told, model, tokenizer)
+                _extend(row, told, ends, tokenizer)
             kept = torch.tensor([i for i, row in enumerate(running) if not row.over], device=model.device)
             running = [row for row in running if not row.over]
             if running:
                 cache.batch_select_indices(kept)
                 mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
                 ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)
-    return [Generated(row.text, len(row.ids), tuple(row.tokens), row.finished) for row in rows]
+    return [Generated(_text(row, tokenizer), len(row.ids), tuple(row.tokens), row.finished) for row in rows]
 
 
 def _row(prompt: list[int], settings: Settings, context: int) -> Row:
@@ -120,22 +120,32 @@ def _row(prompt: list[int], settings: Settings, context: int) -> Row:
     return Row(prompt, settings, min(settings.max_tokens, context - len(prompt)), generator)
 
 
-def _extend(row: Row, logits: torch.Tensor, model: Any, tokenizer: Any) -> None:
+def _text(row: Row, tokenizer: Any) -> str:
+    return str(tokenizer.decode(row.ids, skip_special_tokens=True))[: row.cut]
+
+
+def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     """Add the next token to a row, from its (V,) logits."""
     if not bool(torch.isfinite(logits).all()):
         raise FloatingPointError("The model gave NaN or infinite logits: try dtype='float32'.")
     token = _choose(logits, row.settings, row.generator)
-    if token in _ends(model):
+    if token in ends:
         row.finished = True
         return
     row.ids.append(token)
     if row.settings.top is not None:
         row.tokens.append(_told(tokenizer, token, logits, row.settings.top))
-    row.text = tokenizer.decode(row.ids, skip_special_tokens=True)
-    cut = min((at for s in row.settings.stop if (at := row.text.find(s)) >= 0), default=None)
-    if cut is not None:
-        row.text, row.finished = row.text[:cut], True
-        while row.ids and len(tokenizer.decode(row.ids[:-1], skip_special_tokens=True)) >= cut:
+    if row.settings.stop:
+        _stop(row, tokenizer)
+
+
+def _stop(row: Row, tokenizer: Any) -> None:
+    """End a row whose text holds a stop, and drop the tokens behind the cut."""
+    text = _text(row, tokenizer)
+    row.cut = min((at for stop in row.settings.stop if (at := text.find(stop)) >= 0), default=None)
+    if row.cut is not None:
+        row.finished = True
+        while row.ids and len(tokenizer.decode(row.ids[:-1], skip_special_tokens=True)) >= row.cut:
             row.ids.pop()
         del row.tokens[len(row.ids) :]
 

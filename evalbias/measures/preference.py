@@ -124,12 +124,13 @@ def calibration_gap(logprobs: ArrayLike) -> float:
     return float(np.ptp(rows.mean(axis=0)))
 
 
-def position_consistency(forward: ArrayLike, swapped: ArrayLike) -> float:
+def position_consistency(forward: ArrayLike, swapped: ArrayLike, *, ties: bool = False) -> float:
     """Share of comparisons that prefer the same candidate when the candidates stand in the reverse order.
 
     Args:
         forward: (n, c) probabilities by position.
         swapped: (n, c) by position in the reverse order: position j holds what stood at c - 1 - j.
+        ties: Whether the last column is the answer "tie", which has no position.
 
     Returns:
         In [0, 1]; an undecided comparison is consistent if the same candidates share the other one. NaN if no pair of
@@ -141,7 +142,9 @@ def position_consistency(forward: ArrayLike, swapped: ArrayLike) -> float:
     kept = ~(np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1))
     if not kept.any():
         return float("nan")
-    a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, ::-1]
+    places = a.shape[1] - int(ties)
+    order = [*reversed(range(places)), *range(places, a.shape[1])]
+    a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, order]
     same = (a == a.max(axis=1, keepdims=True)) == (b == b.max(axis=1, keepdims=True))
     return float(same.all(axis=1).mean())
 

@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def rank_rows(x: FloatArray) -> FloatArray:
-    """(k, n) ranks within each row of (k, n), from 1; equal values share the mean of their ranks."""
+    """(k, n) ranks within each row of (k, n), from 1; equal values share the mean of their ranks.
+
+    Up to and including a value stand ``cumsum(counts)`` values, and its ties share the mean of their places.
+    """
     k, n = x.shape
     order = np.argsort(x, axis=1, kind="stable")
     values = np.take_along_axis(x, order, axis=1)
@@ -18,19 +20,9 @@ def rank_rows(x: FloatArray) -> FloatArray:
     starts[:, 1:] = values[:, 1:] != values[:, :-1]
     codes = np.empty((k, n), dtype=np.int64)
     np.put_along_axis(codes, order, np.cumsum(starts, axis=1) - 1, axis=1)
-    return rank_codes(codes, n)
-
-
-def rank_codes(codes: IntArray, m: int) -> FloatArray:
-    """(k, n) ranks within each row of (k, n) codes from 0 to m - 1 that order like the values; no sorting.
-
-    A row's ranks follow from how often each code occurs: up to and including a code stand ``cumsum(counts)`` values,
-    and its ties share the mean of their places.
-    """
-    k, n = codes.shape
-    cells = codes + (np.arange(k) * m)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=k * m).reshape(k, m)
-    shared = np.cumsum(counts, axis=1) - 0.5 * (counts - 1)  # mean of the places of one code
+    cells = codes + (np.arange(k) * n)[:, None]
+    counts = np.bincount(cells.ravel(), minlength=k * n).reshape(k, n)
+    shared = np.cumsum(counts, axis=1) - 0.5 * (counts - 1)  # mean of the places of one value
     return np.asarray(shared.ravel()[cells.ravel()].reshape(k, n), dtype=np.float64)
 
 

@@ -18,7 +18,7 @@ class Answers:
 
     Attributes:
         probabilities: (n, c) by position; NaN where undefined.
-        content_free: (1, c) the same for a content-free input; NaN where the objective does not ask for it.
+        content_free: (1, c) the same for a content-free input; (0, c) where the objective does not ask for it.
     """
 
     probabilities: FloatArray

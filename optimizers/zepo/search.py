@@ -119,6 +119,7 @@ class _Wording:
     parent: int | None
     text: str
     probabilities: FloatArray
+    content_free: FloatArray
     objective: float = math.nan
 
 
@@ -180,7 +181,8 @@ class _Search:
 
     def _new(self, epoch: int, parent: int | None, text: str) -> _Wording:
         self.count += 1
-        return _Wording(self.count - 1, epoch, parent, text, np.empty((0, self.classes)))
+        nothing = np.empty((0, self.classes))
+        return _Wording(self.count - 1, epoch, parent, text, nothing, nothing)
 
     def _proposed(self, epoch: int, incumbent: _Wording) -> list[_Wording]:
         settings, known = self.settings, {t.instruction for t in self.tried}
@@ -213,13 +215,13 @@ class _Search:
     def _test(self, wording: _Wording, upto: int) -> None:
         """Judge the pairs up to that one that were not judged under this wording yet."""
         done = len(wording.probabilities)
-        content_free = [dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * self.size)]
         self.judge.predict.signature = self.judge.predict.signature.with_instructions(wording.text)
         found = self._probabilities(self.pairs[done:upto])
         wording.probabilities = np.concatenate([wording.probabilities, found])
-        asked = self.settings.objective.content_free
-        free = self._probabilities(content_free) if asked else np.full((1, self.classes), np.nan)
-        wording.objective = self.settings.objective(Answers(wording.probabilities, free))
+        if self.settings.objective.content_free and not len(wording.content_free):
+            free = dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * self.size)
+            wording.content_free = self._probabilities([free])
+        wording.objective = self.settings.objective(Answers(wording.probabilities, wording.content_free))
 
     def _probabilities(self, examples: Sequence[dspy.Example]) -> FloatArray:
         """(n, c) by position."""
@@ -231,7 +233,7 @@ class _Search:
         return self.judge.combined(found, orders, None).positions[:, 0]
 
     def _affordable(self, wordings: int, pairs: int) -> bool:
-        free = len(self._rungs()) if self.settings.objective.content_free else 0
+        free = int(self.settings.objective.content_free)
         budget = self.settings.budget
         return budget is None or self.judgments + wordings * (pairs + free) <= budget
 

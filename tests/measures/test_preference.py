@@ -66,6 +66,13 @@ def test_position_consistency_by_hand():
         position_consistency(forward, swapped[:2])
 
 
+def test_a_tie_has_no_position():
+    forward = [[0.6, 0.2, 0.2], [0.2, 0.2, 0.6], [0.4, 0.2, 0.4]]
+    swapped = [[0.2, 0.6, 0.2], [0.6, 0.2, 0.2], [0.2, 0.4, 0.4]]
+    # kept, a tie that became a choice, the same candidate and the tie share both
+    assert position_consistency(forward, swapped, ties=True) == pytest.approx(2 / 3)
+
+
 def test_longer_preference_by_hand():
     found = longer_preference([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
     # the longer wins, wins, shares, (equal), (undefined), loses

@@ -206,6 +206,16 @@ def test_the_papers_other_objectives(objective):
     assert len(lm.asked) == report.judgments
 
 
+def test_the_content_free_answer_of_a_wording_is_asked_once():
+    lm = Wording()
+    zepo = ZEPO(
+        GrammarParaphraser(PARTS), stopping=Epochs(2), halving=True, objective=ContextFreeConfidence(), population=4
+    )
+    report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(40), lm=lm).report
+    free = [prompt for prompt in lm.asked if "[N/A]" in prompt]
+    assert len(free) == len(set(free)) == len(report.tried)
+
+
 def test_objectives_by_hand():
     answers = Answers(np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]]))
     entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
