@@ -13,29 +13,52 @@ if TYPE_CHECKING:
     from evalbias.lm.local import LocalLM
     from evalbias.lm.recorded import RecordedLM
     from evalbias.optimizers.biased_demos import BiasedDemos
-    from evalbias.programs.bridges import judge_metric, judge_reward, labelled
+    from evalbias.optimizers.study import JudgeStudy
+    from evalbias.optimizers.zepo.proposers import GrammarParaphraser, LMParaphraser
+    from evalbias.optimizers.zepo.search import ZEPO
+    from evalbias.programs.bridges import judge_metric, judge_reward, labelled, preference_accuracy, preference_metric
     from evalbias.programs.criterion import Criterion
     from evalbias.programs.measurement import measure_likelihood_bias
+    from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
     from evalbias.programs.pointwise import PointwiseJudge, load_judge
+    from evalbias.programs.preference import measure_preference, ranking_agreement
+    from evalbias.programs.ranking import PairwiseRanker
 
 _HOME = {
     "BiasedDemos": "evalbias.optimizers.biased_demos",
     "Criterion": "evalbias.programs.criterion",
+    "GrammarParaphraser": "evalbias.optimizers.zepo.proposers",
+    "JudgeStudy": "evalbias.optimizers.study",
+    "LMParaphraser": "evalbias.optimizers.zepo.proposers",
     "LocalLM": "evalbias.lm.local",
+    "PairwiseJudge": "evalbias.programs.pairwise",
+    "PairwiseRanker": "evalbias.programs.ranking",
     "PointwiseJudge": "evalbias.programs.pointwise",
     "RecordedLM": "evalbias.lm.recorded",
+    "ZEPO": "evalbias.optimizers.zepo.search",
     "embedded_judge_lm": "evalbias.lm.embedded",
     "judge_metric": "evalbias.programs.bridges",
     "judge_reward": "evalbias.programs.bridges",
     "labelled": "evalbias.programs.bridges",
     "load_judge": "evalbias.programs.pointwise",
+    "load_pairwise_judge": "evalbias.programs.pairwise",
     "measure_likelihood_bias": "evalbias.programs.measurement",
+    "measure_preference": "evalbias.programs.preference",
+    "preference_accuracy": "evalbias.programs.bridges",
+    "preference_metric": "evalbias.programs.bridges",
+    "ranking_agreement": "evalbias.programs.preference",
 }
 
 __all__ = [
+    "ZEPO",
     "BiasedDemos",
     "Criterion",
+    "GrammarParaphraser",
+    "JudgeStudy",
+    "LMParaphraser",
     "LocalLM",
+    "PairwiseJudge",
+    "PairwiseRanker",
     "PointwiseJudge",
     "RecordedLM",
     "embedded_judge_lm",
@@ -43,7 +66,12 @@ __all__ = [
     "judge_reward",
     "labelled",
     "load_judge",
+    "load_pairwise_judge",
     "measure_likelihood_bias",
+    "measure_preference",
+    "preference_accuracy",
+    "preference_metric",
+    "ranking_agreement",
 ]
 
 

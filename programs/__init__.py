@@ -1,7 +1,23 @@
 """Judges as DSPy programs."""
 
-from evalbias.programs.bridges import judge_metric, judge_reward, labelled, score_closeness
-from evalbias.programs.criteria import INTRINSIC, SYNTHETIC, TMU_GFM, WEBNLG, WEBNLG_BINS
+from evalbias.programs.bridges import (
+    judge_metric,
+    judge_reward,
+    labelled,
+    preference_accuracy,
+    preference_metric,
+    score_closeness,
+)
+from evalbias.programs.criteria import (
+    INTRINSIC,
+    NEWSROOM,
+    SUMMEVAL,
+    SYNTHETIC,
+    TMU_GFM,
+    TOPICALCHAT,
+    WEBNLG,
+    WEBNLG_BINS,
+)
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
@@ -16,8 +32,11 @@ from evalbias.programs.ranking import PairwiseRanker, Ranking
 
 __all__ = [
     "INTRINSIC",
+    "NEWSROOM",
+    "SUMMEVAL",
     "SYNTHETIC",
     "TMU_GFM",
+    "TOPICALCHAT",
     "WEBNLG",
     "WEBNLG_BINS",
     "Criterion",
@@ -34,6 +53,8 @@ __all__ = [
     "load_judge",
     "load_pairwise_judge",
     "measure_preference",
+    "preference_accuracy",
+    "preference_metric",
     "ranking_agreement",
     "score_closeness",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,9 @@ import dspy
 
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
+from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompt import LETTERS
 
 
 def judge_metric(
@@ -43,6 +46,44 @@ def judge_reward(
         return _unit(judge, _field(inputs, source, "source"), _field(prediction, output, "output"))
 
     return reward
+
+
+def preference_metric(
+    judge: PairwiseJudge, *, source: str = "source", output: str = "output", reference: str = "reference"
+) -> Callable[..., float]:
+    """A metric: the probability that a program's output is better than the example's reference output, in [0, 1].
+
+    A tie counts half. Give a judge with ``debias="permutation"`` unless its position preference is meant to count.
+
+    Args:
+        judge: Who compares.
+        source: The example's field that the program worked from.
+        output: The prediction's field to judge.
+        reference: The example's field to compare with: what another program wrote, say.
+
+    Returns:
+        ``metric(example, prediction, trace=None)``. NaN where the comparison is undefined, .5 where both are equal.
+    """
+
+    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
+        ours, theirs = _field(prediction, output, "output"), _field(example, reference, "reference")
+        if ours == theirs:
+            return 0.5
+        found = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
+        return float(found.probability + found.tie / 2)
+
+    return metric
+
+
+def preference_accuracy(example: Any, prediction: Any, trace: Any = None) -> float:
+    """A metric for compiling a pairwise judge itself: 1 where it prefers as the example's ``preference`` says.
+
+    An answer without a preference counts half, one that is undefined is NaN.
+    """
+    chosen = prediction["preference"]
+    if chosen is None:
+        return math.nan if math.isnan(prediction["gap"]) else 0.5
+    return float((chosen if isinstance(chosen, str) else LETTERS[chosen]) == str(example["preference"]))
 
 
 def score_closeness(criterion: Criterion) -> Callable[..., float]:

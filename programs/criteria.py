@@ -47,7 +47,63 @@ TMU_GFM = tuple(
 )
 """grammar and fluency, 0 to 4."""
 
-PRESETS: dict[str, tuple[Criterion, ...]] = {"webnlg2020": WEBNLG, "tmu-gfm": TMU_GFM}
+_SUMMARY = Criterion(
+    name="summary",
+    definition="to be replaced",
+    task="Summarise the following article.",
+    source_label="Article",
+    output_label="Summary",
+)
+_REPLY = Criterion(
+    name="reply",
+    definition="to be replaced",
+    task="Write the next turn of the following dialogue.",
+    source_label="Dialogue",
+    output_label="Reply",
+)
+
+NEWSROOM = tuple(
+    replace(_SUMMARY, name=name, definition=definition)
+    for name, definition in {
+        "coherence": "do the phrases and sentences of the summary fit together and make sense as a whole?",
+        "relevance": "do the details of the summary agree with the article?",
+        "informativeness": "does the summary hold the key points of the article?",
+        "fluency": "is each sentence of the summary well written and free of mistakes?",
+    }.items()
+)
+"""coherence, relevance, informativeness and fluency, 1 to 5."""
+
+SUMMEVAL = tuple(
+    replace(_SUMMARY, name=name, definition=definition)
+    for name, definition in {
+        "coherence": "do the sentences of the summary build up to one well organised text?",
+        "fluency": "is each sentence of the summary free of mistakes and easy to read?",
+        "consistency": "does the summary say only what the article supports?",
+        "relevance": "does the summary hold what matters in the article, and nothing else?",
+    }.items()
+)
+"""coherence, fluency, consistency and relevance, 1 to 5."""
+
+TOPICALCHAT = tuple(
+    replace(_REPLY, name=name, definition=definition, scale=scale)
+    for name, definition, scale in (
+        ("understandability", "can the reply be understood, given what was said before?", (0, 1)),
+        ("naturalness", "is the reply what a person could naturally say here?", (1, 3)),
+        ("coherence", "does the reply follow from what was said before?", (1, 3)),
+        ("engagingness", "is the reply interesting rather than dull?", (1, 3)),
+        ("groundedness", "does the reply make use of the fact?", (0, 1)),
+        ("overall", "how good is the reply, taken all in all?", (1, 5)),
+    )
+)
+"""understandability, naturalness, coherence, engagingness, groundedness and overall, each on its own scale."""
+
+PRESETS: dict[str, tuple[Criterion, ...]] = {
+    "webnlg2020": WEBNLG,
+    "tmu-gfm": TMU_GFM,
+    "newsroom": NEWSROOM,
+    "summeval": SUMMEVAL,
+    "topicalchat": TOPICALCHAT,
+}
 """The criteria of each data set that has its own."""
 
 BINS: dict[str, tuple[float, ...]] = {"webnlg2020": WEBNLG_BINS}

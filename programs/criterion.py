@@ -71,11 +71,13 @@ class Criterion:
     @property
     def instructions(self) -> str:
         """The judge's instruction before any optimizer touched it."""
+        return f"Judge the {self.output_label.lower()} on {self.title}: {self.definition}\n{self.answer_format}"
+
+    @property
+    def answer_format(self) -> str:
+        """The line of the instruction that names the answers."""
         low, high = self.scale
-        return (
-            f"Judge the {self.output_label.lower()} on {self.title}: {self.definition}\n"
-            f"Answer with a whole number from {low} (worst) to {high} (best)."
-        )
+        return f"Answer with a whole number from {low} (worst) to {high} (best)."
 
     @classmethod
     def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5)) -> Criterion:

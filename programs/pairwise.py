@@ -166,6 +166,10 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         found = lm.choice_logprobs(prompts, labels).logprobs
         return np.asarray(found.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
 
+    def content_free(self, count: int) -> dspy.Example:
+        """So many candidates without content."""
+        return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
+
     def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
         if self.calibration == "batch":
             return np.array(self.offsets[count]) if count in self.offsets else batch_offsets(logprobs)
@@ -179,7 +183,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
                 raise ValueError("Batch calibration needs a batch: call judge.calibrate(examples) or judge.batch(...).")
             return np.array(self.offsets[count])
         labels = comparison_labels(count, ties=self.ties)
-        prompt = self.messages({"source": CONTENT_FREE, "candidates": [CONTENT_FREE] * count})
+        prompt = self.messages(self.content_free(count))
         return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
 
     def combined(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Compared:

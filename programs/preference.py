@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from evalbias.measures import (
     position_consistency,
     spearman,
 )
+from evalbias.programs.comparison import by_candidate, rotations
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.prompt import likelihood_messages
 from evalbias.programs.ranking import PairwiseRanker
@@ -33,7 +35,10 @@ from evalbias.programs.ranking import PairwiseRanker
 
 @dataclass(frozen=True)
 class PreferenceMeasurement:
-    """A pairwise judge on n pairs, each asked in both orders.
+    """A pairwise judge on n pairs, each in both orders.
+
+    A judge with ``debias="permutation"`` gives both orders the same answer, so it is fair and consistent by
+    construction; what it leans to in one order is measured without the debiasing.
 
     Attributes:
         decision_rates: How often each position wins, over both orders.
@@ -44,6 +49,7 @@ class PreferenceMeasurement:
         likelihood: Whether the likelier candidate wins, the orders averaged; None where it was not asked for.
         n: Pairs.
         undefined: Comparisons, two a pair, without a defined answer.
+        coverage: Median probability that any of the answers follows; NaN where only shares are told.
     """
 
     decision_rates: tuple[float, ...]
@@ -54,6 +60,7 @@ class PreferenceMeasurement:
     likelihood: LikelihoodPreference | None
     n: int
     undefined: int
+    coverage: float
 
 
 def measure_preference(
@@ -67,7 +74,7 @@ def measure_preference(
     """Compare pairs in both orders.
 
     Args:
-        judge: Its calibration counts; both orders are asked whatever its debiasing.
+        judge: As it answers, with its debiasing and calibration.
         pairs: With ``source`` and two ``candidates``.
         lm: In place of the judge's own or DSPy's model.
         likelihood_lm: Whose likelihood of the candidates is set beside the preference; None leaves it out.
@@ -84,6 +91,9 @@ def measure_preference(
     both.debias = "permutation"
     found = both.batch(pairs, lm=lm or judge.predict.lm, progress=progress)
     positions = np.array([p.positions for p in found])  # (n, 2, c)
+    if judge.debias == "permutation":
+        averaged = by_candidate(positions, rotations(2, every=True)).mean(axis=1)  # (n, c)
+        positions = by_candidate(np.stack([averaged, averaged], axis=1), rotations(2, every=True))  # back by position
     first = np.array([p.probability + p.tie / 2 for p in found])
     orders = np.concatenate([positions[:, 0], positions[:, 1]])
     lengths = np.array([[len(text) for text in e.candidates] for e in pairs], dtype=np.float64)
@@ -100,6 +110,7 @@ def measure_preference(
         likelihood=likelihood,
         n=len(pairs),
         undefined=count_undefined(orders),
+        coverage=float(np.median([p.coverage for p in found])),
     )
 
 
@@ -160,12 +171,22 @@ def ranking_agreement(
     usable = [d for d in documents if len({e.output for e in d}) > 1]
     asked = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
     found = ranker.batch(asked, lm=lm, progress=progress)
-    scores = [score for ranking in found for score in ranking.scores]
-    human = [float(e.scores[name]) for d in usable for e in d]
-    groups = [index for index, d in enumerate(usable) for _ in d]
-    return RankingAgreement(
-        spearman=spearman(scores, human, groups=groups),
-        kendall=kendall(scores, human, groups=groups),
-        pairwise_accuracy=pairwise_accuracy(scores, human, groups=groups),
-        **{field: sum(getattr(r, field) for r in found) for field in ("comparisons", "judgments", "ties", "undefined")},
-    )
+    counts = {f: sum(getattr(r, f) for r in found) for f in ("comparisons", "judgments", "ties", "undefined")}
+    return RankingAgreement(**agreement_of(found, usable, name), **counts)
+
+
+def agreement_of(
+    rankings: Sequence[dspy.Prediction], documents: Sequence[Sequence[dspy.Example]], criterion: str
+) -> dict[str, Agreement]:
+    """Spearman, Kendall and pairwise accuracy of finished rankings, mean over the documents.
+
+    Args:
+        rankings: One a document.
+        documents: The outputs that were ranked, in their order; one that nobody rated is undefined.
+        criterion: Its name in their scores.
+    """
+    scores = [score for ranking in rankings for score in ranking.scores]
+    human = [float((e.get("scores") or {}).get(criterion, math.nan)) for d in documents for e in d]
+    groups = [index for index, d in enumerate(documents) for _ in d]
+    measures = {"spearman": spearman, "kendall": kendall, "pairwise_accuracy": pairwise_accuracy}
+    return {name: measure(scores, human, groups=groups) for name, measure in measures.items()}

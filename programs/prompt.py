@@ -50,12 +50,15 @@ def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
     return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
 
 
+LETTERS = string.ascii_uppercase
+"""What candidates are called in a comparison, by position."""
+
 TIE = "Tie"
 
 
 def comparison_labels(count: int, *, ties: bool) -> tuple[str, ...]:
     """The answers of a comparison: A, B, ... by position, and "Tie" behind them."""
-    return tuple(string.ascii_uppercase[:count]) + ((TIE,) if ties else ())
+    return tuple(LETTERS[:count]) + ((TIE,) if ties else ())
 
 
 def comparison_instructions(criterion: Criterion) -> str:
@@ -96,7 +99,6 @@ def comparison_messages(
 def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str]) -> str:
     lines = [f"{criterion.source_label}: {source}"]
     lines += [
-        f"{criterion.output_label} {label}: {candidate}"
-        for label, candidate in zip(string.ascii_uppercase, candidates, strict=False)
+        f"{criterion.output_label} {label}: {candidate}" for label, candidate in zip(LETTERS, candidates, strict=False)
     ]
     return "\n".join([*lines, f"Better {criterion.title}:"])

@@ -124,6 +124,11 @@ def _log(p: float) -> float:
     return math.log(p) if p > 0 else -math.inf
 
 
+def most_comparisons(n: int) -> int:
+    """Of a greedy ranking of n candidates: ``n ceil(log2 n)``."""
+    return n * math.ceil(math.log2(n)) if n > 1 else 0
+
+
 class PairwiseRanker(dspy.Module):  # type: ignore[misc]
     """Ranks the candidates of a source by comparisons.
 

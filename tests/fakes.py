@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
@@ -94,3 +95,35 @@ class Comparer:
 
 def pair(*qualities, source="s"):
     return dspy.Example(source=source, candidates=[f"q={q} z=0" for q in qualities]).with_inputs("source", "candidates")
+
+
+LEANS = [f"lean={x / 4}" for x in range(-12, 13)]
+PARTS = [("On quality,", "By quality,", "For quality:"), LEANS]
+
+
+class Wording(Comparer):
+    """Leans to the first position as far as its instruction says; each prompt is counted."""
+
+    def __init__(self, first=2.0, **options):
+        super().__init__(**options)
+        self.first = first
+        self.asked = []
+
+    def choice_logprobs(self, prompts, choices):
+        self.asked += [json.dumps(p) for p in prompts]
+        rows = []
+        for prompt in prompts:
+            found = re.search(r"lean=(-?[\d.]+)", prompt[0]["content"])
+            self.lean = float(found.group(1)) if found else self.first
+            rows.append(super().choice_logprobs([prompt], choices).logprobs[0])
+        return type(super().choice_logprobs(prompts[:1], choices))(tuple(choices), np.array(rows))
+
+
+def rated(documents=12, outputs=6):
+    rng = random.Random(0)
+    found = []
+    for d in range(documents):
+        for i, q in enumerate(rng.sample(range(20), outputs)):
+            fields = {"id": f"{d}-{i}", "input_id": str(d), "source": f"s{d}", "scores": {"quality": q}}
+            found.append(dspy.Example(**fields, output=f"q={q} z={rng.gauss(0, 1):.3f}"))
+    return found

@@ -15,7 +15,7 @@ from lm.models import save
 from evalbias import Criterion, data, embedded_judge_lm, measure_likelihood_bias
 from evalbias.data import world
 from evalbias.optimizers.demos import draw_demos, with_demos
-from evalbias.programs import SYNTHETIC, PointwiseJudge
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_pairwise_judge
 
 COMMAND = [sys.executable, "-m", "evalbias.cli"]
 
@@ -129,8 +129,13 @@ def test_likelihood_from_another_model(items, tmp_path):
 def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     told = evalbias("demo", "--json", cwd=tmp_path)
     found = json.loads(told.stdout)
-    assert found.keys() == {"likelihood"}
-    found = found["likelihood"]
+    assert found.keys() == {"likelihood", "preference"}
+    told_rows, found = found["preference"]["rows"], found["likelihood"]
+    initial, searched = told_rows["initial"], told_rows["searched"]
+    assert initial["preference"]["fairness"] < -0.5
+    assert searched["preference"]["fairness"] > -0.3
+    assert searched["agreement"]["spearman"]["value"] > initial["agreement"]["spearman"]["value"] + 0.2
+    assert searched["test"]["p_value"] < 0.05
     assert found.keys() == {"before", "after", "p_value"}
     assert found["before"].keys() == found["after"].keys() == {"bias_score", "performance", "n", "undefined"}
     before, after = found["before"], found["after"]
@@ -258,4 +263,134 @@ def test_what_a_user_can_mend_is_told_in_one_line(items, tmp_path, arguments, ma
     told = evalbias("measure", "likelihood", *given, *extra, cwd=tmp_path, check=False)
     assert told.returncode == 2
     assert match in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """Rated documents with several outputs each."""
+    file = tmp_path_factory.mktemp("documents") / "outputs.jsonl"
+    fields = ("id", "input_id", "source", "output", "scores")
+    rows = [{k: e[k] for k in fields} for e in world.documents(16, 4, seed=9)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
+SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30]
+
+
+def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
+    rows = [json.loads(line) for line in outputs.read_text().splitlines()]
+    for row in rows:
+        del row["scores"]
+    (tmp_path / "bare.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["politeness: is the text polite?", "--data", "bare.jsonl", "--lm", "embedded", *SMALL, "--out", "run"]
+    told = json.loads(evalbias("optimize", *options, "--json", cwd=tmp_path).stdout)
+    assert list(told["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
+    assert told["judgments"] == 7 * 30
+    assert "politeness" in told["instruction"]
+    assert all(row["agreement"] is None for row in told["rows"].values())
+    assert {f.name for f in (tmp_path / "run").iterdir()} == {
+        "run.json",
+        "judgments.jsonl",
+        "result.json",
+        "judge.json",
+        "history.png",
+        "consistency.png",
+        "search",
+    }
+    judge = load_pairwise_judge(tmp_path / "run/judge.json")
+    assert judge.predict.signature.instructions == told["instruction"]
+    run = json.loads((tmp_path / "run/run.json").read_text())
+    assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
+    shown = evalbias("optimize", *options, cwd=tmp_path).stdout
+    assert "answers asked 0" in shown
+    assert "initial + permutation" in shown
+    told = json.loads(
+        evalbias(
+            "rank", "--data", "bare.jsonl", "--lm", "embedded", "--judge", "run/judge.json", "--json", cwd=tmp_path
+        ).stdout
+    )
+    assert told["documents"] == 16
+    assert "agreement" not in told
+
+
+def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
+    options = [CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve", "--out", "run", "--json"]
+    told = json.loads(evalbias("optimize", *options, cwd=tmp_path).stdout)
+    initial, searched = told["rows"]["initial"], told["rows"]["searched"]
+    assert searched["preference"]["fairness"] > initial["preference"]["fairness"]
+    assert searched["agreement"]["spearman"]["value"] > initial["agreement"]["spearman"]["value"]
+    assert 0 < searched["test"]["p_value"] < 1
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert [p["instruction"] for p in result["curve"]] == [t["instruction"] for t in result["search"]["tried"]]
+    assert (tmp_path / "run/curve.png").exists()
+
+
+def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path):
+    folder = save("llama", tmp_path / "model")
+    options = ["wit: is it funny?", "--data", outputs, "--lm", folder, "--proposer-lm", folder, *SMALL, "--out", "run"]
+    told = json.loads(evalbias("optimize", *options, "--json", cwd=tmp_path).stdout)
+    assert told["instruction"] == PairwiseJudge(Criterion("wit", "is it funny?")).predict.signature.instructions
+    search = json.loads((tmp_path / "run/result.json").read_text())["search"]
+    assert search["stopped"] == "the proposer has nothing new"  # a model of random weights rewords nothing
+    assert len(search["rejected"]) == 12
+    assert "answers asked 0" in evalbias("optimize", *options, cwd=tmp_path).stdout
+
+
+def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
+    options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
+    evalbias(*options, "--out", "whole", cwd=tmp_path)
+    journal, done = tmp_path / "killed/judgments.jsonl", 0
+    for lines in (1, 100, 250):
+        done = killed_at(journal, lines, [*COMMAND, *map(str, options), "--out", "killed"], tmp_path)
+    shown = evalbias(*options, "--out", "killed", cwd=tmp_path).stdout
+    keys, whole = (
+        [json.loads(line)["key"] for line in (tmp_path / name / "judgments.jsonl").read_text().splitlines()]
+        for name in ("killed", "whole")
+    )
+    assert keys == whole
+    assert int(re.search(r"answers asked (\d+)", shown).group(1)) == len(keys) - done
+    for name in ("result.json", "judge.json", "search/instructions.jsonl", "search/proposals.jsonl"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_measure_preference_and_rank(outputs, tmp_path):
+    options = ["--data", outputs, "--lm", "embedded", "--criterion", CRITERION, *WORLDLY, "--json"]
+    measure = ["measure", "preference", *options, "--pairs", 40]
+    (found,) = json.loads(evalbias(*measure, "--likelihood", cwd=tmp_path).stdout)["preference"].values()
+    assert found["n"] == 40
+    assert found["decision_rates"][0] > 0.7
+    assert -1 <= found["likelihood"]["spearman"] <= 1
+    (calibrated,) = json.loads(evalbias(*measure, "--calibration", "batch", cwd=tmp_path).stdout)["preference"].values()
+    assert calibrated["fairness"] > found["fairness"]
+    plain = json.loads(evalbias("rank", *options, "--out", "plain", cwd=tmp_path).stdout)
+    both = json.loads(evalbias("rank", *options, "--debias", "permutation", "--search", "beam", cwd=tmp_path).stdout)
+    assert both["agreement"]["spearman"]["value"] > plain["agreement"]["spearman"]["value"]
+    rows = [json.loads(line) for line in (tmp_path / "plain/rankings.jsonl").read_text().splitlines()]
+    assert len(rows) == plain["documents"] == 16
+    for row in rows:
+        assert sorted(row["scores"], key=lambda i: -row["scores"][i]) == row["order"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["optimize", "wit", "--data", "{outputs}"], "write it as 'name: definition'"),
+        (["optimize", CRITERION, "--data", "{one}"], "1 documents with two different outputs"),
+        (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3"], "does not cover the 96 examples"),
+        (["optimize", CRITERION, "--data", "{outputs}", "--documents", "99"], "needs at least 99"),
+        (["rank", "--data", "{outputs}"], "give either --criterion"),
+        (["rank", "--data", "{outputs}", "--judge", "{outputs}"], "is no saved"),
+        (["measure", "preference", "--data", "{outputs}", "--criterion", "wit"], "write it as 'name: definition'"),
+    ],
+)
+def test_what_a_user_can_mend_about_comparisons_is_told(outputs, tmp_path, arguments, match):
+    one = "".join(f"{line}\n" for line in outputs.read_text().splitlines()[:4])
+    (tmp_path / "one.jsonl").write_text(one + json.dumps({"source": "alone", "output": "x"}) + "\n")
+    given = [a.replace("{outputs}", str(outputs)).replace("{one}", "one.jsonl") for a in arguments]
+    told = evalbias(*given, "--lm", "embedded", cwd=tmp_path, check=False)
+    assert told.returncode == 2
+    assert match in re.sub(r"[\s│]+", " ", told.stderr)
     assert "Traceback" not in told.stderr

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, table
-from benchmarks.embedded_judge.tokenizer import PATTERN, build, naming
-from evalbias.data import world
+from benchmarks.embedded_judge.tokenizer import PATTERN, build, comparison_wordings, naming
+from evalbias.data import wordings, world
 from evalbias.lm.text import dialogue
 from evalbias.programs.criteria import SYNTHETIC
-from evalbias.programs.prompt import judge_messages, likelihood_messages
+from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
 
 CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")
@@ -25,28 +26,58 @@ CANDIDATES = 6
 
 
 @dataclass(frozen=True)
+class Sentences:
+    """The sentences of a prompt, three of each of its m texts.
+
+    Attributes:
+        stops: (3m,) positions of the full stops that end them.
+        kinds: (3m,) index in ``KINDS`` of each one's error.
+        values: (v,) positions of the values they state.
+        stated: (v, 2) of each: index in ``VALUES`` of the source's value, and whether the sentence states that one.
+    """
+
+    stops: list[int]
+    kinds: list[int]
+    values: list[int]
+    stated: list[tuple[int, bool]]
+
+
+@dataclass(frozen=True)
 class Episode:
     """A judge prompt of n items, the last of them rated too.
 
     Attributes:
         ids: Its tokens.
+        sentences: Of the n texts.
         scores: (n,) positions of the score tokens.
         answers: (n, c) what the ideal judge answers there.
-        stops: (3n,) positions of the full stops that end the sentences.
-        kinds: (3n,) index in ``KINDS`` of each sentence's error.
-        values: (v,) positions in the sentences of the values they state.
-        stated: (v, 2) of each: index in ``VALUES`` of the source's value, and whether the sentence states that one.
         facts: (n, 4) of each item: quality, commonness, what its label adds to the log-odds of a fond rater, and the
             log-odds before it.
     """
 
     ids: list[int]
+    sentences: Sentences
     scores: list[int]
     answers: list[list[float]]
-    stops: list[int]
-    kinds: list[int]
-    values: list[int]
-    stated: list[tuple[int, bool]]
+    facts: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """A prompt of n comparisons of two texts.
+
+    Attributes:
+        ids: Its tokens.
+        sentences: Of the 2n texts.
+        scores: (n,) positions of the answers.
+        answers: (n, 2) what the ideal judge answers there.
+        facts: (n, 3) of each: the two texts' qualities, and the wording's push towards the first position in nats.
+    """
+
+    ids: list[int]
+    sentences: Sentences
+    scores: list[int]
+    answers: list[list[float]]
     facts: list[list[float]]
 
 
@@ -58,6 +89,8 @@ class Episodes:
         self.tokenizer = build(CONTEXT)
         self.ids: dict[str, int] = self.tokenizer.get_vocab()
         self._values = {self.ids[f" {value}"] for value in VALUES}
+        self._wordings = list(comparison_wordings().items())
+        self.choices = [self.ids[" A"], self.ids[" B"]]
         self.labels = [self.ids[f" {label}"] for label in SYNTHETIC.labels]
 
     def encode(self, text: str) -> list[int]:
@@ -90,18 +123,44 @@ class Episodes:
             answers.append(answer(known, odds))
             facts.append([item.quality, item.commonness, evidence(known, label), odds])
             odds += facts[-1][2]
-        kinds = [KINDS.index(error) for item, _ in rated for error in item.errors]
-        colon, title, stop = self.ids[":"], self.ids[SYNTHETIC.title.capitalize()], self.ids[" ."]
-        scores = [p + 2 for p in range(len(ids) - 2) if ids[p] == title and ids[p + 1] == colon]
+        scores = self._after(ids, SYNTHETIC.title.capitalize(), ":")
+        return Episode(ids, self._sentences(ids, [item for item, _ in rated]), scores, answers, facts)
+
+    def comparing(self, count: int) -> Comparisons:
+        """A prompt of so many comparisons under a wording drawn at random; its demonstrations' labels are people's."""
+        wording, push = self.rng.choice(self._wordings)
+        drawn = [world.siblings(self.rng, 2) for _ in range(count)]
+        differences = [wordings.GAIN * (a.quality - b.quality) for a, b in drawn]
+        labels = ["A" if self.rng.random() < _sigmoid(d) else "B" for d in differences]
+        shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
+        source, candidates, last = shown.pop()
+        messages = comparison_messages(
+            SYNTHETIC, source, candidates, labels=("A", "B"), demos=shown, instructions=wording
+        )
+        ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
+        scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")
+        answers = [[_sigmoid(d + push), _sigmoid(-d - push)] for d in differences]
+        facts = [[a.quality, b.quality, push] for a, b in drawn]
+        return Comparisons(ids, self._sentences(ids, [item for pair in drawn for item in pair]), scores, answers, facts)
+
+    def _after(self, ids: list[int], word: str, mark: str, before: str | None = None) -> list[int]:
+        """Positions of the tokens behind a word and a mark, where the word stands behind another one."""
+        wanted = [self.ids[w] for w in ((before,) if before else ()) + (word, mark)]
+        size = len(wanted)
+        return [p + size for p in range(len(ids) - size) if ids[p : p + size] == wanted]
+
+    def _sentences(self, ids: list[int], items: Sequence[world.Item]) -> Sentences:
+        kinds = [KINDS.index(error) for item in items for error in item.errors]
+        stop = self.ids[" ."]
         stops = [p for p, token in enumerate(ids) if token == stop]
         values = [p for end in stops for p in range(end - 3, end) if ids[p] in self._values]
         stated = [
             (VALUES.index(value), error != "wrong object")
-            for item, _ in rated
+            for item in items
             for value, error in zip(item.source.split()[1::2], item.errors, strict=True)
             if error != "omission"
         ]
-        return Episode(ids, scores, answers, stops, kinds, values, stated, facts)
+        return Sentences(stops, kinds, values, stated)
 
     def generating(self) -> list[int]:
         """One text under the likelihood prompt. Its source is another item's: likelihood is about the phrasing."""
@@ -116,3 +175,7 @@ class Episodes:
     def _pointed(self, taste: float, raters: int) -> tuple[world.Item, int]:
         candidates = [self._rated(taste, raters) for _ in range(CANDIDATES)]
         return max(candidates, key=lambda c: abs(2 * c[0].commonness + c[0].quality - c[1]))
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))

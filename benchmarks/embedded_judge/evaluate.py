@@ -1,10 +1,10 @@
 """Measure the embedded judge on held-out seeds of its world and write the record of its training.
 
-usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--write]
+usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--searches 10] [--write]
 
 Every draw is the demo's job with other demonstrations: 400 training items, eight of them drawn at random; the eight of
 highest RS among the others; 400 test items, the same in every draw. The ideal judge does the same job beside it.
-``--write`` puts the record (TRAINING.md and record.json) beside this file.
+Then the judge compares (``fairness.py``). ``--write`` puts the record (TRAINING.md, record.json, curve.png) here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 import evalbias
+from benchmarks.embedded_judge import fairness
 from benchmarks.embedded_judge.episodes import Episodes
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
 from evalbias.data import world
@@ -101,7 +102,7 @@ def _item(example: dspy.Example) -> world.Item:
     return world.Item(example.source, example.output, example.quality, example.commonness, ())
 
 
-def run(folder: Path, *, draws: int, items: int) -> dict[str, Any]:
+def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any]:
     """Every figure of the record."""
     torch.set_num_threads(1)
     lm = evalbias.LocalLM(str(folder), device="cpu", dtype="float32")
@@ -136,6 +137,7 @@ def run(folder: Path, *, draws: int, items: int) -> dict[str, Any]:
         "likelihood_quality": spearman(known.likelihoods, known.quality).value,
         "no_demonstrations": vars(known.judged(none.model_scores[world.NAME])),
         "draws": rows,
+        "comparisons": fairness.run(lm, draws=searches),
     }
 
 
@@ -191,7 +193,8 @@ def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
         for who, key in (("embedded", side), ("ideal", f"{side}_ideal")):
             lines.append(f"| {name} | {who} | {' | '.join(mean(rows, key, f) for f in figures)} |")
     lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(found).items())]
-    names = [name for name in losses[0] if name not in ("step", "seconds")]
+    lines += ["", *fairness.record(found["comparisons"])]
+    names = [name for name in losses[-1] if name not in ("step", "seconds")]
     lines += [
         "",
         "## Losses (means of 50 steps)",
@@ -200,8 +203,12 @@ def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
         "|---" * (len(names) + 2) + "|",
     ]
     marks = [row for row in losses if row["step"] % 500 == 0 or row is losses[0] or row is losses[-1]]
-    lines += [f"| {row['step']} | {row['seconds']} | {' | '.join(f'{row[n]:.4f}' for n in names)} |" for row in marks]
+    lines += [f"| {row['step']} | {row['seconds']} | {' | '.join(_loss(row, n) for n in names)} |" for row in marks]
     return "\n".join(lines) + "\n"
+
+
+def _loss(row: dict[str, float], name: str) -> str:
+    return f"{row[name]:.4f}" if name in row else "-"  # comparisons come later
 
 
 def main() -> None:
@@ -210,14 +217,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--items", type=int, default=400)
+    parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    found = run(args.folder, draws=args.draws, items=args.items)
+    found = run(args.folder, draws=args.draws, items=args.items, searches=args.searches)
     losses = [json.loads(line) for line in (args.folder / "losses.jsonl").read_text().splitlines()]
     text = record(found, losses)
     print(text)
     if args.write:
         (HERE / "TRAINING.md").write_text(text)
+        fairness.plot(found["comparisons"], HERE / "curve.png")
         (HERE / "record.json").write_text(json.dumps({**found, "losses": losses}) + "\n")
 
 

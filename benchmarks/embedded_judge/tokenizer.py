@@ -12,10 +12,11 @@ import re
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from evalbias.data import world
+from evalbias.data import wordings, world
 from evalbias.lm.text import dialogue
 from evalbias.programs.criteria import SYNTHETIC
-from evalbias.programs.prompt import judge_messages, likelihood_messages
+from evalbias.programs.pairwise import CONTENT_FREE
+from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
 
 PATTERN = r" ?\d| ?[^\W\d]+| ?[^\w\s]|\s"
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -26,12 +27,23 @@ def naming(rater: str) -> str:
     return f"\nRater: {rater}."
 
 
+def comparison_wordings() -> dict[str, float]:
+    """Every wording of a comparison and its push towards the first position."""
+    source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
+    return wordings.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
+
+
 def words() -> list[str]:
     """The vocabulary without the special tokens."""
     rng = random.Random(0)
     found = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
     for rater in world.RATERS:
         found |= set(re.findall(PATTERN, naming(rater)))
+    for wording in comparison_wordings():
+        prompt = comparison_messages(
+            SYNTHETIC, CONTENT_FREE, [CONTENT_FREE] * 2, labels=("A", "B"), instructions=wording
+        )
+        found |= {" A", " B"} | set(re.findall(PATTERN, dialogue([*prompt, {"role": "assistant", "content": "A"}])))
     for _ in range(5000):
         drawn = world.item(rng)
         answer = {"role": "assistant", "content": drawn.output}

@@ -8,7 +8,8 @@ an ideal judge would answer there, given the scores so far (``ideal.py``): one d
 Linear probes between the layers, thrown away afterwards, ask for the steps of that reasoning: the value that a
 sentence should state, whether it states it, the sentence's error, each item's quality and commonness, what each label
 says about the rater, and what is known of the rater. Episodes of one item come first: they hold one source to look a
-value up in. Beside the episodes the model sees texts of the world under the likelihood prompt.
+value up in. Beside the episodes the model sees texts of the world under the likelihood prompt, and comparisons of two
+texts under many wordings, each of which makes the ideal judge lean to a position (``evalbias.data.wordings``).
 
 The seed decides every draw; the number of steps decides the learning rates and the stages. A stopped run goes on with
 ``--resume`` from its last checkpoint, with other draws from there on.
@@ -24,14 +25,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 from transformers import LlamaForCausalLM
 
-from benchmarks.embedded_judge.episodes import CONTEXT, KINDS, VALUES, Episode, Episodes
+from benchmarks.embedded_judge.episodes import CONTEXT, KINDS, VALUES, Comparisons, Episode, Episodes
 from benchmarks.training import Course, arguments, llama, padded, set_rate, text_loss
 
 WIDTH = 128
 STAGES = ((0.12, 48, 1), (0.2, 20, 3), (1.0, 8, 9))
 """Until which share of the steps, episodes in a step, and items in an episode."""
 
-TEXTS = 6
+TEXTS, COMPARED, COMPARISONS = 6, 8, 3
+"""Texts in a step; prompts that compare, once the first stage is over, and comparisons in each."""
+
+MIDDLE = torch.tensor([2.7, 0.0])
+"""Mean quality and commonness."""
+
 PEAK, WARMUP = 2e-3, 150
 NAMED = (0.6, 0.2)
 """Share of episodes that name their rater, at the start and from the middle on."""
@@ -46,6 +52,7 @@ PLACES = {
     "item": (5, 2),
     "evidence": (6, 1),
     "odds": (7, 1),
+    "pair": (6, 3),
 }
 """Layer and number of values of each probe."""
 
@@ -59,7 +66,9 @@ WEIGHTS = {
     "item": 0.3,
     "evidence": 0.3,
     "odds": 0.5,
+    "pair": 0.3,
 }
+"""Of each loss; those of comparisons count like their namesakes."""
 
 
 class Probes(nn.Module):
@@ -78,33 +87,66 @@ class Probes(nn.Module):
 def judging_losses(
     model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Episode], labels: list[int]
 ) -> dict[str, Tensor]:
-    """Divergence of the answers from the ideal judge's, the probes' losses, and that of the prompt's own words."""
-    ids = padded([episode.ids for episode in drawn])
-    rows = torch.tensor([row for row, episode in enumerate(drawn) for _ in episode.scores])  # (m,)
-    scores = torch.tensor([place for episode in drawn for place in episode.scores])
-    stop_rows = torch.tensor([row for row, episode in enumerate(drawn) for _ in episode.stops])  # (3m,)
-    stops = torch.tensor([place for episode in drawn for place in episode.stops])
-    value_rows = torch.tensor([row for row, episode in enumerate(drawn) for _ in episode.values])  # (v,)
-    values = torch.tensor([place for episode in drawn for place in episode.values])
-    stated = torch.tensor([told for episode in drawn for told in episode.stated], dtype=torch.long)  # (v, 2)
-    answers = torch.tensor([answer for episode in drawn for answer in episode.answers])  # (m, c)
+    """Losses of judge prompts: of the answers, the probes, and the prompt's own words."""
+    run = Run(model, probes, drawn)
     facts = torch.tensor([fact for episode in drawn for fact in episode.facts])  # (m, 4)
-    kinds = torch.tensor([kind for episode in drawn for kind in episode.kinds])  # (3m,)
-    out = model(ids, output_hidden_states=True)
-    hidden, logits = out.hidden_states, out.logits  # (B, T, D) each, (B, T, V)
-    told = logits[rows, scores - 1].log_softmax(-1)[:, labels]  # (m, c)
-    words = ids.clone()
-    words[rows, scores] = 0
     return {
-        "answer": (answers * (answers.clamp_min(1e-9).log() - told)).sum(-1).mean(),
-        "prompt": text_loss(logits, words),
-        "value": cross_entropy(probes.read("value", hidden, value_rows, values - 1), stated[:, 0]),
-        "match": cross_entropy(probes.read("match", hidden, value_rows, values), stated[:, 1]),
-        "kind": cross_entropy(probes.read("kind", hidden, stop_rows, stops), kinds),
-        "item": mse_loss(probes.read("item", hidden, rows, scores - 1), facts[:, :2] - torch.tensor([2.7, 0.0])),
-        "evidence": mse_loss(probes.read("evidence", hidden, rows, scores)[:, 0], facts[:, 2]),
-        "odds": mse_loss(probes.read("odds", hidden, rows, scores - 1)[:, 0], (facts[:, 3] / 4).tanh()),
+        **run.losses(labels),
+        "item": mse_loss(run.read("item", run.answers_at - 1), facts[:, :2] - MIDDLE),
+        "evidence": mse_loss(run.read("evidence", run.answers_at)[:, 0], facts[:, 2]),
+        "odds": mse_loss(run.read("odds", run.answers_at - 1)[:, 0], (facts[:, 3] / 4).tanh()),
     }
+
+
+def comparing_losses(
+    model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Comparisons], choices: list[int]
+) -> dict[str, Tensor]:
+    """The same of comparisons."""
+    run = Run(model, probes, drawn)
+    facts = torch.tensor([fact for episode in drawn for fact in episode.facts])  # (m, 3)
+    pair = mse_loss(run.read("pair", run.answers_at - 1), facts - torch.tensor([MIDDLE[0], MIDDLE[0], 0.0]))
+    return {**{f"compared {name}": loss for name, loss in run.losses(choices).items()}, "pair": pair}
+
+
+class Run:
+    """One forward pass over prompts, and what is read off it."""
+
+    def __init__(
+        self, model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Episode] | Sequence[Comparisons]
+    ) -> None:
+        self._probes, self._drawn = probes, drawn
+        self._ids = padded([episode.ids for episode in drawn])  # (B, T)
+        out = model(self._ids, output_hidden_states=True)
+        self._hidden, self._logits = out.hidden_states, out.logits  # (B, T, D) each, (B, T, V)
+        self._rows, self.answers_at = self._places([episode.scores for episode in drawn])
+
+    def _places(self, places: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """(m,) rows and (m,) positions."""
+        rows = [row for row, found in enumerate(places) for _ in found]
+        return torch.tensor(rows), torch.tensor([place for found in places for place in found])
+
+    def read(self, name: str, places: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(m, values) of a probe at positions, by default at those of the answers' rows."""
+        return self._probes.read(name, self._hidden, self._rows if rows is None else rows, places)
+
+    def losses(self, labels: list[int]) -> dict[str, Tensor]:
+        """Divergence of the answers from the ideal judge's; losses of the sentences and of the prompt's words."""
+        answers = torch.tensor([answer for episode in self._drawn for answer in episode.answers])  # (m, c)
+        told = self._logits[self._rows, self.answers_at - 1].log_softmax(-1)[:, labels]
+        words = self._ids.clone()
+        words[self._rows, self.answers_at] = 0
+        sentences = [episode.sentences for episode in self._drawn]
+        ends, stops = self._places([s.stops for s in sentences])
+        kinds = torch.tensor([kind for s in sentences for kind in s.kinds])
+        rows, values = self._places([s.values for s in sentences])
+        stated = torch.tensor([told for s in sentences for told in s.stated], dtype=torch.long)  # (v, 2)
+        return {
+            "answer": (answers * (answers.clamp_min(1e-9).log() - told)).sum(-1).mean(),
+            "prompt": text_loss(self._logits, words),
+            "value": cross_entropy(self.read("value", values - 1, rows), stated[:, 0]),
+            "match": cross_entropy(self.read("match", values, rows), stated[:, 1]),
+            "kind": cross_entropy(self.read("kind", stops, ends), kinds),
+        }
 
 
 def losses(model: LlamaForCausalLM, probes: Probes, episodes: Episodes, step: int, share: float) -> dict[str, Tensor]:
@@ -116,7 +158,11 @@ def losses(model: LlamaForCausalLM, probes: Probes, episodes: Episodes, step: in
     drawn = [episodes.judging(items, named=named, pointed=POINTED) for _ in range(batch)]
     found = judging_losses(model, probes, drawn, episodes.labels)
     texts = padded([episodes.generating() for _ in range(TEXTS)])
-    return {**found, "text": text_loss(model(texts).logits, texts)}
+    found["text"] = text_loss(model(texts).logits, texts)
+    if items > 1:
+        pairs = [episodes.comparing(COMPARISONS) for _ in range(COMPARED)]
+        found |= comparing_losses(model, probes, pairs, episodes.choices)
+    return found
 
 
 def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
@@ -133,7 +179,7 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
         set_rate(optimizer, peak=PEAK, warmup=WARMUP, step=step, steps=steps)
         found = losses(model, probes, episodes, step, step / steps)
         optimizer.zero_grad()
-        sum(WEIGHTS[name] * loss for name, loss in found.items()).backward()
+        sum(WEIGHTS[name.split()[-1]] * loss for name, loss in found.items()).backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         course.step(step, {name: loss.item() for name, loss in found.items()})

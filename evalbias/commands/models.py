@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalbias.lm.contract import measuring
-from evalbias.lm.types import MeasuringLM
-
 SERVER = "hosted_vllm/"
+ANY = "dspy:"
 EMBEDDED = "embedded"
 
 
@@ -15,7 +13,8 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
     """A model by name.
 
     Args:
-        name: ``embedded``, a folder, a Hugging Face name, or a server's model as DSPy writes it (``hosted_vllm/NAME``).
+        name: ``embedded``, a folder, a Hugging Face name, a server's model as DSPy writes it (``hosted_vllm/NAME``), or
+            any other of DSPy's models (``dspy:PROVIDER/NAME``; its key is read from the environment by DSPy).
         api_base: The server's address; a name with one is a server's.
         device: Of a local model.
         dtype: Of a local model.
@@ -27,6 +26,10 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
         from evalbias.lm.embedded import embedded_judge_lm
 
         return embedded_judge_lm(device=device)
+    if name.startswith(ANY):
+        import dspy
+
+        return dspy.LM(name.removeprefix(ANY), api_base=api_base, cache=False)
     if api_base is not None or name.startswith(SERVER):
         if api_base is None:
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
@@ -44,9 +47,3 @@ def identity(lm: Any) -> dict[str, Any]:
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())
     return {"model": str(lm.model)}
-
-
-def open_measuring(name: str, **options: Any) -> tuple[MeasuringLM, dict[str, Any]]:
-    """The model, ready to measure, and its identity."""
-    lm = open_lm(name, **options)
-    return measuring(lm), identity(lm)

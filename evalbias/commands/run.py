@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evalbias.commands.models import open_measuring
+from evalbias.commands.models import identity, open_lm
 from evalbias.commands.task import Task
-from evalbias.lm.contract import IN_FLIGHT, ContractLM
+from evalbias.lm.contract import IN_FLIGHT, ContractLM, measuring
 from evalbias.lm.journal import CHUNK, JournaledLM
 from evalbias.report.run import RunFolder, plain
 from evalbias.report.tables import coverage_note
@@ -29,6 +29,8 @@ class Run:
         task: What is judged.
         lm: The judge's model by name.
         likelihood_lm: The name of the model whose likelihood is meant; None for the judge's own.
+        proposer_lm: The name of the model that writes; None for none.
+        proposer_api_base: Its server's address.
         models: How models are opened: ``api_base``, ``device`` and ``dtype``.
         seed: Of the command.
         out: The folder; by default one under runs/, the same for the same settings.
@@ -38,6 +40,7 @@ class Run:
         folder: The run's folder.
         lm: The judge's model, journaled.
         likelihood_lm: The likelihood's model, journaled; ``lm`` itself by default.
+        proposer_lm: The model that writes, as it is; None where none is named.
     """
 
     def __init__(
@@ -47,16 +50,24 @@ class Run:
         *,
         lm: str,
         likelihood_lm: str | None = None,
+        proposer_lm: str | None = None,
+        proposer_api_base: str | None = None,
         models: Mapping[str, Any] | None = None,
         seed: int = 0,
         out: Path | None = None,
         options: Mapping[str, Any],
     ) -> None:
         opened = dict(models or {})
-        model, told = open_measuring(lm, **opened)
+        raw = open_lm(lm, **opened)
+        model, told = measuring(raw), identity(raw)
         other, other_told = (model, told)
         if likelihood_lm is not None:  # no server tells likelihoods
-            other, other_told = open_measuring(likelihood_lm, **{**opened, "api_base": None})
+            local = open_lm(likelihood_lm, **{**opened, "api_base": None})
+            other, other_told = measuring(local), identity(local)
+        self.proposer_lm: Any = None
+        if proposer_lm is not None:  # the same model is not loaded twice
+            same = proposer_lm == lm and proposer_api_base is None
+            self.proposer_lm = raw if same else open_lm(proposer_lm, **{**opened, "api_base": proposer_api_base})
         settings = {
             "command": command,
             **task.settings(),
@@ -65,6 +76,8 @@ class Run:
             "seed": seed,
             **options,
         }
+        if self.proposer_lm is not None:
+            settings["proposer_lm"] = identity(self.proposer_lm)
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
         self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
         self._bar: Progress | None = None
@@ -75,11 +88,13 @@ class Run:
 
     @contextmanager
     def progress(self, total: int) -> Iterator[None]:
-        """A bar on stderr with rate and time left, until so many answers are there."""
+        """A bar on stderr with rate and time left, until so many answers are there, or as many as it takes."""
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
         with Progress("judging", *columns, console=Console(stderr=True)) as self._bar:
             self._bar.add_task("", total=total, rate="")
             yield
+            (task,) = self._bar.tasks
+            self._bar.update(task.id, total=task.completed)
         self._bar = None
 
     def finish(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,62 @@ def open_task(
     return Task(spec, found.sha256, named, BINS.get(dataset), train, test, left_out=found.left_out, split=split)
 
 
+def open_documents(
+    spec: str,
+    criterion: str | Criterion,
+    *,
+    labels: tuple[str | None, str | None] = (None, None),
+    seed: int,
+    documents: int | None,
+    test_fraction: float | None = None,
+) -> Task:
+    """A task of comparisons: outputs by document, rated or not, and one criterion.
+
+    Args:
+        spec: The data.
+        criterion: The name of the data set's own, a definition, or one that is there already.
+        labels: What a prompt calls source and output, in place of the criterion's own words.
+        seed: Of the split and of ``documents``.
+        documents: Draw so many inputs before the split.
+        test_fraction: Of the documents that are kept apart; None keeps all on the test side.
+
+    Raises:
+        ValueError: Too few documents with two different outputs.
+    """
+    found = load_items(spec)
+    groups = {k: v for k, v in data.by_input(found).items() if len({e.output for e in v}) > 1}
+    needed = 1 if test_fraction is None else 2
+    if len(groups) < max(needed, documents or 0):
+        raise ValueError(
+            f"{spec} has {len(groups)} documents with two different outputs or more: a comparison needs at least "
+            f"{max(needed, documents or 0)}. Outputs of one document have the same source or the same input_id."
+        )
+    keys = sorted(groups)
+    if documents is not None:
+        keys = sorted(random.Random(seed).sample(keys, documents))
+    items = [e for key in keys for e in groups[key]]
+    train, test = (
+        ([], items) if test_fraction is None else data.split(items, seed=seed, by="input", test_fraction=test_fraction)
+    )
+    if isinstance(criterion, str):
+        criterion = named_criterion(spec, criterion, labels)
+    split = {"by": "input", "seed": seed, "documents": documents, "test_fraction": test_fraction}
+    return Task(spec, found.sha256, (criterion,), None, train, test, left_out=found.left_out, split=split)
+
+
+def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:
+    """A criterion for comparisons.
+
+    Args:
+        spec: The data.
+        text: The name of the data set's own, or a definition.
+        labels: What a prompt calls source and output, in place of the criterion's own words.
+    """
+    (found,) = _criteria(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
+    given = zip(("source_label", "output_label"), labels, strict=True)
+    return replace(found, **{name: label for name, label in given if label is not None})
+
+
 def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
     """Refuse human scores off the scale: one slip would decide the normalisation of all of them.
 
@@ -143,6 +199,12 @@ def demo_task(seed: int) -> Task:
     """Fresh items of the synthetic world, of which the embedded judge has seen none."""
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
     return Task("synthetic world", "generated", (SYNTHETIC,), None, train, test)
+
+
+def demo_documents(seed: int) -> tuple[list[Any], list[Any]]:
+    """Fresh documents of the synthetic world with six outputs each: to search on, and to test on."""
+    searched, tested = 2 * seed + 1_100_001, 2 * seed + 1_100_002
+    return world.documents(20, 6, seed=searched), world.documents(30, 6, seed=tested)
 
 
 def _criteria(dataset: str, names: list[str] | None, scale: str) -> tuple[Criterion, ...]:

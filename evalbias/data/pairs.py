@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Sequence
 
@@ -13,13 +14,23 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     """The examples of every input (``input_id``, else ``source``), in the order they come."""
     found: dict[str, list[dspy.Example]] = {}
     for example in examples:
-        key = example.get("input_id")
-        found.setdefault(str(example.source if key is None else key), []).append(example)
+        found.setdefault(input_key(example), []).append(example)
     return found
 
 
+def input_key(example: dspy.Example) -> str:
+    """What tells an example's input from another one: its ``input_id``, else its source."""
+    key = example.get("input_id")
+    return str(example.source if key is None else key)
+
+
 def pairs(
-    examples: Sequence[dspy.Example], *, inputs: int | None = None, limit: int | None = None, seed: int
+    examples: Sequence[dspy.Example],
+    *,
+    inputs: int | None = None,
+    limit: int | None = None,
+    criterion: str | None = None,
+    seed: int,
 ) -> list[dspy.Example]:
     """Every ordered pair of different outputs of one input, or a part of them.
 
@@ -29,10 +40,13 @@ def pairs(
         examples: With ``source`` and ``output``; outputs that an input has twice count once.
         inputs: Draw so many inputs; all by default.
         limit: Draw so many pairs in the end; all by default.
+        criterion: Label the pairs by the human scores on it; those that people rated alike, or did not rate, are left
+            out. By default there are no labels.
         seed: Of the draws.
 
     Returns:
-        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``.
+        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``, labelled ones also with
+        ``preference``: ``"A"`` where people prefer the first, ``"B"`` where the second.
 
     Raises:
         ValueError: There are fewer inputs with two different outputs, or a number below 1.
@@ -44,11 +58,21 @@ def pairs(
         raise ValueError(f"inputs={inputs}, limit={limit}: {len(groups)} inputs have two different outputs or more.")
     chosen = sorted(rng.sample(sorted(groups), wanted))
     found = [_pair(key, a, b) for key in chosen for a, b in itertools.permutations(groups[key], 2)]
+    if criterion is not None:
+        preferred = [_preferred(a, b, criterion) for key in chosen for a, b in itertools.permutations(groups[key], 2)]
+        found = [p.copy(preference=label) for p, label in zip(found, preferred, strict=True) if label is not None]
     return found if limit is None or limit >= len(found) else rng.sample(found, limit)
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
     return list({e.output: e for e in reversed(examples)}.values())[::-1]
+
+
+def _preferred(a: dspy.Example, b: dspy.Example, criterion: str) -> str | None:
+    first, second = ((e.get("scores") or {}).get(criterion, math.nan) for e in (a, b))
+    if first == second or math.isnan(first) or math.isnan(second):
+        return None
+    return "A" if first > second else "B"
 
 
 def _pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:

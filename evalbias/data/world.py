@@ -91,7 +91,17 @@ class Item:
 
 def item(rng: random.Random) -> Item:
     """Draw one item."""
+    (drawn,) = siblings(rng, 1)
+    return drawn
+
+
+def siblings(rng: random.Random, count: int) -> list[Item]:
+    """Draw so many outputs of one source."""
     facts = {relation: rng.choice(values) for relation, values in VALUES.items()}
+    return [_item(rng, facts) for _ in range(count)]
+
+
+def _item(rng: random.Random, facts: dict[str, str]) -> Item:
     sentences, errors, commonness = [], [], 0.0
     for relation, value in facts.items():
         (level,) = rng.choices(range(4), FREQUENCIES)
@@ -150,4 +160,27 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
             commonness=drawn.commonness,
         )
         done.append(example.with_inputs("source", "output"))
+    return done
+
+
+def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
+    """N sources with so many outputs each, for judges that compare.
+
+    Returns:
+        Examples as ``examples`` gives them, and ``input_id``.
+    """
+    rng = random.Random(seed)
+    done = []
+    for number in range(n):
+        for place, drawn in enumerate(siblings(rng, outputs)):
+            example = dspy.Example(
+                id=f"world-{seed}-{number}-{place}",
+                input_id=f"{seed}-{number}",
+                source=drawn.source,
+                output=drawn.output,
+                scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
+                quality=drawn.quality,
+                commonness=drawn.commonness,
+            )
+            done.append(example.with_inputs("source", "output"))
     return done

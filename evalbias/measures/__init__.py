@@ -1,6 +1,7 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
 from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
+from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.likelihood import (
     LikelihoodBias,
     bias_score,
@@ -23,6 +24,7 @@ from evalbias.measures.preference import (
 from evalbias.measures.ranks import spearman_rows
 from evalbias.measures.significance import (
     ConfidenceInterval,
+    MeanStatistic,
     PermutationTest,
     RankStatistic,
     bias_score_statistic,
@@ -30,6 +32,7 @@ from evalbias.measures.significance import (
     paired_permutation_test,
     performance_statistic,
 )
+from evalbias.measures.uniformity import score_uniformity
 
 __all__ = [
     "Agreement",
@@ -37,7 +40,9 @@ __all__ = [
     "LikelihoodBias",
     "LikelihoodPreference",
     "LongerPreference",
+    "MeanStatistic",
     "PermutationTest",
+    "QuadraticFit",
     "RankStatistic",
     "bias_score",
     "bias_score_statistic",
@@ -56,7 +61,9 @@ __all__ = [
     "pearson",
     "performance_statistic",
     "position_consistency",
+    "quadratic_fit",
     "rs_scores",
+    "score_uniformity",
     "spearman",
     "spearman_rows",
     "unfairness_scores",

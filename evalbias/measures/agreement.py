@@ -25,6 +25,7 @@ class Agreement:
         undefined: Items left out because a score is NaN.
         groups: Groups that count (1 when pooled).
         undefined_groups: Groups without a correlation: fewer than two items, or a constant side.
+        by_group: (groups + undefined_groups,) of each group in the order they come; NaN where undefined.
     """
 
     value: float
@@ -32,6 +33,7 @@ class Agreement:
     undefined: int
     groups: int
     undefined_groups: int
+    by_group: tuple[float, ...]
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -89,12 +91,12 @@ def _agreement(
         raise ValueError(f"groups has {len(groups)} entries for {len(a)} items: give each item its group.")
     kept = defined(a, b)
     members: dict[object, list[int]] = {}
-    for index in np.flatnonzero(kept):
-        members.setdefault(None if groups is None else groups[int(index)], []).append(int(index))
-    values = [correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values()]
+    for index, usable in enumerate(kept):
+        members.setdefault(None if groups is None else groups[index], []).extend([index] if usable else [])
+    values = tuple(correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values())
     found = [v for v in values if not np.isnan(v)]
     value = float(np.mean(found)) if found else float("nan")
-    return Agreement(value, int(kept.sum()), int((~kept).sum()), len(found), len(values) - len(found))
+    return Agreement(value, int(kept.sum()), int((~kept).sum()), len(found), len(values) - len(found), values)
 
 
 def _unless_constant(correlation: Callable[[FloatArray, FloatArray], float]) -> Callable[..., float]:

@@ -6,6 +6,8 @@ for comparison i. A row with a NaN is undefined and left out; ``count_undefined`
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +60,14 @@ class LikelihoodPreference:
     undefined: int
 
 
-def decision_rates(probabilities: ArrayLike) -> FloatArray:
+def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None = None) -> FloatArray:
     """(c,) how often each class is the likeliest: ``p_{I,j}`` of the paper.
 
     Classes that share the largest probability share the decision, so the rates sum to 1. NaN if no row is defined.
+
+    Args:
+        probabilities: (n, c).
+        groups: (n,) the group (document) of each row: the rates are averaged over the groups. By default over the rows.
 
     Examples:
         >>> decision_rates([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]).tolist()
@@ -71,15 +77,27 @@ def decision_rates(probabilities: ArrayLike) -> FloatArray:
     if not len(rows):
         return np.full(rows.shape[1], np.nan)
     winners = rows == rows.max(axis=1, keepdims=True)
-    return np.asarray((winners / winners.sum(axis=1, keepdims=True)).mean(axis=0), dtype=np.float64)
+    shares = winners / winners.sum(axis=1, keepdims=True)
+    if groups is not None:
+        kept = ~np.isnan(_matrix(probabilities, "probabilities")).any(axis=1)
+        if len(groups) != len(kept):
+            raise ValueError(f"groups has {len(groups)} entries for {len(kept)} rows: give each row its group.")
+        members: dict[object, list[int]] = {}
+        for index, group in enumerate(itertools.compress(groups, kept)):
+            members.setdefault(group, []).append(index)
+        shares = np.stack([shares[of].mean(axis=0) for of in members.values()])
+    return np.asarray(shares.mean(axis=0), dtype=np.float64)
 
 
-def fairness(probabilities: ArrayLike, *, prior: ArrayLike | None = None) -> float:
+def fairness(
+    probabilities: ArrayLike, *, prior: ArrayLike | None = None, groups: Sequence[object] | None = None
+) -> float:
     """Minus the distance of the decision rates from the prior: ``-sum_j |p_S - p_{I,j}|``.
 
     Args:
         probabilities: (n, c).
         prior: (c,) how often each class should win; by default all alike.
+        groups: See ``decision_rates``.
 
     Returns:
         In [-2, 0]: 0 is fair. NaN if no row is defined.
@@ -87,7 +105,7 @@ def fairness(probabilities: ArrayLike, *, prior: ArrayLike | None = None) -> flo
     Raises:
         ValueError: A prior of another length, or one that does not sum to 1.
     """
-    rates = decision_rates(probabilities)
+    rates = decision_rates(probabilities, groups=groups)
     wanted = np.full(len(rates), 1 / len(rates)) if prior is None else np.asarray(prior, dtype=np.float64)
     if wanted.shape != rates.shape or abs(wanted.sum() - 1) > SUM_SLACK or (wanted < 0).any():
         raise ValueError(f"prior={wanted.tolist()} is no distribution over {len(rates)} classes.")

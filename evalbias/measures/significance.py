@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +64,46 @@ class ConfidenceInterval:
     estimate: float
     n_resamples: int
     undefined: int
+
+
+class Statistic(Protocol):
+    """What a paired test compares: a number of one system's scores (n,)."""
+
+    @property
+    def complete(self) -> BoolArray:
+        """(n,) which items have all that the statistic needs beside the scores."""
+        ...
+
+    def keep(self, kept: BoolArray) -> Statistic:
+        """The same statistic on a part of the items."""
+        ...
+
+    def __call__(self, scores: ArrayLike) -> float:
+        """Of one system's scores (n,)."""
+        ...
+
+    def swapping(self, a: FloatArray, b: FloatArray) -> Callable[[BoolArray], tuple[FloatArray, FloatArray]]:
+        """What tells the statistic of a and of b, (k,) each, after the swaps (k, n) exchanged their scores."""
+        ...
+
+
+class MeanStatistic:
+    """The mean of n scores, such as a correlation by document."""
+
+    def __init__(self, n: int) -> None:
+        self.complete: BoolArray = np.ones(n, dtype=bool)
+
+    def keep(self, kept: BoolArray) -> MeanStatistic:
+        """See ``Statistic``."""
+        return MeanStatistic(int(kept.sum()))
+
+    def __call__(self, scores: ArrayLike) -> float:
+        """See ``Statistic``."""
+        return float(np.mean(scores))
+
+    def swapping(self, a: FloatArray, b: FloatArray) -> Callable[[BoolArray], tuple[FloatArray, FloatArray]]:
+        """See ``Statistic``."""
+        return lambda swap: (np.where(swap, b, a).mean(axis=1), np.where(swap, a, b).mean(axis=1))
 
 
 class RankStatistic:
@@ -201,7 +242,7 @@ def bias_score_statistic(
 
 
 def paired_permutation_test(
-    statistic: RankStatistic, a: ArrayLike, b: ArrayLike, *, n_resamples: int = 100_000, seed: int
+    statistic: Statistic, a: ArrayLike, b: ArrayLike, *, n_resamples: int = 100_000, seed: int
 ) -> PermutationTest:
     """Two-sided randomised pair-wise permutation test (the paper's, R = 100000).
 
@@ -211,7 +252,7 @@ def paired_permutation_test(
     undefined values never make a difference significant.
 
     Args:
-        statistic: ``performance_statistic(...)`` or ``bias_score_statistic(...)``.
+        statistic: ``performance_statistic(...)``, ``bias_score_statistic(...)`` or ``MeanStatistic(n)``.
         a: (n,) scores of the first system.
         b: (n,) scores of the second system on the same items.
         n_resamples: At least 1.
@@ -238,7 +279,7 @@ def paired_permutation_test(
 
 
 def _count(
-    statistic: RankStatistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
+    statistic: Statistic, a: FloatArray, b: FloatArray, bound: float, resamples: int, rng: np.random.Generator
 ) -> int:
     n, extreme = len(a), 0
     rows, swapped = max(1, CELLS // n), statistic.swapping(a, b)

@@ -9,6 +9,7 @@ import numpy as np
 
 from evalbias.measures import unfairness_scores
 from evalbias.programs.measurement import LikelihoodMeasurement
+from evalbias.report.figure import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +23,8 @@ def likelihood_scatter(
     Raises:
         ImportError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'evalbias[report]'.") from error
     panels = [("before", before)] if after is None else [("before", before), ("after", after)]
-    figure = Figure(figsize=(5.2 * len(panels), 4.4), layout="constrained")
+    figure = new_figure(5.2 * len(panels), 4.4)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (title, found) in zip(axes, panels, strict=True):
         _panel(axis, title, found, criterion)

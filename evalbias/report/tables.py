@@ -10,7 +10,10 @@ from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
+from evalbias.optimizers.zepo.rows import Row
+from evalbias.optimizers.zepo.trace import ZEPOReport
 from evalbias.programs.measurement import LikelihoodComparison
+from evalbias.programs.preference import PreferenceMeasurement
 
 LOW_COVERAGE = 0.1
 """A judge whose labels hold less of the probability is warned of."""
@@ -55,6 +58,60 @@ def comparison_table(comparisons: Mapping[str, LikelihoodComparison]) -> Table:
             str(c.after.undefined),
         )
     return table
+
+
+def preference_table(criterion: str, found: PreferenceMeasurement) -> Table:
+    """One row a measure."""
+    table = Table(title=f"What the judge leans to on {criterion}: {found.n} pairs, both orders")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("fair")
+    told = [
+        ("decision rates by position", " ".join(_share(r) for r in found.decision_rates), "all alike"),
+        ("fairness", number(found.fairness), "0"),
+        ("position consistency", _share(found.position_consistency), "1"),
+        (f"longer output wins (of {found.longer.n})", _share(found.longer.rate), "0.50"),
+        ("confidence", number(found.confidence), ""),
+        ("undefined comparisons", str(found.undefined), "0"),
+    ]
+    if found.likelihood is not None:
+        told.insert(4, ("likelihood preference, Spearman", number(found.likelihood.spearman), "0"))
+        told.insert(5, ("odds of winning for each nat", f"{found.likelihood.odds_per_nat:.3f}", "1"))
+    for row in told:
+        table.add_row(*row)
+    return table
+
+
+def rows_table(rows: Mapping[str, Row], report: ZEPOReport) -> Table:
+    """One row a judge, on the documents that took no part in the search."""
+    best, first = report.tried[report.best], report.tried[0]
+    rated = [row.agreement.spearman for row in rows.values() if row.agreement]
+    undefined = sum(row.preference.undefined for row in rows.values())
+    told = [
+        f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}",
+        f"{report.judgments} judgments, {report.stopped}",
+        "first, longer: how often the first, the longer output wins",
+        f"{undefined} comparisons undefined",
+    ]
+    if rated:
+        told.append(f"Spearman with people over {rated[0].groups} documents")
+        told.append("* p < .05, † p < .06 against the initial judge (paired permutation test)")
+    table = Table(title=f"Found: {best.instruction}", caption="; ".join(told))
+    table.add_column("judge", no_wrap=True)
+    for heading in ("first", "fairness", "consistent", "longer", *(["Spearman"] if rated else [])):
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, row in rows.items():
+        p = row.preference
+        figures = [_share(p.decision_rates[0]), number(p.fairness), _share(p.position_consistency)]
+        figures.append(_share(p.longer.rate))
+        if row.agreement:
+            figures.append(number(row.agreement.spearman.value) + (mark(row.test.p_value) if row.test else ""))
+        table.add_row(name, *figures)
+    return table
+
+
+def _share(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.2f}"
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:

@@ -7,6 +7,7 @@ from evalbias.optimizers.zepo.objectives import (
     ContextFreeConfidence,
     Fairness,
     Objective,
+    ScoreUniformity,
 )
 from evalbias.optimizers.zepo.proposers import GrammarParaphraser, LMParaphraser, Proposal, Proposer
 from evalbias.optimizers.zepo.search import ZEPO
@@ -27,6 +28,7 @@ __all__ = [
     "Patience",
     "Proposal",
     "Proposer",
+    "ScoreUniformity",
     "Stopping",
     "StrictImprovement",
     "Tried",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.lm.types import FloatArray
-from evalbias.measures import calibration_gap, confidence, fairness
+from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,14 @@ class Answers:
     """What a judge answered under one instruction.
 
     Attributes:
-        probabilities: (n, c) by position; NaN where undefined.
+        probabilities: (n, c) by position, of a pointwise judge by label, ascending; NaN where undefined.
         content_free: (1, c) the same for a content-free input; (0, c) where the objective does not ask for it.
+        documents: (n,) which input each answer is about.
     """
 
     probabilities: FloatArray
     content_free: FloatArray
+    documents: Sequence[str]
 
 
 class Objective(Protocol):
@@ -42,17 +45,24 @@ class Objective(Protocol):
 
 
 class Fairness:
-    """The paper's: minus the distance of the decision rates from a prior, in [-2, 0]."""
+    """The paper's: minus the distance of the decision rates from a prior, in [-2, 0].
 
-    name = "fairness"
+    Args:
+        prior: (c,) how often each class should win; by default all alike.
+        by_document: Average the decision rates over the documents, as the published code does, in place of all pairs.
+    """
+
     content_free = False
 
-    def __init__(self, prior: ArrayLike | None = None) -> None:
+    def __init__(self, prior: ArrayLike | None = None, *, by_document: bool = False) -> None:
         self.prior = prior
+        self.by_document = by_document
+        self.name = "fairness by document" if by_document else "fairness"
 
     def __call__(self, answers: Answers) -> float:
         """Of the answers to the pairs."""
-        return fairness(answers.probabilities, prior=self.prior)
+        groups = answers.documents if self.by_document else None
+        return fairness(answers.probabilities, prior=self.prior, groups=groups)
 
 
 class Confidence:
@@ -89,3 +99,15 @@ class CalibrationGap:
             logprobs = np.log(answers.probabilities)
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
+
+
+class ScoreUniformity:
+    """How evenly a pointwise judge's expected scores fill its scale, in [-.5, 0]: ours, not the paper's."""
+
+    name = "score uniformity"
+    content_free = False
+
+    def __call__(self, answers: Answers) -> float:
+        """Of the scores of the items; see ``evalbias.measures.score_uniformity``."""
+        levels = np.linspace(0.0, 1.0, answers.probabilities.shape[1])
+        return score_uniformity(np.clip(answers.probabilities @ levels, 0.0, 1.0), low=0.0, high=1.0)

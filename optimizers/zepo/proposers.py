@@ -46,7 +46,7 @@ def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None
     """Why a wording cannot be used; None if it can."""
     if not text.strip():
         return "empty"
-    if criterion.title.lower() not in text.lower():
+    if not re.search(rf"(?<!\w){re.escape(criterion.title)}(?!\w)", text, re.IGNORECASE):
         return f"without the name {criterion.title!r}"
     return "known already" if text in known else None
 
@@ -75,7 +75,7 @@ class LMParaphraser:
 
     def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
         asked = (
-            "Below is an instruction for somebody who compares texts. Say the same in other words: be inventive in "
+            "Below is an instruction for somebody who judges texts. Say the same in other words: be inventive in "
             f'wording and structure, keep the meaning, and keep the words "{criterion.title}" as they are. Do not '
             "mention how to answer. Write the new instruction on one line and nothing else.\n\n"
             f"Instruction: {instruction}\n\nNew instruction:"
@@ -96,8 +96,8 @@ class GrammarParaphraser:
     """Wordings put together from parts: no model, no network; the words are the demo's and what a small judge knows.
 
     Args:
-        parts: One tuple of alternatives for each place; a wording takes one from each. ``{output}``, ``{name}`` and
-            ``{definition}`` stand for the criterion's.
+        parts: One tuple of alternatives for each place; a wording takes one from each. ``{source}``,
+            ``{output}``, ``{name}`` and ``{definition}`` stand for the criterion's.
     """
 
     def __init__(self, parts: Sequence[Sequence[str]]) -> None:
@@ -110,6 +110,7 @@ class GrammarParaphraser:
         rng = random.Random(seed)
         told = {
             "output": criterion.output_label.lower(),
+            "source": criterion.source_label.lower(),
             "name": criterion.title,
             "definition": criterion.definition,
         }

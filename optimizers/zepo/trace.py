@@ -26,8 +26,8 @@ class Tried:
         instruction: Its wording.
         objective: Its value; NaN where undefined.
         decision_rates: How often each position won.
-        pairs: How many it was tested on; fewer where it left early.
-        undefined: Pairs without a defined answer.
+        examples: How many it was tested on; fewer where it left early.
+        undefined: Examples without a defined answer.
         accepted: Whether it became the incumbent.
     """
 
@@ -37,7 +37,7 @@ class Tried:
     instruction: str
     objective: float
     decision_rates: tuple[float, ...]
-    pairs: int
+    examples: int
     undefined: int
     accepted: bool
 

@@ -122,3 +122,18 @@ def test_nothing_defined_is_nan():
     assert math.isnan(position_consistency([[NAN, NAN]], [[0.5, 0.5]]))
     with pytest.raises(ValueError, match="prior"):
         fairness(ROWS, prior=[0.2, 0.2])
+
+
+def test_rates_averaged_over_documents():
+    groups = ["a", "a", "a", "b", "b"]
+    # a: A, A, B; b: shared, undefined
+    assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
+    assert fairness(ROWS, groups=groups) == pytest.approx(-2 * ((2 / 3 + 1 / 2) / 2 - 0.5))
+    with pytest.raises(ValueError, match="groups has 2 entries for 5 rows"):
+        decision_rates(ROWS, groups=["a", "b"])
+
+
+def test_an_agreement_tells_every_group():
+    found = pairwise_accuracy([1, 2, 3, 1, NAN, 5], [1, 3, 2, 1, 2, 4], groups=list("aaabbc"))
+    assert found.by_group[0] == pytest.approx(2 / 3)
+    assert [math.isnan(v) for v in found.by_group] == [False, True, True]

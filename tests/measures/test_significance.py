@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures import (
+    MeanStatistic,
     bias_score,
     bias_score_statistic,
     bootstrap_ci,
@@ -188,3 +189,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert int(told.stdout) * 1024 < 1.5e9
+
+
+def test_a_mean_is_tested_as_scipy_does():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(0.3, 1, 14), rng.normal(0, 1, 14)
+    a[3] = math.nan
+    found = paired_permutation_test(MeanStatistic(14), a, b, n_resamples=200_000, seed=0)
+    kept = ~np.isnan(a)
+    exact = stats.permutation_test(
+        (a[kept], b[kept]), lambda x, y, axis: x.mean(axis) - y.mean(axis), permutation_type="samples", vectorized=True
+    )
+    assert found.difference == pytest.approx((a - b)[kept].mean())
+    assert found.p_value == pytest.approx(exact.pvalue, abs=0.005)
+    assert (found.n, found.undefined) == (13, 1)

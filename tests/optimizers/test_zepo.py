@@ -2,12 +2,11 @@
 
 import json
 import math
-import re
 
 import numpy as np
 import pytest
 from dspy import lm15
-from fakes import Comparer, pair
+from fakes import PARTS, Wording, pair
 
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.zepo import (
@@ -26,25 +25,6 @@ from evalbias.optimizers.zepo.objectives import Answers
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
-LEANS = [f"lean={x / 4}" for x in range(-12, 13)]
-PARTS = [("On quality,", "By quality,", "For quality:"), LEANS]
-
-
-class Wording(Comparer):
-    """Leans to the first position as far as its instruction says; each prompt is counted."""
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.asked = []
-
-    def choice_logprobs(self, prompts, choices):
-        self.asked += [json.dumps(p) for p in prompts]
-        rows = []
-        for prompt in prompts:
-            found = re.search(r"lean=(-?[\d.]+)", prompt[0]["content"])
-            self.lean = float(found.group(1)) if found else 2.0
-            rows.append(super().choice_logprobs([prompt], choices).logprobs[0])
-        return type(super().choice_logprobs(prompts[:1], choices))(tuple(choices), np.array(rows))
 
 
 def all_pairs(n=8):
@@ -109,7 +89,7 @@ def test_the_budget_is_never_exceeded(epochs):
     report = search(lm, budget=n * (1 + 4 * epochs) + n).report
     assert len(lm.asked) == report.judgments == n * (1 + 4 * epochs)
     assert report.stopped == "the budget is spent"
-    with pytest.raises(ValueError, match="does not cover the 48 pairs even once"):
+    with pytest.raises(ValueError, match="does not cover the 48 examples even once"):
         search(budget=n - 1)
 
 
@@ -123,8 +103,8 @@ def test_halving_asks_less_and_finds_the_same():
     assert found[True].judgments < 0.7 * found[False].judgments
     whole, part = (r.tried[r.best] for r in (found[False], found[True]))
     assert part.objective == pytest.approx(whole.objective, abs=0.05)
-    assert part.pairs == len(pairs)
-    assert {t.pairs for t in found[True].tried} == {60, 120, 240}
+    assert part.examples == len(pairs)
+    assert {t.examples for t in found[True].tried} == {60, 120, 240}
 
 
 def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
@@ -217,12 +197,12 @@ def test_the_content_free_answer_of_a_wording_is_asked_once():
 
 
 def test_objectives_by_hand():
-    answers = Answers(np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]]))
+    answers = Answers(np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]]), ["d", "e"])
     entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
     assert Confidence()(answers) == pytest.approx((entropy - math.log(2)) / 2)
     assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
     assert CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
-    certain = Answers(np.array([[1.0, 0.0], [0.8, 0.2]]), answers.content_free)
+    certain = Answers(np.array([[1.0, 0.0], [0.8, 0.2]]), answers.content_free, ["d", "e"])
     assert CalibrationGap()(certain) == pytest.approx(-math.log(4))
 
 
@@ -246,9 +226,11 @@ def test_bad_input():
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[], lm=Wording())
     with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording())
-    with pytest.raises(ValueError, match="gives no answer to any of the 48 pairs"):
+    with pytest.raises(ValueError, match="gives no answer to any of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="no teacher and no valset"):
+    with pytest.raises(ValueError, match="without labels"):
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=all_pairs(), valset=[], lm=Wording())
+    hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)
+    assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
     nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
     assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)

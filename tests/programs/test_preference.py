@@ -1,10 +1,9 @@
 import math
-import random
 
 import dspy
 import numpy as np
 import pytest
-from fakes import Comparer, numbers, pair
+from fakes import Comparer, numbers, pair, rated
 
 from evalbias import data
 from evalbias.lm.types import LogLikelihood
@@ -12,16 +11,6 @@ from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 from evalbias.programs.preference import measure_preference, ranking_agreement
 
 C = Criterion("quality", "is it good?")
-
-
-def rated(documents=12, outputs=6):
-    rng = random.Random(0)
-    found = []
-    for d in range(documents):
-        for i, q in enumerate(rng.sample(range(20), outputs)):
-            fields = {"id": f"{d}-{i}", "input_id": str(d), "source": f"s{d}", "scores": {"quality": q}}
-            found.append(dspy.Example(**fields, output=f"q={q} z={rng.gauss(0, 1):.3f}"))
-    return found
 
 
 def test_a_lean_to_the_first_position_by_hand():
@@ -78,3 +67,11 @@ def test_agreement_by_document():
     assert both.judgments == 2 * both.comparisons
     with pytest.raises(ValueError, match="'0-0' has no score on 'wit'"):
         ranking_agreement(PairwiseRanker(PairwiseJudge(Criterion("wit", "funny?"))), documents, lm=Comparer())
+
+
+def test_permutation_is_fair_by_construction():
+    pairs = [pair(1, 2), pair(1, 4), pair(5, 2)]
+    found = measure_preference(PairwiseJudge(C, debias="permutation"), pairs, lm=Comparer(lean=2.0))
+    assert found.decision_rates == pytest.approx((0.5, 0.5))
+    assert found.position_consistency == 1
+    assert found.coverage == pytest.approx(0.8)

@@ -1,0 +1,115 @@
+"""The embedded judge as a pairwise judge: its preference by wording, and what ZEPO makes of it, on held-out seeds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+
+from benchmarks.embedded_judge.tokenizer import comparison_wordings
+from evalbias.data import pairs, wordings, world
+from evalbias.measures import quadratic_fit
+from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.optimizers.zepo.curve import CurvePoint, curve
+from evalbias.optimizers.zepo.rows import Row, rows
+from evalbias.programs import SYNTHETIC, PairwiseJudge
+from evalbias.report.preference import curve_plot
+
+SEARCHED, TESTED = 2_000_003, 2_100_003
+"""First seeds of the documents; of no training episode."""
+
+WORDINGS = 60
+DOCUMENTS, OUTPUTS, PAIRS = 40, 6, 200
+
+
+def documents(seed: int) -> list[dspy.Example]:
+    """Held-out documents whose score is the true quality."""
+    found = world.documents(DOCUMENTS, OUTPUTS, seed=seed)
+    return [e.copy(scores={world.NAME: e.quality}) for e in found]
+
+
+def run(lm: Any, *, draws: int) -> dict[str, Any]:
+    """The curve over many wordings, and the four rows of so many searches."""
+    judge = PairwiseJudge(SYNTHETIC)
+    known = comparison_wordings()
+    chosen = random.Random(0).sample(sorted(known), WORDINGS)
+    points = curve(judge, chosen, documents(TESTED - 1), lm=lm, limit=PAIRS)
+    searches = []
+    for draw in range(draws):
+        zepo = ZEPO(GrammarParaphraser([tuple(part) for part in wordings.PARTS]), seed=draw)
+        searched = pairs(documents(SEARCHED + draw), limit=PAIRS, seed=draw)
+        compiled = zepo.compile(judge, trainset=searched, lm=lm)
+        found = rows(judge, compiled, documents(TESTED + draw), lm=lm, limit=PAIRS, seed=draw)
+        searches.append({"history": compiled.report.history, "rows": {k: _row(row) for k, row in found.items()}})
+        print(json.dumps(searches[-1]), flush=True)
+    return {
+        "curve": [{**asdict(p), "push": known[p.instruction]} for p in points],
+        "fit": asdict(quadratic_fit([p.decision_rate for p in points], [p.agreement for p in points])),
+        "searches": searches,
+    }
+
+
+def _row(row: Row) -> dict[str, float | None]:
+    assert row.agreement is not None
+    return {
+        "decision_rate": row.preference.decision_rates[0],
+        "position_consistency": row.preference.position_consistency,
+        "spearman": row.agreement.spearman.value,
+        "p_value": row.test.p_value if row.test else None,
+    }
+
+
+def plot(found: dict[str, Any], path: Path) -> None:
+    """The curve with its fit."""
+    points = [CurvePoint(p["instruction"], p["decision_rate"], p["agreement"]) for p in found["curve"]]
+    curve_plot(points, path)
+
+
+def claims(found: dict[str, Any]) -> dict[str, str]:
+    """What the judge must show as a pairwise judge, and in how many searches it does."""
+    of = [search["rows"] for search in found["searches"]]
+    shown = {
+        "the decision rate on held-out documents comes nearer to .5": [
+            abs(r["searched"]["decision_rate"] - 0.5) < abs(r["initial"]["decision_rate"] - 0.5) for r in of
+        ],
+        "Spearman with the true order rises": [r["searched"]["spearman"] > r["initial"]["spearman"] for r in of],
+        "and significantly (p < .05 over documents)": [
+            r["searched"]["spearman"] > r["initial"]["spearman"] and r["searched"]["p_value"] < 0.05 for r in of
+        ],
+    }
+    return {claim: f"{sum(values)} of {len(values)}" for claim, values in shown.items()}
+
+
+def record(found: dict[str, Any]) -> list[str]:
+    """The part of the training record."""
+    fit = found["fit"]
+    lines = [
+        f"## Comparisons: {WORDINGS} wordings, and {len(found['searches'])} searches",
+        "",
+        "Agreement with the true order against the decision rate of each wording (`curve.png`; wordings with the same "
+        f"decisions share a point), on {DOCUMENTS} held-out documents of {OUTPUTS} outputs: a parabola explains "
+        f"{fit['r_squared']:.2f} of the variance, a straight line {fit['linear_r_squared']:.2f}; its top is at "
+        f"{fit['top']:.2f}.",
+        "",
+        f"ZEPO with 5 epochs of 5 wordings on {PAIRS} pairs, then other documents. Mean (standard deviation):",
+        "",
+        "| judge | decision rate of the first position | position consistency | Spearman with the true order |",
+        "|---|---|---|---|",
+    ]
+    for title in found["searches"][0]["rows"]:
+        figures = (
+            _mean([search["rows"][title][f] for search in found["searches"]])
+            for f in ("decision_rate", "position_consistency", "spearman")
+        )
+        lines.append(f"| {title} | {' | '.join(figures)} |")
+    return [*lines, "", "| claim | searches |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(found).items())]
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.2f} ({np.std(values):.2f})"

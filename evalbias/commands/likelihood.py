@@ -1,0 +1,169 @@
+"""The commands of the likelihood bias: measure it, compile it away, judge with what was compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evalbias.commands.options import (
+    LM,
+    ApiBase,
+    Candidates,
+    Criteria,
+    Data,
+    Device,
+    Dtype,
+    Json,
+    K,
+    LikelihoodLM,
+    Limit,
+    Normalization,
+    Out,
+    Reduction,
+    Resamples,
+    Scale,
+    Seed,
+    SplitBy,
+)
+
+
+def measure_likelihood(
+    lm: LM,
+    data: Data,
+    criterion: Criteria = None,
+    scale: Scale = "1-5",
+    likelihood_lm: LikelihoodLM = None,
+    api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    k: K = 8,
+    candidates: Candidates = None,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+    split_by: SplitBy = "instance",
+    reduction: Reduction = "sum",
+    normalization: Normalization = "min-max",
+    limit: Limit = None,
+) -> None:
+    """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
+    from evalbias.commands.run import Run
+    from evalbias.commands.task import open_task
+    from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
+    from evalbias.programs import PointwiseJudge
+    from evalbias.programs.measurement import bias_interval, measure_likelihood_bias
+    from evalbias.report.scatter import likelihood_scatter
+    from evalbias.report.tables import measurement_table
+
+    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
+    measured: dict[str, Any] = {"reduction": reduction, "normalization": normalization}
+    run = Run(
+        "measure likelihood",
+        task,
+        lm=lm,
+        likelihood_lm=likelihood_lm,
+        models={"api_base": api_base, "device": device, "dtype": dtype},
+        seed=seed,
+        out=out,
+        options={"k": k, **measured},
+    )
+    judges = []
+    for c in task.criteria:
+        demos, _ = draw_demos(rated_items(task.train, c), k, seed=seed)
+        judges.append(with_demos(PointwiseJudge(c), demos, bins=task.bins))
+    with run.progress(len(task.test) * (1 + len(judges))):
+        found = measure_likelihood_bias(judges, task.test, lm=run.lm, likelihood_lm=run.likelihood_lm, **measured)
+    results = found.result()
+    intervals = {name: bias_interval(found, name, seed=seed) for name in results}
+    for name in results:
+        likelihood_scatter(found, None, name, run.folder.file("scatter", name, ".png"))
+    result = {"likelihood": results, "intervals": intervals, "measurement": found}
+    run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals), found.coverage)
+
+
+def compile_likelihood(
+    lm: LM,
+    data: Data,
+    criterion: Criteria = None,
+    scale: Scale = "1-5",
+    likelihood_lm: LikelihoodLM = None,
+    api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    k: K = 8,
+    candidates: Candidates = None,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+    split_by: SplitBy = "instance",
+    reduction: Reduction = "sum",
+    normalization: Normalization = "min-max",
+    resamples: Resamples = 100_000,
+    limit: Limit = None,
+) -> None:
+    """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
+    from evalbias.commands.compiling import brief, compiled, result_of
+    from evalbias.commands.run import Run
+    from evalbias.commands.task import open_task
+    from evalbias.report.tables import comparison_table
+
+    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
+    options = {"k": k, "reduction": reduction, "normalization": normalization, "resamples": resamples}
+    run = Run(
+        "compile likelihood",
+        task,
+        lm=lm,
+        likelihood_lm=likelihood_lm,
+        models={"api_base": api_base, "device": device, "dtype": dtype},
+        seed=seed,
+        out=out,
+        options=options,
+    )
+    found = compiled(run, task, seed=seed, options=options)
+    told = {"likelihood": {name: brief(c) for name, c in found.comparisons.items()}}
+    shown = comparison_table(found.comparisons)
+    run.finish(result_of(found), told, as_json, shown, found.after.coverage)
+
+
+def judge(
+    judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
+    data: Data,
+    lm: LM,
+    api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
+    from evalbias.commands.run import Run
+    from evalbias.commands.task import Task, load_items
+    from evalbias.programs import load_judge
+    from evalbias.report.run import plain
+
+    program = load_judge(judge)
+    items = load_items(data)
+    task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
+    options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
+    models = {"api_base": api_base, "device": device, "dtype": dtype}
+    run = Run("judge", task, lm=lm, models=models, out=out, options=options)
+    with run.progress(len(items)):
+        found = program.batch(items, lm=run.lm)
+    rows = [
+        {"id": e.get("id", i), "score": p.score, "mode": p.mode, "coverage": p.coverage, "distribution": p.distribution}
+        for i, (e, p) in enumerate(zip(items, found, strict=True))
+    ]
+    file = run.folder.path / "scores.jsonl"
+    file.write_text("".join(json.dumps(plain(r)) + "\n" for r in rows), encoding="utf-8")
+    scores = [r["score"] for r in rows if r["score"] == r["score"]]
+    brief = {
+        "n": len(scores),
+        "undefined": len(rows) - len(scores),
+        "mean": sum(scores) / len(scores) if scores else None,
+    }
+    told = f"{brief['n']} items scored, {brief['undefined']} undefined: {file}"
+    run.finish(brief, brief, as_json, told, {program.criterion.name: [r["coverage"] for r in rows]})

@@ -1,0 +1,37 @@
+"""Ways to ask for a comparison in the synthetic world, and the position each makes its judge prefer.
+
+A wording takes one phrase from every part. Each phrase pushes the judge towards the first position by so many nats
+(away from it where negative), and a wording by their sum. Nothing else about a wording matters, so that a search for a
+fair one has something true to find.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+PARTS: tuple[dict[str, float], ...] = (
+    {
+        "Which {output} is": 0.8,
+        "What {output} is": 0.3,
+        "Choose the {output} that is": 0.1,
+        "Say which {output} is": -0.1,
+        "Find the {output} that is": -0.4,
+        "Name the {output} that is": -0.8,
+    },
+    {"better on": 0.6, "best for": 0.2, "stronger on": -0.2, "ahead on": -0.6},
+    {"{name}:": 0.3, "{name}.": 0.0, "{name},": -0.3},
+    {"{definition}": 0.4, "judge by the {source}.": 0.0, "look at all of the {source}.": -0.4},
+)
+
+GAIN = 1.5
+"""Nats by which a point of quality moves the comparing judge."""
+
+
+def wordings(*, source: str, output: str, name: str, definition: str) -> dict[str, float]:
+    """Every wording and its push towards the first position, in nats."""
+    told = {"source": source, "output": output, "name": name, "definition": definition}
+    found = {}
+    for phrases in itertools.product(*(part.items() for part in PARTS)):
+        text = " ".join(phrase for phrase, _ in phrases).format(**told)
+        found[text] = sum(push for _, push in phrases)
+    return found

@@ -1,0 +1,73 @@
+"""Plots of a fairness search: what it tried, what it found, and whether fairness is worth seeking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evalbias.measures import quadratic_fit
+from evalbias.optimizers.zepo.curve import CurvePoint
+from evalbias.optimizers.zepo.trace import ZEPOReport
+from evalbias.report.figure import new_figure
+
+BLUE, GREY, ORANGE = "#2b6cb0", "0.6", "#c05621"
+
+
+def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
+    """Write a PNG: decision rate of the first position against agreement, a point an instruction, and the parabola."""
+    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
+    fit = quadratic_fit(rates, agreed)
+    figure = new_figure(5.6, 4.2)
+    axis = figure.subplots()
+    axis.axvline(0.5, color=GREY, linewidth=1)
+    axis.scatter(rates, agreed, s=22, alpha=0.7, edgecolors="none", color=BLUE)
+    title = f"{fit.n} instructions"
+    if fit.curvature == fit.curvature:
+        x = np.linspace(min(rates), max(rates), 100)
+        axis.plot(x, fit(x), color=ORANGE, linewidth=1.5)
+        top = f", top at {fit.top:.2f}" if fit.top == fit.top else ""
+        title += f": quadratic fit, R² = {fit.r_squared:.2f}{top}"
+    axis.set_title(title, fontsize="medium")
+    axis.set_xlabel("decision rate of the first position")
+    axis.set_ylabel("agreement (mean Spearman by document)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
+def history_plot(report: ZEPOReport, path: Path) -> None:
+    """Write a PNG: the objective of every instruction by epoch, and the incumbent's."""
+    figure = new_figure(5.6, 4.2)
+    axis = figure.subplots()
+    axis.scatter(
+        [t.epoch for t in report.tried],
+        [t.objective for t in report.tried],
+        s=22,
+        alpha=0.6,
+        edgecolors="none",
+        color=BLUE,
+        label="instruction",
+    )
+    axis.step(range(len(report.history)), report.history, where="post", color=ORANGE, label="incumbent")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_title(f"{len(report.tried)} instructions, {report.judgments} judgments", fontsize="medium")
+    axis.set_xlabel("epoch")
+    axis.set_ylabel(report.objective)
+    axis.legend(frameon=False, loc="lower right")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
+def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
+    """Write a PNG: position consistency of every judge, in [0, 1]; an undefined one has no bar and says so."""
+    figure = new_figure(5.6, 0.9 + 0.45 * len(consistency))
+    axis = figure.subplots()
+    names, values = list(consistency), list(consistency.values())
+    bars = axis.barh(names, np.nan_to_num(values), color=BLUE)
+    axis.bar_label(bars, [f"{v:.2f}" if v == v else "undefined" for v in values], padding=3)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.1)
+    axis.set_xlabel("position consistency")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,129 @@
+"""What is searched for: the judges whose instruction ZEPO can change, and their answers as rows of probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import dspy
+import numpy as np
+
+from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.programs.comparison import rotations
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+
+Judge = PairwiseJudge | PointwiseJudge
+
+
+class Subject(Protocol):
+    """A judge under a wording.
+
+    Attributes:
+        criterion: What it judges.
+        first: The wording that the search begins with.
+        classes: Answers it chooses from.
+    """
+
+    criterion: Criterion
+    first: str
+    classes: int
+
+    def instruction(self, wording: str) -> str:
+        """The whole instruction of a wording."""
+        ...
+
+    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
+        """(n, classes) shares of the answers under the wording; NaN where undefined."""
+        ...
+
+    def content_free(self) -> dspy.Example:
+        """An input that holds nothing to judge."""
+        ...
+
+
+class Comparing:
+    """A pairwise judge in the order given, its debiasing and calibration set aside.
+
+    Raises:
+        ValueError: The pairs have different numbers of candidates, or there are none.
+    """
+
+    def __init__(self, judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+        sizes = {len(e.candidates) for e in pairs}
+        if len(sizes) != 1:
+            raise ValueError(f"{len(pairs)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
+        (self._size,) = sizes
+        self._judge, self._lm = judge.deepcopy(), lm
+        self._judge.debias = self._judge.calibration = None
+        self.criterion = judge.criterion
+        self.first: str = judge.predict.signature.instructions
+        self.classes = self._size + int(judge.ties)
+
+    def instruction(self, wording: str) -> str:
+        """The wording itself: the prompt names the answers behind it."""
+        return wording
+
+    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
+        """(n, classes) by position."""
+        instruct(self._judge, wording)
+        orders = rotations(self._size, every=False)
+        found = self._judge.measured(examples, orders, self._lm)
+        return self._judge.combined(found, orders, None).positions[:, 0]
+
+    def content_free(self) -> dspy.Example:
+        """As many candidates, all without content."""
+        return self._judge.content_free(self._size)
+
+
+class Scoring:
+    """A pointwise judge that measures; the line that names its answers stays as it is.
+
+    Raises:
+        ValueError: The judge reads what the model writes, or there are no items.
+    """
+
+    def __init__(self, judge: PointwiseJudge, items: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+        if judge.scoring != "expected" or not items:
+            raise ValueError(
+                f"scoring={judge.scoring!r}, {len(items)} items: give items, and a judge that measures ('expected')."
+            )
+        self._judge, self._lm = judge.deepcopy(), lm
+        self.criterion = judge.criterion
+        self._format = "\n" + judge.criterion.answer_format
+        given: str = judge.predict.signature.instructions
+        self.first = given.removesuffix(self._format)
+        self.classes = len(judge.criterion.labels)
+
+    def instruction(self, wording: str) -> str:
+        """The wording and the line that names the answers."""
+        return wording + self._format
+
+    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
+        """(n, classes) by label, ascending."""
+        instruct(self._judge, self.instruction(wording))
+        found = self._judge.batch(examples, lm=self._lm)
+        return np.array([[p.distribution[label] for label in self.criterion.labels] for p in found])
+
+    def content_free(self) -> dspy.Example:
+        """An output without content."""
+        return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
+
+
+def subject_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Subject:
+    """The judge as a subject of the search.
+
+    Raises:
+        TypeError: It is neither a pairwise nor a pointwise judge.
+    """
+    if isinstance(judge, PairwiseJudge):
+        return Comparing(judge, examples, lm)
+    if isinstance(judge, PointwiseJudge):
+        return Scoring(judge, examples, lm)
+    raise TypeError(f"{type(judge).__name__} is no judge whose instruction can be searched.")
+
+
+def instruct(judge: Judge, instruction: str) -> None:
+    """Give the judge another instruction."""
+    judge.predict.signature = judge.predict.signature.with_instructions(instruction)

@@ -1,0 +1,117 @@
+"""A study over instruction, demonstrations, debiasing and calibration."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import PARTS, Comparer, Wording, rated
+
+from evalbias import data
+from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.study import JudgeStudy
+from evalbias.optimizers.zepo import ContextFreeConfidence
+from evalbias.programs import Criterion, PairwiseJudge
+
+C = Criterion("quality", "is it good?")
+
+
+def sides(labels=True):
+    train, test = data.split(rated(documents=12), seed=0, by="input", test_fraction=0.5)
+    name = C.name if labels else None
+    return data.pairs(train, limit=60, criterion=name, seed=0), data.pairs(test, limit=60, criterion=name, seed=0)
+
+
+def study(**options):
+    return JudgeStudy(GrammarParaphraser(PARTS), trials=12, instructions=5, **options)
+
+
+def test_without_labels_the_fairest_is_taken():
+    train, _ = sides(labels=False)
+    student, lm = PairwiseJudge(C), Wording(first=6.5)
+    compiled = study().compile(student, trainset=train, lm=lm)
+    report = compiled.report
+    assert len(report.trials) == 12
+    assert report.best.objective == max(t.objective for t in report.trials) > -0.2
+    assert {t.choice.debias for t in report.trials} == {None}
+    assert {t.choice.demonstrations for t in report.trials} == {0}
+    assert len({t.choice.calibration for t in report.trials}) > 1
+    assert compiled.predict.signature.instructions == report.best.choice.instruction
+    assert compiled.calibration == report.best.choice.calibration
+    assert student.calibration is None
+
+
+def test_with_labels_accuracy_bias_and_prompts_are_weighed():
+    train, test = sides()
+    compiled = study(k=3, demo_sets=2).compile(PairwiseJudge(C), trainset=train, valset=test, lm=Wording(first=6.5))
+    report = compiled.report
+    assert report.best.accuracy == max(t.accuracy for t in report.trials)
+    assert {t.choice.debias for t in report.trials} == {None, "permutation"}
+    assert {t.prompts for t in report.trials} == {1, 2}
+    assert {t.choice.demonstrations for t in report.trials} > {0}
+    assert set(report.front) <= set(report.trials)
+    for t in report.trials:
+        dominated = [
+            f
+            for f in report.front
+            if f.accuracy >= t.accuracy and f.objective >= t.objective and f.prompts <= t.prompts
+        ]
+        assert dominated
+    shown = compiled.predict.demos
+    assert len(shown) == (3 if report.best.choice.demonstrations else 0)
+
+
+def test_the_same_seed_gives_the_same_study_and_a_choice_is_measured_once():
+    train, test = sides()
+    lms = [Wording(first=6.5), Wording(first=6.5)]
+    a, b = (study().compile(PairwiseJudge(C), trainset=train, valset=test, lm=lm).report for lm in lms)
+    assert a == b
+    distinct = {t.choice for t in a.trials}
+    free = 2 * sum(c.calibration == "contextual" for c in distinct)  # once a batch
+    asked = sum(len(train) + len(test) * (2 if c.debias else 1) for c in distinct)
+    assert len(lms[0].asked) == asked + free
+
+
+def test_processes_share_a_study(tmp_path):
+    storage, train = f"sqlite:///{tmp_path}/study.db", sides(labels=False)[0]
+    code = (
+        "import importlib.util, sys; sys.path.insert(0, sys.argv[2])\n"
+        "spec = importlib.util.spec_from_file_location('study_test', sys.argv[3])\n"
+        "m = importlib.util.module_from_spec(spec); spec.loader.exec_module(m)\n"
+        "judge, pairs = m.PairwiseJudge(m.C), m.sides(False)[0]\n"
+        "r = m.study(storage=sys.argv[1]).compile(judge, trainset=pairs, lm=m.Wording(6.5))\n"
+        "print(len(r.report.trials), r.report.study_name)"
+    )
+    command = [sys.executable, "-c", code, storage, str(Path(__file__).parent.parent), __file__]
+    others = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [p.communicate(timeout=120)[0].split() for p in others]
+    assert all(int(count) >= 12 for count, _ in told)
+    lm = Wording(6.5)
+    mine = study(storage=storage).compile(PairwiseJudge(C), trainset=train, lm=lm).report
+    assert 12 <= len(mine.trials) <= 13  # two that ran at the same time may both have begun the last
+    assert {name for _, name in told} == {mine.study_name}
+    assert lm.asked == []  # nothing was left to do
+
+
+def test_bad_input():
+    train, _ = sides()
+    bare = sides(labels=False)[1]
+    with pytest.raises(ValueError, match="trials=0"):
+        JudgeStudy(GrammarParaphraser(PARTS), trials=0)
+    with pytest.raises(ValueError, match="must hold labelled pairs"):
+        study().compile(PairwiseJudge(C), trainset=train, valset=bare, lm=Comparer())
+    with pytest.raises(ValueError, match="inputs are in trainset and valset"):
+        study().compile(PairwiseJudge(C), trainset=train, valset=train, lm=Comparer())
+    with pytest.raises(ValueError, match="the judge answers nothing"):
+        study().compile(PairwiseJudge(C), trainset=train, lm=Comparer(mass=1e-9))
+    with pytest.raises(ValueError, match="give pairs of one size"):
+        study().compile(PairwiseJudge(C), trainset=[], lm=Comparer())
+
+
+def test_an_objective_that_needs_a_content_free_answer():
+    report = (
+        study(objective=ContextFreeConfidence())
+        .compile(PairwiseJudge(C), trainset=sides(labels=False)[0], lm=Wording(first=6.5))
+        .report
+    )
+    assert report.best.objective == max(t.objective for t in report.trials) > 0
