@@ -20,7 +20,7 @@ def naming_too_long(
     Args:
         ask: The call.
         asked: Its questions, one an example.
-        examples: With ``id``.
+        examples: With ``id``, ``ids`` or ``source``.
 
     Raises:
         PromptTooLong: A question does not fit into the model's context; its item is named.
@@ -32,5 +32,14 @@ def naming_too_long(
             try:
                 ask([question])
             except PromptTooLong as one:
-                raise PromptTooLong(f"The item {example.get('id')!r} is too long. {one}") from error
+                raise PromptTooLong(f"{_named(example)} is too long. {one}") from error
         raise
+
+
+def _named(example: dspy.Example) -> str:
+    """An item by its id, a pair by those of its outputs, anything else by how its source begins."""
+    if example.get("ids"):
+        return f"The pair {tuple(example.ids)!r}"
+    if example.get("id") is not None:
+        return f"The item {example.id!r}"
+    return f"A comparison of the source {str(example.get('source'))[:60]!r}..."

@@ -16,6 +16,7 @@ from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.programs.adapter import PASSED_ON, text_field
 from evalbias.programs.comparison import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.pointwise import refuse_unknown
 from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
 from evalbias.programs.state import read_state
@@ -163,7 +164,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             for e in examples
             for order in orders
         ]
-        found = lm.choice_logprobs(prompts, labels).logprobs
+        asked = [example for example in examples for _ in orders]
+        found = naming_too_long(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
         return np.asarray(found.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
 
     def content_free(self, count: int) -> dspy.Example:

@@ -171,8 +171,9 @@ def ranking_agreement(
     usable = [d for d in documents if len({e.output for e in d}) > 1]
     asked = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
     found = ranker.batch(asked, lm=lm, progress=progress)
-    counts = {f: sum(getattr(r, f) for r in found) for f in ("comparisons", "judgments", "ties", "undefined")}
-    return RankingAgreement(**agreement_of(found, usable, name), **counts)
+    told: dict[str, Any] = dict(agreement_of(found, usable, name))
+    told |= {f: sum(getattr(r, f) for r in found) for f in ("comparisons", "judgments", "ties", "undefined")}
+    return RankingAgreement(**told)
 
 
 def agreement_of(

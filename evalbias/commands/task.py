@@ -158,8 +158,8 @@ def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None])
         labels: What a prompt calls source and output, in place of the criterion's own words.
     """
     (found,) = _criteria(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
-    given = zip(("source_label", "output_label"), labels, strict=True)
-    return replace(found, **{name: label for name, label in given if label is not None})
+    source, output = labels
+    return replace(found, source_label=source or found.source_label, output_label=output or found.output_label)
 
 
 def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:

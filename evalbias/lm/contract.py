@@ -59,6 +59,8 @@ def _answer(lm: Any, request: lm15.Request) -> lm15.Response:
     try:
         return lm(request)
     except LMError as error:
+        if isinstance(error.__cause__, ValueError):  # a local model's own refusal, such as of a prompt too long
+            raise error.__cause__ from error
         raise ConnectionError(
             f"{lm.model} did not answer: {error} Check that the server runs, and its address."
         ) from error

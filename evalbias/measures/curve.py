@@ -54,9 +54,13 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     a, b = a[kept], b[kept]
     n, undefined = len(a), int((~kept).sum())
     if n < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
-        return QuadraticFit(*[float("nan")] * 6, n, undefined)
-    weights = np.polyfit(a, b, 2)
+        nan = float("nan")
+        return QuadraticFit(nan, nan, nan, nan, nan, nan, n, undefined)
+    curvature, slope, constant = (float(w) for w in np.polyfit(a, b, 2))
     total = ((b - b.mean()) ** 2).sum()
-    explained = [1 - ((b - np.polyval(w, a)) ** 2).sum() / total for w in (weights, np.polyfit(a, b, 1))]
-    top = -weights[1] / (2 * weights[0]) if weights[0] < 0 else float("nan")
-    return QuadraticFit(*(float(v) for v in (*weights, top, *explained)), n, undefined)
+    whole, straight = (
+        float(1 - ((b - np.polyval(w, a)) ** 2).sum() / total)
+        for w in ([curvature, slope, constant], np.polyfit(a, b, 1))
+    )
+    top = -slope / (2 * curvature) if curvature < 0 else float("nan")
+    return QuadraticFit(curvature, slope, constant, top, whole, straight, n, undefined)

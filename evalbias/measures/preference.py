@@ -6,7 +6,6 @@ for comparison i. A row with a NaN is undefined and left out; ``count_undefined`
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,12 +78,14 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
     winners = rows == rows.max(axis=1, keepdims=True)
     shares = winners / winners.sum(axis=1, keepdims=True)
     if groups is not None:
-        kept = ~np.isnan(_matrix(probabilities, "probabilities")).any(axis=1)
-        if len(groups) != len(kept):
-            raise ValueError(f"groups has {len(groups)} entries for {len(kept)} rows: give each row its group.")
+        undefined = np.isnan(_matrix(probabilities, "probabilities")).any(axis=1)
+        if len(groups) != np.size(undefined):
+            raise ValueError(
+                f"groups has {len(groups)} entries for {np.size(undefined)} rows: give each row its group."
+            )
         members: dict[object, list[int]] = {}
-        for index, group in enumerate(itertools.compress(groups, kept)):
-            members.setdefault(group, []).append(index)
+        for place, index in enumerate(np.flatnonzero(~undefined)):
+            members.setdefault(groups[int(index)], []).append(place)
         shares = np.stack([shares[of].mean(axis=0) for of in members.values()])
     return np.asarray(shares.mean(axis=0), dtype=np.float64)
 

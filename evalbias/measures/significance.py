@@ -99,7 +99,7 @@ class MeanStatistic:
 
     def __call__(self, scores: ArrayLike) -> float:
         """See ``Statistic``."""
-        return float(np.mean(scores))
+        return float(np.mean(np.asarray(scores, dtype=np.float64)))
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Callable[[BoolArray], tuple[FloatArray, FloatArray]]:
         """See ``Statistic``."""

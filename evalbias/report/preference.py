@@ -50,7 +50,7 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
         label="instruction",
     )
     axis.step(range(len(report.history)), report.history, where="post", color=ORANGE, label="incumbent")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_xticks(range(len(report.history)))
     axis.set_title(f"{len(report.tried)} instructions, {report.judgments} judgments", fontsize="medium")
     axis.set_xlabel("epoch")
     axis.set_ylabel(report.objective)

@@ -21,7 +21,7 @@ LOW_COVERAGE = 0.1
 
 def number(value: float) -> str:
     """Two decimals with a sign where it matters; an undefined value is said."""
-    return "undefined" if math.isnan(value) else f"{value:+.2f}"
+    return "undefined" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
 
 
 def mark(p_value: float) -> str:

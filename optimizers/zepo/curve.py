@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import dspy
 
-from evalbias.data.pairs import by_input, pairs
+from evalbias.data.pairs import by_input, input_key, pairs
+from evalbias.lm.contract import measuring
 from evalbias.measures import decision_rates
-from evalbias.optimizers.zepo.subjects import instruct
+from evalbias.optimizers.zepo.objectives import Answers, Objective
+from evalbias.optimizers.zepo.subjects import Comparing, instruct
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.preference import ranking_agreement
 from evalbias.programs.ranking import PairwiseRanker
@@ -24,11 +26,13 @@ class CurvePoint:
         instruction: Its wording.
         decision_rate: How often the first position wins, in [0, 1].
         agreement: Mean Spearman of the rankings with people.
+        objectives: Name -> value of what else was asked for.
     """
 
     instruction: str
     decision_rate: float
     agreement: float
+    objectives: Mapping[str, float] = field(default_factory=dict)
 
 
 def curve(
@@ -36,6 +40,7 @@ def curve(
     instructions: Sequence[str],
     items: Sequence[dspy.Example],
     *,
+    objectives: Sequence[Objective] = (),
     lm: Any = None,
     limit: int | None = None,
     seed: int = 0,
@@ -44,9 +49,11 @@ def curve(
     """A point for every instruction.
 
     Args:
-        judge: Its debiasing is set aside, as in the search.
+        judge: Its debiasing and calibration are set aside for the decision rate, as in the search; its debiasing for
+            the rankings too.
         instructions: Wordings.
         items: Rated outputs (``scores``) of documents.
+        objectives: Also told of every instruction, on the same pairs.
         lm: In place of the judge's own or DSPy's model.
         limit: Most pairs from which the decision rate is taken.
         seed: Of the pairs and the ranking.
@@ -55,10 +62,17 @@ def curve(
     one: PairwiseJudge = judge.deepcopy()
     one.debias = None
     compared, documents = pairs(items, limit=limit, seed=seed), list(by_input(items).values())
+    subject = Comparing(one, compared, measuring(lm or one.predict.lm or dspy.settings.lm))
+    keys = [input_key(e) for e in compared]
     found = []
     for text in instructions:
+        probabilities = subject.probabilities(text, compared)
+        free = subject.probabilities(text, [subject.content_free()])
+        if progress is not None:
+            progress(len(compared) + 1)
+        answers = Answers(probabilities, free, keys)
         instruct(one, text)
-        rates = decision_rates([p.positions[0] for p in one.batch(compared, lm=lm, progress=progress)])
         agreed = ranking_agreement(PairwiseRanker(one, seed=seed), documents, lm=lm, progress=progress)
-        found.append(CurvePoint(text, float(rates[0]), agreed.spearman.value))
+        told = {objective.name: objective(answers) for objective in objectives}
+        found.append(CurvePoint(text, float(decision_rates(probabilities)[0]), agreed.spearman.value, told))
     return found

@@ -70,7 +70,7 @@ class Comparing:
         instruct(self._judge, wording)
         orders = rotations(self._size, every=False)
         found = self._judge.measured(examples, orders, self._lm)
-        return self._judge.combined(found, orders, None).positions[:, 0]
+        return np.asarray(self._judge.combined(found, orders, None).positions[:, 0])
 
     def content_free(self) -> dspy.Example:
         """As many candidates, all without content."""

@@ -1,0 +1,46 @@
+"""What pairwise judging is compared with: judges that score one output, and BERTScore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.programs.measurement import likelihood_scores
+
+
+def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """(n,) the number the model writes; NaN where it writes none."""
+    return np.array([p.score for p in PointwiseJudge(criterion, scoring="direct").batch(items, lm=lm)])
+
+
+def g_eval(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """(n,) the expectation over the labels' probabilities (Liu et al., 2023)."""
+    return np.array([p.score for p in PointwiseJudge(criterion).batch(items, lm=lm)])
+
+
+def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """(n,) the output's mean log-likelihood a token, given source and task (Fu et al., 2023)."""
+    return likelihood_scores(items, criterion, lm, reduction="mean")
+
+
+class BERTScore:
+    """F1 of the output against its source (Zhang et al., 2020), with any encoder on this machine.
+
+    Args:
+        encoder: A folder or name.
+        layers: Of its layers, how many are used.
+    """
+
+    def __init__(self, encoder: str, layers: int) -> None:
+        from bert_score import BERTScorer
+
+        self._scorer = BERTScorer(model_type=encoder, num_layers=layers)
+
+    def __call__(self, criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+        """(n,); the same whatever the criterion."""
+        _, _, f1 = self._scorer.score([e.output for e in items], [e.source for e in items])
+        return f1.numpy().astype(np.float64)

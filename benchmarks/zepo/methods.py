@@ -1,0 +1,165 @@
+"""Every method on one criterion: searched on some documents, ranked on others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import dspy
+
+from benchmarks.zepo import baselines, labelled
+from evalbias.data import by_input, pairs
+from evalbias.measures import Agreement, spearman
+from evalbias.optimizers import ZEPO
+from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Fairness, Proposer, ZEPOReport
+from evalbias.optimizers.zepo.curve import CurvePoint, curve
+from evalbias.optimizers.zepo.rows import rows
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, ranking_agreement
+
+OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
+SCORERS: dict[str, Callable[..., Any]] = {
+    "direct scoring": baselines.direct,
+    "G-Eval (expected score)": baselines.g_eval,
+    "GPTScore (LS a token)": baselines.gpt_score,
+}
+TITLES = {
+    "initial": "pairwise + PairS",
+    "initial + permutation": "pairwise + permutation",
+    "searched": "ZEPO",
+    "searched + permutation": "ZEPO + permutation",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the methods are run.
+
+    Attributes:
+        proposer: Of ZEPO's wordings.
+        writer: The LM that writes for DSPy's optimizers; None leaves them out.
+        bert_score: The scorer; None leaves it out.
+        pairs: Most pairs of a search and of a measurement.
+        seed: Of everything.
+    """
+
+    proposer: Proposer
+    writer: Any
+    bert_score: Callable[..., Any] | None
+    pairs: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method on the test documents.
+
+    Attributes:
+        spearman: Agreement with people, mean over the documents.
+        decision_rate: Of the first position, for judges that compare.
+        p_value: Against pairwise + PairS; None where the method is not a comparison of that kind.
+    """
+
+    spearman: Agreement
+    decision_rate: float | None = None
+    p_value: float | None = None
+
+
+@dataclass
+class Cost:
+    """What a search took.
+
+    Attributes:
+        judgments: Prompts.
+        tokens: That went through the model, padding included; 0 where the model does not tell.
+        seconds: Wall clock.
+    """
+
+    judgments: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """Everything about one criterion.
+
+    Attributes:
+        outcomes: By method.
+        costs: Of every search.
+        search: The whole search.
+        halving: The search with successive halving.
+        points: Every wording of the whole search on the test documents.
+    """
+
+    outcomes: dict[str, Outcome]
+    costs: dict[str, Cost]
+    search: ZEPOReport
+    halving: ZEPOReport
+    points: list[CurvePoint] = field(default_factory=list)
+
+
+def run(
+    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
+) -> Found:
+    """All methods on one criterion."""
+    seed, costs, outcomes = settings.seed, dict[str, Cost](), dict[str, Outcome]()
+    groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
+    scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
+    for name, scorer in scorers.items():
+        outcomes[name] = Outcome(spearman(scorer(criterion, test, lm), human, groups=groups))
+    judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
+    searches = {}
+    for name, halving in (("ZEPO", False), ("ZEPO, successive halving", True)):
+        zepo = ZEPO(settings.proposer, halving=halving, seed=seed)
+        with _spent(lm) as costs[name]:
+            searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
+        costs[name].judgments = searches[name].report.judgments
+    whole, part = searches.values()
+    told = rows(judge, whole, test, lm=lm, limit=settings.pairs, seed=seed)
+    for name, row in told.items():
+        assert row.agreement is not None
+        p_value = row.test.p_value if row.test else None
+        outcomes[TITLES[name]] = Outcome(row.agreement.spearman, row.preference.decision_rates[0], p_value)
+    if settings.writer is not None:
+        _labelled(criterion, train, test, lm, settings, outcomes, costs)
+    instructions = [t.instruction for t in whole.report.tried]
+    points = curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
+    return Found(outcomes, costs, whole.report, part.report, points)
+
+
+def _labelled(
+    criterion: Criterion,
+    train: Sequence[dspy.Example],
+    test: Sequence[dspy.Example],
+    lm: Any,
+    settings: Settings,
+    outcomes: dict[str, Outcome],
+    costs: dict[str, Cost],
+) -> None:
+    """DSPy's optimizers on the documents of the search, half of them to choose by."""
+    documents = list(by_input(train).values())
+    half = len(documents) // 2
+    sides = [
+        pairs([e for d in part for e in d], limit=settings.pairs // 2, criterion=criterion.name, seed=settings.seed)
+        for part in (documents[:half], documents[half:])
+    ]
+    common = {"lm": lm, "writer": settings.writer, "seed": settings.seed}
+    for name, optimize in (
+        ("MIPROv2 (labels)", labelled.miprov2(**common)),
+        ("GEPA (labels)", labelled.gepa(**common, budget=costs["ZEPO"].judgments)),
+    ):
+        with _spent(lm) as costs[name]:
+            compiled, calls = labelled.compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
+        costs[name].judgments = calls
+        ranked = ranking_agreement(PairwiseRanker(compiled, seed=settings.seed), list(by_input(test).values()), lm=lm)
+        outcomes[name] = Outcome(ranked.spearman)
+
+
+@contextmanager
+def _spent(lm: Any) -> Iterator[Cost]:
+    cost, tokens, started = Cost(), getattr(lm, "tokens_run", 0), time.monotonic()
+    yield cost
+    cost.tokens, cost.seconds = getattr(lm, "tokens_run", 0) - tokens, time.monotonic() - started
