@@ -71,7 +71,7 @@ def measured(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -
     train, test = documents(
         dataset, args.search_documents, args.test_documents, longest=args.longest_source, seed=args.seed
     )
-    grammar = GrammarParaphraser([tuple(part) for part in wordings.PARTS])
+    grammar = GrammarParaphraser(wordings.PARTS)
     proposer = grammar if args.proposer_lm == "grammar" else LMParaphraser(_other(args, lm))
     found = {}
     for criterion in CRITERIA[dataset]:

@@ -59,7 +59,7 @@ def searched(
     judge = PairwiseJudge(criterion, ties=options["ties"])
     grammar = run.proposer_lm is None
     zepo = ZEPO(
-        GrammarParaphraser([tuple(part) for part in wordings.PARTS]) if grammar else LMParaphraser(run.proposer_lm),
+        GrammarParaphraser(wordings.PARTS) if grammar else LMParaphraser(run.proposer_lm),
         population=options["population"],
         objective=OBJECTIVES[options["objective"]](),
         stopping=Epochs(options["epochs"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -100,7 +100,7 @@ class GrammarParaphraser:
             ``{output}``, ``{name}`` and ``{definition}`` stand for the criterion's.
     """
 
-    def __init__(self, parts: Sequence[Sequence[str]]) -> None:
+    def __init__(self, parts: Iterable[Iterable[str]]) -> None:
         self.parts = [tuple(options) for options in parts]
 
     def __call__(

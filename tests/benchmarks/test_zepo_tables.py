@@ -19,7 +19,7 @@ from evalbias.measures import fairness
 from evalbias.optimizers import GrammarParaphraser
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 
-GRAMMAR = GrammarParaphraser([tuple(part) for part in wordings.PARTS])
+GRAMMAR = GrammarParaphraser(wordings.PARTS)
 
 
 @pytest.fixture(scope="module")
