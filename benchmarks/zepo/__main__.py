@@ -2,7 +2,7 @@
 
 usage: python -m benchmarks.zepo --lm MODEL [--proposer-lm MODEL] [--sets synthetic newsroom summeval topicalchat]
            [--search-documents 20] [--test-documents 40] [--pairs 200] [--labelled] [--encoder MODEL --layers N]
-           [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
+           [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA (default ../shared/data). Documents of the search are never ranked. ``--labelled``
 adds MIPROv2 and GEPA, which read human preferences on the documents of the search. ``--write`` puts the tables into
@@ -81,7 +81,7 @@ def measured(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -
         if args.labelled:
             writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _other(args, lm)
         started = time.monotonic()
-        settings = Settings(proposer, writer, bert_score, args.pairs, args.seed)
+        settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed)
         found[criterion.name] = run(criterion, train, test, lm, settings)
         args.out.mkdir(parents=True, exist_ok=True)
         curve_plot(found[criterion.name].points, args.out / f"curve-{dataset}-{criterion.name}.png")
@@ -104,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test-documents", type=int, default=40)
     parser.add_argument("--longest-source", type=int, help="in characters; longer documents are left out")
     parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--curve-wordings", type=int, help="of those tried, ranked with for the curve; all by default")
     parser.add_argument("--labelled", action="store_true")
     parser.add_argument("--encoder")
     parser.add_argument("--layers", type=int, default=4)

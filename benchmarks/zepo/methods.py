@@ -42,6 +42,7 @@ class Settings:
         writer: The LM that writes for DSPy's optimizers; None leaves them out.
         bert_score: The scorer; None leaves it out.
         pairs: Most pairs of a search and of a measurement.
+        curve: Of the wordings tried, how many are ranked with for the curve; None takes all.
         seed: Of everything.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     writer: Any
     bert_score: Callable[..., Any] | None
     pairs: int
+    curve: int | None
     seed: int
 
 
@@ -125,7 +127,7 @@ def run(
         outcomes[TITLES[name]] = Outcome(row.agreement.spearman, row.preference.decision_rates[0], p_value)
     if settings.writer is not None:
         _labelled(criterion, train, test, lm, settings, outcomes, costs)
-    instructions = [t.instruction for t in whole.report.tried]
+    instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points = curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
     return Found(outcomes, costs, whole.report, part.report, points)
 

@@ -9,6 +9,7 @@ from evalbias.measures.likelihood import (
     rs_scores,
     unfairness_scores,
 )
+from evalbias.measures.mqm import MQMError, MQMReading, mqm_score, parse_mqm, read_mqm
 from evalbias.measures.preference import (
     LikelihoodPreference,
     LongerPreference,
@@ -21,7 +22,9 @@ from evalbias.measures.preference import (
     longer_preference,
     position_consistency,
 )
+from evalbias.measures.quantiles import QuantileMap
 from evalbias.measures.ranks import spearman_rows
+from evalbias.measures.self_bias import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.significance import (
     ConfidenceInterval,
     MeanStatistic,
@@ -32,39 +35,53 @@ from evalbias.measures.significance import (
     paired_permutation_test,
     performance_statistic,
 )
+from evalbias.measures.trajectory import Iteration, compare_self_bias, trajectory
 from evalbias.measures.uniformity import score_uniformity
 
 __all__ = [
     "Agreement",
     "ConfidenceInterval",
+    "Iteration",
     "LikelihoodBias",
     "LikelihoodPreference",
     "LongerPreference",
+    "MQMError",
+    "MQMReading",
     "MeanStatistic",
     "PermutationTest",
     "QuadraticFit",
+    "QuantileMap",
     "RankStatistic",
+    "SelfBias",
     "bias_score",
     "bias_score_statistic",
     "bootstrap_ci",
     "calibration_gap",
+    "compare_self_bias",
     "confidence",
     "count_undefined",
     "decision_rates",
+    "distance_skewness",
     "fairness",
     "kendall",
     "likelihood_bias",
     "likelihood_preference",
     "longer_preference",
+    "measure_self_bias",
+    "mqm_score",
     "paired_permutation_test",
     "pairwise_accuracy",
+    "parse_mqm",
     "pearson",
     "performance_statistic",
     "position_consistency",
     "quadratic_fit",
+    "read_mqm",
     "rs_scores",
     "score_uniformity",
+    "self_bias",
     "spearman",
     "spearman_rows",
+    "trajectory",
     "unfairness_scores",
 ]

@@ -30,7 +30,7 @@ def lm():
 @pytest.fixture(scope="module")
 def found(lm):
     train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
-    return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, 0))
+    return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0))
 
 
 def test_every_method_has_its_row(found):

@@ -1,0 +1,77 @@
+"""Recorded refine loops: every output of every iteration with the loop's own score and what it was worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalbias.data.dataset import DataError
+from evalbias.data.reading import Source
+from evalbias.lm.types import FloatArray
+
+EXPECTED = ("human_score", "bleurt_mapped", "expected")
+"""Fields that say what an output was worth, the better one first."""
+
+
+@dataclass(frozen=True)
+class Refinements:
+    """Recorded loops over the same n items.
+
+    Attributes:
+        name: Of the file.
+        ids: The items, in one order for all arrays.
+        numbers: (t,) the iterations (or the k of best-of-k), ascending.
+        records: number -> item -> the whole record.
+        sha256: Of the file's content.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    numbers: tuple[int, ...]
+    records: Mapping[int, Mapping[str, Mapping[str, Any]]]
+    sha256: str
+
+    def scores(self, field: str, *, of: Sequence[str] | None = None) -> FloatArray:
+        """(t, n) a numeric field; NaN where it is missing or null.
+
+        Args:
+            field: Its name.
+            of: The items; all by default.
+        """
+        ids = self.ids if of is None else of
+        return np.array([[_number(self.records[k].get(i, {}).get(field)) for i in ids] for k in self.numbers])
+
+
+def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
+    """Read a JSONL file of recorded loops: one line an output, with ``iteration`` (or ``k``) and ``i`` or ``id``.
+
+    Args:
+        path: ``.jsonl`` or ``.jsonl.gz``; ``steps.jsonl`` of a run folder too.
+        by: What numbers the rounds: ``"iteration"`` or ``"k"``.
+
+    Raises:
+        DataError: A line without a number or an item, or two lines of the same one; file and line are named.
+    """
+    source = Source("refinements", path)
+    records: dict[int, dict[str, dict[str, Any]]] = {}
+    for where, record in source.rows():
+        number, item = record.get(by), record.get("id", record.get("i"))
+        if not isinstance(number, int) or item is None:
+            raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; both must be there.")
+        of = records.setdefault(number, {})
+        if str(item) in of:
+            raise DataError(f"{where}: a second line for item {item!r} in {by} {number}.")
+        of[str(item)] = record
+    if not records:
+        raise DataError(f"{path} holds no records.")
+    ids = tuple(dict.fromkeys(i for of in records.values() for i in of))
+    return Refinements(path.name, ids, tuple(sorted(records)), records, source.digest.hexdigest())
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,138 @@
+"""Reading MQM feedback: errors with location, category and severity (Freitag et al. 2021; Xu et al. 2024).
+
+A judge writes one error a line, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error``, or says that there is none. What
+it quotes is never read as its verdict, and "no major errors" is no error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SEVERITIES = ("critical", "major", "minor")
+STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
+
+_OPEN, _CLOSE = "'\"\u2018\u201c\u00ab", "'\"\u2019\u201d\u00bb"
+_SEVERITY = r"(?P<severity>critical|major|minor)\b"
+_VERB = r"(?:is|are|was|were|has|have|contains?|represents?|constitutes?)\b"
+_LEAD = r"(?:\s+(?:an?|the|one|also|both|considered|likely|possibly|probably|as|in|of))*\s+"
+_END = rf"(?=\s*(?:\berrors?\b|[\n.;:,({_OPEN}]|$))"
+_QUOTED = re.compile(
+    rf"[{_OPEN}](?P<span>[^\n]*?)[{_CLOSE}]\s*(?:{_VERB}{_LEAD}|[:(-]+\s*(?:an?\s+)?)"
+    rf"{_SEVERITY}[ \t]*(?P<kind>[^\n.;:,{_OPEN}]*?){_END}",
+    re.IGNORECASE,
+)
+_QUOTE = re.compile(rf"(?<!\w)[{_OPEN}][^\n]*?[{_CLOSE}](?!\w)")
+_BARE = re.compile(rf"{_SEVERITY}[ \t]*(?P<kind>[^\n.;:{_OPEN}]*?)\berrors?\b", re.IGNORECASE)
+_NEGATED = re.compile(
+    r"\b(?:no|without|nor|neither|zero|free of|(?:not|n't)(?: \w+)?)"
+    r"(?:[\s,]+(?:a|any|of|the|such|other|further|real|obvious|apparent|significant|serious|critical|major|minor|or|and))*"
+    r"[\s,]*$",
+    re.IGNORECASE,
+)
+_NONE = re.compile(
+    r"\bno[ -](?:\w+[ -]){0,4}?(?:errors?|mistakes?|issues?|problems?)\b|\berror[ -]free\b"
+    r"|^\W*(?:none|n/a|no)(?: (?:are |were )?found)?\W*$"
+    r"|\b(?:without|free of|(?:not|n't) (?:have|contain|find|see|any))\b[^.\n]*\b(?:errors?|mistakes?)\b"
+    r"|\b(?:translation|text|output|answer|sentence)s? (?:is|are) (?:\w+ )?(?:correct|perfect|accurate)\b",
+    re.IGNORECASE,
+)
+_BLOCKED = re.compile(
+    r"^\W*(?:(?:the )?(?:response|output|content|prompt|request|answer) )?(?:was |is |has been )?blocked\b"
+    r"|\bcontent (?:filter|policy)|\b(?:i'?m|i am) (?:sorry|unable|not able)\b|\bi (?:cannot|can't|can not)\b"
+    r"|\bas an ai\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class MQMError:
+    """One error.
+
+    Attributes:
+        severity: ``"critical"``, ``"major"`` or ``"minor"``.
+        span: What the judge quoted; None where it named no place.
+        category: As written, such as ``"accuracy"``; empty where none was.
+        subcategory: As written, such as ``"mistranslation"``; empty where none was.
+    """
+
+    severity: str
+    span: str | None = None
+    category: str = ""
+    subcategory: str = ""
+
+
+@dataclass(frozen=True)
+class MQMReading:
+    """What a feedback says.
+
+    Attributes:
+        status: One of ``STATUSES``. ``unreadable`` is a text that neither names errors with their severity nor says
+            that there are none.
+        errors: Empty unless the status is ``errors``.
+    """
+
+    status: str
+    errors: tuple[MQMError, ...] = ()
+
+
+def read_mqm(text: str | None) -> MQMReading:
+    """Read a feedback, and say what kind of text it is.
+
+    Examples:
+        >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
+        'mistranslation'
+        >>> read_mqm("No major errors, but there is a minor fluency/spelling error.").errors
+        (MQMError(severity='minor', span=None, category='fluency', subcategory='spelling'),)
+        >>> [read_mqm(t).status for t in ("no-error", " ", "blocked", "1. 2. 3.")]
+        ['no errors', 'empty', 'blocked', 'unreadable']
+    """
+    if text is None or not text.strip():
+        return MQMReading("empty")
+    found = [(m.start(), _error(m, m["span"])) for m in _QUOTED.finditer(text)]
+    rest = _masked(_QUOTE, _masked(_QUOTED, text))  # what is quoted is no verdict
+    found += [(m.start(), _error(m, None)) for m in _BARE.finditer(rest) if not _NEGATED.search(rest[: m.start()])]
+    if found:
+        return MQMReading("errors", tuple(error for _, error in sorted(found, key=lambda pair: pair[0])))
+    if _BLOCKED.search(rest):
+        return MQMReading("blocked")
+    return MQMReading("no errors" if _NONE.search(rest) else "unreadable")
+
+
+def parse_mqm(text: str | None) -> list[MQMError] | None:
+    """The errors of a feedback; None where it is empty, blocked or unreadable, which is not the same as no errors."""
+    found = read_mqm(text)
+    return list(found.errors) if found.status in ("errors", "no errors") else None
+
+
+def mqm_score(
+    errors: Iterable[MQMError] | None,
+    *,
+    critical: float = -5.0,
+    major: float = -5.0,
+    minor: float = -1.0,
+    floor: float = -25.0,
+) -> float:
+    """The sum of the errors' weights, in [floor, 0]; NaN where there is no reading.
+
+    Args:
+        errors: What ``parse_mqm`` found; None is undefined.
+        critical: Weight of a critical error, at most 0; the published best-of-k has -10 for k = 1.
+        major: Of a major one.
+        minor: Of a minor one.
+        floor: The lowest score.
+    """
+    if errors is None:
+        return float("nan")
+    weights = {"critical": critical, "major": major, "minor": minor}
+    return max(floor, float(sum(weights[error.severity] for error in errors)))
+
+
+def _error(match: re.Match[str], span: str | None) -> MQMError:
+    category, _, subcategory = match["kind"].strip().partition("/")
+    return MQMError(match["severity"].lower(), span, category.strip(), subcategory.strip())
+
+
+def _masked(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda m: "\0" * len(m.group()), text)

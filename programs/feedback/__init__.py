@@ -1,0 +1,21 @@
+"""Sources of feedback for refine loops: a model's own, and external ones."""
+
+from evalbias.programs.feedback.concepts import ConceptsFeedback, ExactConcepts
+from evalbias.programs.feedback.consistency import ConsistencyFeedback, ExactAnswer
+from evalbias.programs.feedback.judged import JudgeFeedback
+from evalbias.programs.feedback.mqm import MQMFeedback
+from evalbias.programs.feedback.reference import ReferenceFeedback, ScorerFeedback
+from evalbias.programs.feedback.source import Feedback, FeedbackSource
+
+__all__ = [
+    "ConceptsFeedback",
+    "ConsistencyFeedback",
+    "ExactAnswer",
+    "ExactConcepts",
+    "Feedback",
+    "FeedbackSource",
+    "JudgeFeedback",
+    "MQMFeedback",
+    "ReferenceFeedback",
+    "ScorerFeedback",
+]

@@ -1,0 +1,105 @@
+"""Constrained generation: which of the wanted concepts are missing, as the model says or as a search finds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.plain import Plain
+
+ALL = "all of them are there"
+
+
+class FindMissing(dspy.Signature):  # type: ignore[misc]
+    """Say which of the concepts the text leaves out.
+
+    Write them with commas between; write none where every concept is in the text in some form.
+    """
+
+    concepts: list[str] = dspy.InputField()
+    text: str = dspy.InputField()
+    missing: str = dspy.OutputField()
+
+
+class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
+    """The model says what it left out (Xu et al. 2024, section 4.2): 1 where it finds nothing missing, else 0.
+
+    Attributes:
+        name: For reports.
+        low: 0.
+        high: 1.
+    """
+
+    name = "own list of missing concepts"
+    low, high = 0.0, 1.0
+
+    def __init__(self, *, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+        super().__init__()
+        self.find = Plain(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
+        self.find.predict.demos = list(demos)
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on a text for the example's ``concepts``."""
+        concepts = list(needed(self.name, example, "concepts"))
+        told = self.find(concepts=concepts, text=output).missing
+        missing = read_missing(told, concepts)
+        if missing is None:
+            return Feedback(float("nan"), told, status="empty" if not told.strip() else "unreadable")
+        return _feedback(missing)
+
+
+class ExactConcepts:
+    """The external oracle: a concept is there if the text holds its exact letters.
+
+    Attributes:
+        name: For reports.
+        low: 0.
+        high: 1.
+    """
+
+    name = "exact match of concepts"
+    low, high = 0.0, 1.0
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on a text for the example's ``concepts``."""
+        concepts = needed(self.name, example, "concepts")
+        return _feedback([c for c in concepts if c not in present(concepts, output)])
+
+
+def present(concepts: Sequence[str], text: str) -> list[str]:
+    """The concepts whose letters the text holds, upper or lower case, in their order."""
+    lowered = text.lower()
+    return [concept for concept in concepts if concept.lower() in lowered]
+
+
+def coverage(concepts: Sequence[str], text: str) -> float:
+    """Share of the concepts that are present, in [0, 1]; NaN without any concept."""
+    return len(present(concepts, text)) / len(concepts) if concepts else float("nan")
+
+
+def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
+    """The concepts that a feedback names, in their order; None where it names none and does not say so.
+
+    It may be a list as Python writes it, or words with commas between. A word that is no concept is ignored.
+    """
+    bare = text.strip()
+    if re.fullmatch(
+        r"\[\s*\]|\W*(?:none|no (?:missing )?concepts?(?: (?:is|are) missing)?|nothing)\W*", bare, re.IGNORECASE
+    ):
+        return []
+    try:
+        found = ast.literal_eval(bare)
+    except (ValueError, SyntaxError):
+        found = re.split(r"[,\n;]", bare)
+    named = {str(word).strip(" \t'\"[].").lower() for word in (found if isinstance(found, list | tuple) else [found])}
+    missing = [concept for concept in concepts if concept.lower() in named]
+    return missing or None
+
+
+def _feedback(missing: Sequence[str]) -> Feedback:
+    return Feedback(float(not missing), f"missing: {', '.join(missing)}" if missing else ALL)

@@ -1,0 +1,33 @@
+"""Any pointwise judge of ours as a source of feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.pointwise import PointwiseJudge
+
+
+class JudgeFeedback:
+    """A judge's expected score; the refiner is told it in words.
+
+    Args:
+        judge: Who judges; of the model that writes it is self-feedback.
+
+    Attributes:
+        name: For reports.
+        low: The scale's lower end.
+        high: Its upper end.
+    """
+
+    def __init__(self, judge: PointwiseJudge) -> None:
+        self.judge = judge
+        self.name = f"judge of {judge.criterion.title}"
+        self.low, self.high = (float(end) for end in judge.criterion.scale)
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on an output for the example's ``source``."""
+        found = self.judge(source=needed(self.name, example, "source"), output=output)
+        told = f"{self.judge.criterion.title}: {found.score:.1f} on a scale of {self.low:g} to {self.high:g}"
+        return Feedback(found.score, told, status="" if found.score == found.score else "no answer")

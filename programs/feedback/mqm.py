@@ -1,0 +1,63 @@
+"""Self-feedback for translation: the model lists its errors, and they are weighed (MQM)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+
+from evalbias.measures import mqm_score, read_mqm
+from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.plain import Plain
+
+
+class FindErrors(dspy.Signature):  # type: ignore[misc]
+    """Find the errors of the translation, measured against the source.
+
+    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical, major or
+    minor. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
+    inconsistency, punctuation, register, spelling), locale convention, style (awkward), terminology and
+    non-translation. Where there is nothing to find, write no-error.
+    """
+
+    source: str = dspy.InputField()
+    translation: str = dspy.InputField()
+    errors: str = dspy.OutputField()
+
+
+class MQMFeedback(dspy.Module):  # type: ignore[misc]
+    """The model reads its own translation (Xu et al. 2024, section 4.1).
+
+    Args:
+        critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
+        demos: Demonstrations with ``source``, ``translation`` and ``errors``.
+        **config: Of the requests.
+
+    Attributes:
+        name: For reports.
+        low: -25.
+        high: 0.
+    """
+
+    name = "own MQM"
+    low, high = -25.0, 0.0
+
+    def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+        super().__init__()
+        self.critical = critical
+        self.find = Plain(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
+        self.find.predict.demos = list(demos)
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on a translation of the example's ``source``."""
+        told = self.find(source=needed(self.name, example, "source"), translation=output).errors
+        return read_feedback(told, critical=self.critical)
+
+
+def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
+    """A written list of errors as feedback."""
+    found = read_mqm(text)
+    if found.status not in ("errors", "no errors"):
+        return Feedback(float("nan"), text, status=found.status)
+    return Feedback(mqm_score(found.errors, critical=critical), text, found.errors)

@@ -1,0 +1,71 @@
+"""External feedback by a reference: sacrebleu's metrics, and any learned one through its own package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalbias.programs.feedback.source import Feedback, needed
+
+METRICS = ("chrf", "bleu")
+
+
+class ReferenceFeedback:
+    """How near an output is to the example's reference, in [0, 100].
+
+    Args:
+        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's by sentence.
+
+    The refiner is told the score alone: it never sees the reference.
+
+    Attributes:
+        name: For reports.
+        low: 0.
+        high: 100.
+    """
+
+    low, high = 0.0, 100.0
+
+    def __init__(self, metric: str = "chrf") -> None:
+        if metric not in METRICS:
+            raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
+        try:
+            from sacrebleu.metrics import BLEU, CHRF
+        except ImportError as error:
+            raise ImportError("Reference metrics need sacrebleu: pip install 'evalbias[reference]'.") from error
+        self.name = f"sacrebleu {metric}"
+        self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on an output for an example with a ``reference``."""
+        reference = needed(self.name, example, "reference")
+        score = min(100.0, self._metric.sentence_score(output, [reference]).score)
+        return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
+
+
+class ScorerFeedback:
+    """A learned metric through the package its makers give out, such as COMET or BLEURT.
+
+    Args:
+        name: For reports.
+        score: ``(source, output, reference) -> number``, higher is better.
+        low: Its lowest value.
+        high: Its highest value.
+
+    Examples:
+        >>> model = comet.load_from_checkpoint(path)  # doctest: +SKIP
+        >>> def score(src, mt, ref):  # doctest: +SKIP
+        ...     return model.predict([{"src": src, "mt": mt, "ref": ref}], gpus=0).scores[0]
+        >>> ScorerFeedback("COMET", score, low=0.0, high=1.0)  # doctest: +SKIP
+    """
+
+    def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
+        self.name = name
+        self._score = score
+        self.low, self.high = low, high
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Feedback on an output for an example with ``source`` and ``reference``."""
+        source, reference = (str(needed(self.name, example, field)) for field in ("source", "reference"))
+        score = float(self._score(source, output, reference))
+        return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

@@ -1,0 +1,73 @@
+import math
+
+import pytest
+
+from evalbias.measures import MQMError, mqm_score, parse_mqm, read_mqm
+
+
+@pytest.mark.parametrize(
+    ("text", "severities"),
+    [
+        ("'cat' is a major accuracy/mistranslation error", ["major"]),
+        ("'a' is a minor fluency/grammar error\n'b' is a critical accuracy/omission error", ["minor", "critical"]),
+        ("\"a\" is a minor style error; 'b' is a Major terminology error.", ["minor", "major"]),
+        ("'it's' is a minor fluency/spelling error", ["minor"]),
+        ("'is highly critical' is a major accuracy/mistranslation error", ["major"]),
+        ("'10 major projects' is a minor accuracy/addition error", ["minor"]),
+        ("No major errors. One minor fluency/punctuation error is the missing comma.", ["minor"]),
+        ("No major errors, but there is a minor fluency/spelling error.", ["minor"]),
+        ("There are no problems, but a major accuracy error", ["major"]),
+        ("\u2018wort\u2019 is considered a minor accuracy/addition error", ["minor"]),
+        ("'word' (major accuracy/mistranslation)", ["major"]),
+        ("'word': minor fluency", ["minor"]),
+        ("'word' is a minor flu", ["minor"]),  # cut off by the length limit
+        ("The source is not a valid input, so there is a critical non-translation error.", ["critical"]),
+    ],
+)
+def test_errors_in_the_shapes_that_models_write(text, severities):
+    assert [e.severity for e in read_mqm(text).errors] == severities
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("no-error", "no errors"),
+        ("No errors.", "no errors"),
+        ("There are no errors in the translation.", "no errors"),
+        ("There are no major errors.", "no errors"),
+        ("no critical or major errors", "no errors"),
+        ("none", "no errors"),
+        ("None found.", "no errors"),
+        ("The translation is correct and contains no errors.", "no errors"),
+        ("The translation does not contain any errors.", "no errors"),
+        ("", "empty"),
+        (" \n", "empty"),
+        (None, "empty"),
+        ("blocked", "blocked"),
+        ("The response was blocked.", "blocked"),
+        ("I'm sorry, but I cannot help with that.", "blocked"),
+        ("1. 2. 3. 4.", "unreadable"),
+        ("The translation is not provided.", "unreadable"),
+        ("'ve V' is a typo, it should be 've V'", "unreadable"),  # an error, but of what severity?
+    ],
+)
+def test_what_is_no_list_of_errors_is_told_apart(text, status):
+    assert read_mqm(text).status == status
+    assert parse_mqm(text) == ([] if status == "no errors" else None)
+
+
+def test_location_category_and_severity():
+    (error,) = parse_mqm("'the cat' is a major accuracy/untranslated text error")
+    assert error == MQMError("major", "the cat", "accuracy", "untranslated text")
+    (bare,) = parse_mqm("a minor locale convention error")
+    assert bare == MQMError("minor", None, "locale convention", "")
+
+
+def test_scores():
+    errors = parse_mqm("'a' is a minor x error\n'b' is a major x error\n'c' is a critical x error")
+    assert mqm_score(errors) == -11
+    assert mqm_score(errors, critical=-10) == -16
+    assert mqm_score(errors * 3) == -25
+    assert mqm_score(errors * 3, floor=-100) == -33
+    assert mqm_score([]) == 0
+    assert math.isnan(mqm_score(parse_mqm("")))

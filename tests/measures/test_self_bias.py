@@ -1,0 +1,109 @@
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias, self_bias
+
+NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
+
+
+def by_definition(x, gamma=0.0):
+    x = np.asarray(x, dtype=float)
+    below = np.abs(x[:, None] + x[None] - 2 * gamma).sum()
+    return 1 - np.abs(x[:, None] - x[None]).sum() / below if below else math.nan
+
+
+def test_by_hand():
+    assert self_bias([-5, -1, 0], [-10, -4, 0]) == pytest.approx(8 / 3)
+    # |0-3| twice over 0 + 3 + 3 + 6
+    assert distance_skewness([0, 3]) == pytest.approx(1 - 6 / 12)
+    assert distance_skewness([-2, 2]) == 0
+    assert distance_skewness([4, 4, 4]) == 1
+    assert distance_skewness([-4, -4]) == 1
+    assert distance_skewness([1, 5], gamma=3) == 0
+    assert math.isnan(distance_skewness([0, 0]))
+    assert math.isnan(distance_skewness([]))
+    with pytest.raises(ValueError, match="infinite"):
+        distance_skewness([1, math.inf])
+
+
+def test_undefined_scores_are_left_out_and_counted():
+    found = measure_self_bias([-5, math.nan, 0, -1], [-10, -4, math.nan, -1])
+    assert (found.bias, found.n, found.undefined) == (2.5, 2, 2)
+    assert (found.own, found.expected) == (-3, -5.5)
+    assert found.skewness == pytest.approx(by_definition([5, 0]))
+    none = measure_self_bias([math.nan], [1])
+    assert math.isnan(none.bias)
+    assert (none.n, none.undefined) == (0, 1)
+    with pytest.raises(ValueError, match="own 2, expected 1"):
+        self_bias([1, 2], [1])
+
+
+@given(NUMBERS, st.sampled_from([0.0, -1.5, 4.0]))
+def test_it_is_the_definition(x, gamma):
+    fast, slow = distance_skewness(x, gamma=gamma), by_definition(x, gamma)
+    if abs(np.asarray(x) - gamma).max() < 1e-9:
+        assert math.isnan(fast)
+    else:
+        assert fast == pytest.approx(slow, abs=1e-9)
+
+
+@given(NUMBERS, st.floats(0.1, 10))
+def test_its_properties(x, scale):
+    value = distance_skewness(x)
+    if math.isnan(value):
+        return
+    assert 0 <= value <= 1
+    assert distance_skewness([-v for v in x]) == pytest.approx(value, abs=1e-9)
+    assert distance_skewness([scale * v for v in x]) == pytest.approx(value, abs=1e-9)
+    assert distance_skewness([*x, *(-v for v in x)]) == pytest.approx(0, abs=1e-9)
+    assert distance_skewness([v + 3 for v in x], gamma=3.0) == pytest.approx(value, abs=1e-9)
+
+
+def test_a_million_values_take_the_time_of_a_sort():
+    x = np.random.default_rng(0).normal(size=1_000_000)
+    began = time.process_time()
+    np.sort(x)
+    sorting = time.process_time() - began
+    began = time.process_time()
+    distance_skewness(x)
+    assert time.process_time() - began < 25 * sorting  # a quadratic form would take hours
+
+
+def test_a_map_goes_by_rank():
+    found = QuantileMap.fit([0.1, 0.2, 0.2, 0.4], [-25, -10, -4, 0])
+    # ranks of the source: 0, 1.5/3, 1
+    assert found([0.1, 0.2, 0.4]).tolist() == pytest.approx([-25, np.quantile([-25, -10, -4, 0], 0.5), 0])
+    assert found([0.3]).tolist() == pytest.approx([(-7 + 0) / 2])
+    assert found([-5, 9]).tolist() == [-25, 0]  # beyond what was fitted: the ends
+    assert found.outside([-5, 0.2, 9, math.nan]) == 2
+    assert math.isnan(found([math.nan])[0])
+    with pytest.raises(ValueError, match="1 different source scores"):
+        QuantileMap.fit([1, 1], [0, 1])
+
+
+@given(
+    st.lists(st.floats(-1, 1), min_size=2, max_size=30, unique=True),
+    st.lists(st.floats(-25, 0), min_size=2, max_size=30),
+)
+def test_a_map_is_monotone_and_its_image_is_the_targets_range(source, target):
+    found = QuantileMap.fit(source, target)
+    mapped = found(np.sort(source))
+    assert (np.diff(mapped) >= 0).all()
+    assert (mapped[0], mapped[-1]) == pytest.approx((min(target), max(target)))
+    assert QuantileMap.fit(source, source)(source) == pytest.approx(source, abs=1e-9)
+
+
+def test_a_map_is_saved(tmp_path):
+    found = QuantileMap.fit([0.1, 0.2, 0.4], [-25, -10, 0])
+    found.save(tmp_path / "map.json")
+    again = QuantileMap.load(tmp_path / "map.json")
+    assert again([0.15, 0.3]).tolist() == found([0.15, 0.3]).tolist()
+    for text in ("{}", "no", '{"source": [2, 1], "target": [0, 1]}'):
+        (tmp_path / "bad.json").write_text(text)
+        with pytest.raises(ValueError, match="is no quantile map"):
+            QuantileMap.load(tmp_path / "bad.json")

@@ -1,0 +1,124 @@
+"""The refine loop and best of k."""
+
+import math
+
+import dspy
+import pytest
+from models_of_text import Scripted
+
+from evalbias.programs.feedback import Feedback
+from evalbias.programs.plain import Plain
+from evalbias.programs.refine import BestOfK, SelfRefine
+
+
+class Score:
+    """The number that the output ends with; nothing else is readable."""
+
+    name, low, high = "number", 0.0, 10.0
+
+    def __init__(self):
+        self.heard = []
+
+    def __call__(self, example, output):
+        self.heard.append((dict(example), output))
+        try:
+            return Feedback(float(output.split()[-1]), f"it is {output.split()[-1]}")
+        except ValueError:
+            return Feedback(math.nan, "?", status="unreadable")
+
+
+def loop(*texts, source=None, **options):
+    program = SelfRefine(
+        Plain("source -> output"), source or Score(), Plain("source, draft, feedback -> output"), **options
+    )
+    lm = Scripted(*texts)
+    program.set_lm(lm)
+    return program, lm
+
+
+def test_only_strict_improvement_is_accepted_and_every_step_is_kept():
+    program, lm = loop("a 3", "b 2", "c 3", "d 5", "e 4", max_iterations=4)
+    found = program(source="s")
+    assert (found.output, found.score, found.iterations, found.stopped) == ("d 5", 5, 4, "iterations")
+    assert [(s.iteration, s.output, s.accepted) for s in found.steps] == [
+        (0, "a 3", True),
+        (1, "b 2", False),
+        (2, "c 3", False),
+        (3, "d 5", True),
+        (4, "e 4", False),
+    ]
+    assert {s.tokens for s in found.steps} == {10}
+    assert "Draft: a 3\nFeedback: it is 3" in lm.asked[1]
+    assert "Draft: a 3" in lm.asked[3]  # what was not accepted is not refined further
+    assert "Draft: d 5\nFeedback: it is 5" in lm.asked[4]
+
+
+def test_undefined_feedback_is_never_accepted_but_a_first_one_is_left_behind():
+    program, _ = loop("a 3", "b", " ", "c 4", max_iterations=3)
+    found = program(source="s")
+    assert [s.accepted for s in found.steps] == [True, False, False, True]
+    assert [s.status for s in found.steps] == ["", "unreadable", "empty output", ""]
+    program, _ = loop("a", "b", "c 1", max_iterations=2)
+    assert program(source="s").output == "c 1"
+    program, _ = loop("a", "b", max_iterations=3)
+    found = program(source="s")
+    assert found.output == "a"
+    assert math.isnan(found.score)
+
+
+def test_a_loop_stops_where_it_is_perfect_or_gets_no_better():
+    program, lm = loop("a 3", "b 10", "c 1", max_iterations=9)
+    found = program(source="s")
+    assert (found.stopped, found.iterations, len(lm.asked)) == ("perfect", 1, 2)
+    program, _ = loop("a 3", "b 1", "c 2", max_iterations=9, plateau=2)
+    found = program(source="s")
+    assert (found.stopped, found.iterations, found.output) == ("plateau", 2, "a 3")
+    program, _ = loop("a 10", "b 1", max_iterations=2, perfect=None)
+    assert program(source="s").iterations == 2
+    program, _ = loop("a 3", max_iterations=0)
+    assert program(source="s").iterations == 0
+
+
+def test_acceptance_is_a_parameter_and_a_reference_goes_to_the_feedback_alone():
+    source = Score()
+    program, lm = loop("a 3", "b 4", "c 6", source=source, max_iterations=2, accept=lambda a, b: b >= a + 2)
+    found = program(source="s", reference="secret")
+    assert [s.accepted for s in found.steps] == [True, False, True]
+    assert all(example["reference"] == "secret" for example, _ in source.heard)
+    assert not any("secret" in prompt for prompt in lm.asked)
+
+
+def test_a_score_out_of_range_and_bad_parameters_are_refused():
+    program, _ = loop("a 11")
+    with pytest.raises(ValueError, match=r"'number' gave 11, outside its range 0 to 10"):
+        program(source="s")
+    with pytest.raises(ValueError, match="plateau=0"):
+        loop("a", plateau=0)
+    with pytest.raises(ValueError, match="max_iterations=-1"):
+        loop("a", max_iterations=-1)
+
+
+def test_the_users_tracker_hears_of_the_tokens():
+    program, _ = loop("a 3", "b 4", max_iterations=1)
+    with dspy.track_usage() as tracker:
+        program(source="s")
+    assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == 20
+
+
+def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
+    program = BestOfK(Plain("source -> output"), Score(), k=4)
+    program.set_lm(Scripted("a 3", "b", "c 7", "d 5"))
+    found = program(source="s")
+    assert (found.output, found.score, len(found.steps)) == ("c 7", 7, 4)
+    with pytest.raises(ValueError, match="k=0"):
+        BestOfK(Plain("source -> output"), Score(), k=0)
+
+
+def test_a_refine_program_is_saved_and_loaded(tmp_path):
+    program, _ = loop("a 3")
+    program.set_lm(None)
+    program.generate.predict.demos = [dspy.Example(source="x", output="y")]
+    program.save(str(tmp_path / "program.json"))
+    other, _ = loop("a 3")
+    other.load(str(tmp_path / "program.json"))
+    assert other.generate.predict.demos[0]["output"] == "y"
