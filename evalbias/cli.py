@@ -24,11 +24,17 @@ measure_app.command("preference")(measure_preference)
 compile_app.command("likelihood")(compile_likelihood)
 
 
+MENDABLE = (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError)
+
+
 def main() -> None:
     """Run a command; what a user can mend is told in one line."""
     try:
         app()
-    except (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError) as error:
+    except Exception as error:
+        # DSPy tells of a missing key, a server that is down and the like by errors of its own
+        if not isinstance(error, MENDABLE) and not type(error).__module__.startswith("dspy."):
+            raise
         typer.echo(f"evalbias: {error}", err=True)
         raise SystemExit(2) from error
 

@@ -8,7 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
@@ -20,11 +20,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from evalbias.data.pairs import input_key
 from evalbias.lm.contract import measuring
+from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
 from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.subjects import instruct
+from evalbias.optimizers.zepo.trace import described
 from evalbias.programs.bridges import preference_accuracy
 from evalbias.programs.comparison import rotations
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
@@ -80,7 +82,7 @@ class StudyReport:
         front: Those that no other one surpasses in everything.
         best: The one that was taken: without labels the highest objective; with labels the highest accuracy, then
             objective, then the fewest prompts.
-        failed: Trials without a defined objective.
+        failed: Trials without a defined objective or accuracy.
         study_name: Under which the storage keeps it.
     """
 
@@ -104,9 +106,10 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         trials: The study ends when it holds so many finished ones, whichever process ran them.
         demo_sets: Sets of demonstrations to choose from, beside the student's own.
         k: Demonstrations in a set.
-        objective: By default fairness.
+        objective: By default fairness, of the positions alone where the judge may answer "tie".
         storage: Optuna's URL, such as ``sqlite:///study.db``: processes that name the same one share the study, and a
-            stopped one goes on from its finished trials. None keeps it in memory.
+            stopped one goes on from its finished trials. Where the proposer does not say the same twice, start the
+            second process after the first has proposed. None keeps the study in memory.
         seed: Of wordings, demonstrations and the sampler.
         progress: Called with the number of judgments done.
     """
@@ -135,7 +138,7 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         self.trials = trials
         self.demo_sets = demo_sets
         self.k = k
-        self.objective = objective or Fairness()
+        self.objective = objective
         self.storage = storage
         self.seed = seed
         self.progress = progress
@@ -170,24 +173,31 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         _check(trainset, valset)
         model = measuring(lm or student.predict.lm or dspy.settings.lm)
         demos = self._demonstrations(student, trainset)
-        measured = _Measured(self, student, demos, list(trainset), list(valset or []), model)
-        study = self._study(student, trainset, valset)
+        objective = self.objective or Fairness(ties=student.ties)
+        measured = _Measured(self, objective, student, demos, list(trainset), list(valset or []), model)
+        study = self._study(student, trainset, valset, model)
         wordings = self._wordings(study, student)
-        while len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])) < self.trials:
+        while _finished(study) < self.trials and _failed(study) < self.trials:
             self._step(study, wordings, len(demos), measured, labelled=valset is not None)
-            if _failed(study) >= self.trials:
-                raise ValueError(f"{self.trials} trials had no defined objective: the judge answers nothing.")
+        if not _finished(study):
+            raise ValueError(
+                f"{_failed(study)} trials had no defined value, and none had one: the judge answers nothing."
+            )
         report = _report(study, labelled=valset is not None)
         compiled = measured.judge(report.best.choice)
         compiled.report = report
         return compiled
 
-    def _study(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Any) -> optuna.Study:
+    def _study(
+        self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Any, lm: MeasuringLM
+    ) -> optuna.Study:
         told = {
-            "criterion": vars(student.criterion),
-            "student": student.predict.signature.instructions,
+            "student": student.dump_state(),
+            "lm": lm.provenance() if hasattr(lm, "provenance") else str(getattr(lm, "model", type(lm).__name__)),
+            "objective": described(self.objective) if self.objective else None,
+            "proposer": described(self.proposer),
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in (*trainset, *(valset or []))],
-            "settings": [self.instructions, self.demo_sets, self.k, self.objective.name, self.seed, valset is not None],
+            "settings": [self.instructions, self.demo_sets, self.k, self.seed, valset is not None],
         }
         digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
         directions = ["maximize"] if valset is None else ["maximize", "maximize", "minimize"]
@@ -249,14 +259,15 @@ class _Measured:
     def __init__(
         self,
         settings: JudgeStudy,
+        objective: Objective,
         student: PairwiseJudge,
         demos: list[list[dspy.Example]],
         pairs: list[dspy.Example],
         labelled: list[dspy.Example],
         lm: MeasuringLM,
     ) -> None:
-        self.settings, self.student, self.demos = settings, student, demos
-        self.pairs, self.labelled, self.lm = pairs, labelled, lm
+        self.settings, self.objective, self.student, self.demos = settings, objective, student, demos
+        self.pairs, self.labelled, self.lm = pairs, labelled, ChoiceMemo(lm)
         self.size = len(pairs[0].candidates)
         self._known: dict[Choice, dict[str, Any]] = {}
 
@@ -266,6 +277,8 @@ class _Measured:
         instruct(one, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
+        if choice.calibration == "batch":  # on the trainset alone: the valset must not see itself
+            one.calibrate(self.pairs, lm=self.lm)
         return one
 
     def __call__(self, choice: Choice) -> dict[str, Any]:
@@ -274,13 +287,12 @@ class _Measured:
         return self._known[choice]
 
     def _measure(self, choice: Choice) -> dict[str, Any]:
-        plain, whole = self.judge(choice), self.judge(choice)
-        plain.debias = None
+        plain, whole = self.judge(replace(choice, debias=None)), self.judge(choice)
         answers = plain.batch(self.pairs, lm=self.lm, progress=self.settings.progress)
         probabilities = np.array([p.positions[0] for p in answers])
         documents = [input_key(e) for e in self.pairs]
         free = np.empty((0, probabilities.shape[1]))
-        if self.settings.objective.content_free:
+        if self.objective.content_free:
             orders = rotations(self.size, every=False)
             found = plain.measured([plain.content_free(self.size)], orders, self.lm)
             free = plain.combined(found, orders, None).positions[:, 0]
@@ -289,7 +301,7 @@ class _Measured:
         known = right[~np.isnan(right)]
         return {
             "choice": vars(choice),
-            "objective": self.settings.objective(Answers(probabilities, free, documents)),
+            "objective": self.objective(Answers(probabilities, free, documents)),
             "accuracy": float(known.mean()) if len(known) else math.nan,
             "prompts": self.size if choice.debias == "permutation" else 1,
             "undefined": count_undefined(probabilities) + int(np.isnan(right).sum()),
@@ -304,9 +316,14 @@ def _check(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example] | No
         return
     if not valset or any(e.get("preference") is None for e in valset):
         raise ValueError("The valset must hold labelled pairs: evalbias.data.pairs(..., criterion=NAME) makes them.")
-    both = {input_key(e) for e in trainset} & {input_key(e) for e in valset}
+    keys = {input_key(e) for e in trainset} & {input_key(e) for e in valset}
+    both = keys | ({e.source for e in trainset} & {e.source for e in valset})
     if both:
         raise ValueError(f"{len(both)} inputs are in trainset and valset, among them {min(both)[:60]!r}: split them.")
+
+
+def _finished(study: optuna.Study) -> int:
+    return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE]))
 
 
 def _failed(study: optuna.Study) -> int:

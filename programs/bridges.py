@@ -125,6 +125,8 @@ def _field(given: Any, name: str, argument: str) -> str:
     """
     if name not in given:
         raise ValueError(f"There is no {name!r} among {sorted(given.keys())}: say which field it is with {argument}=.")
+    if given[name] is None:
+        raise ValueError(f"{name!r} is None: there is nothing to judge.")
     return str(given[name])
 
 

@@ -29,6 +29,8 @@ MIN_COVERAGE = 1e-3
 """A judge that gives its answers less probability than this has not answered."""
 
 MOST = 26
+FEWEST = 10
+"""Comparisons that batch calibration needs."""
 
 
 class PairwiseJudge(dspy.Module):  # type: ignore[misc]
@@ -174,7 +176,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
         if self.calibration == "batch":
-            return np.array(self.offsets[count]) if count in self.offsets else batch_offsets(logprobs)
+            return np.array(self.offsets[count]) if count in self.offsets else enough_offsets(logprobs)
         return self._single_offsets(count, lm)
 
     def _single_offsets(self, count: int, lm: Any) -> FloatArray | None:
@@ -277,6 +279,20 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
         """One comparison, asynchronously; see ``dspy.Adapter``."""
         passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
         return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed), inputs)
+
+
+def enough_offsets(logprobs: FloatArray) -> FloatArray:
+    """``batch_offsets`` of a batch that tells something.
+
+    Raises:
+        ValueError: Fewer comparisons than ``FEWEST``.
+    """
+    if len(logprobs) < FEWEST:
+        raise ValueError(
+            f"Batch calibration over {len(logprobs)} comparisons would take the preference itself off: give {FEWEST} "
+            "or more, or fix it before with judge.calibrate(examples)."
+        )
+    return batch_offsets(logprobs)
 
 
 def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:

@@ -46,7 +46,8 @@ class PreferenceMeasurement:
         confidence: Mean negative entropy of a comparison, in [-log c, 0].
         position_consistency: Share of pairs that prefer the same candidate in both orders.
         longer: Whether the longer candidate wins, the orders averaged; length in characters.
-        likelihood: Whether the likelier candidate wins, the orders averaged; None where it was not asked for.
+        likelihood: Whether the likelier candidate wins, over both orders with the position held fixed; None where it
+            was not asked for.
         n: Pairs.
         undefined: Comparisons, two a pair, without a defined answer.
         coverage: Median probability that any of the answers follows; NaN where only shares are told.
@@ -100,10 +101,13 @@ def measure_preference(
     likelihood = None
     if likelihood_lm is not None:
         likelihoods = _likelihoods(judge, pairs, measuring(likelihood_lm))
-        likelihood = likelihood_preference(first, likelihoods[:, 0], likelihoods[:, 1])
+        by_position = np.concatenate(
+            [positions[:, r, 0] + (positions[:, r, 2] / 2 if judge.ties else 0) for r in (0, 1)]
+        )
+        likelihood = likelihood_preference(by_position, likelihoods.T.ravel(), likelihoods[:, ::-1].T.ravel())
     return PreferenceMeasurement(
         decision_rates=tuple(decision_rates(orders).tolist()),
-        fairness=fairness(orders),
+        fairness=fairness(orders, ties=judge.ties),
         confidence=confidence(orders),
         position_consistency=position_consistency(positions[:, 0], positions[:, 1], ties=judge.ties),
         longer=longer_preference(first, lengths[:, 0], lengths[:, 1]),
@@ -156,8 +160,8 @@ def ranking_agreement(
 
     Args:
         ranker: Who ranks, on its judge's criterion.
-        documents: The rated outputs of each; ``evalbias.data.by_input`` groups them. Those with one output are left
-            out, and counted as groups without a correlation.
+        documents: The rated outputs of each; ``evalbias.data.by_input`` groups them. Those without two different
+            outputs are left out.
         lm: In place of the judge's own or DSPy's model.
         progress: Called with the number of judgments done.
 

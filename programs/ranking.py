@@ -8,7 +8,9 @@ whose probabilities lie close together.
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +22,8 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
 
 SEARCHES = ("greedy", "beam")
+CALIBRATED_ON = 200
+"""Pairs, drawn with the seed, on which a ranking fixes batch calibration."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,8 @@ class Ranking:
 
     Attributes:
         order: Indices of the candidates, best first.
-        scores: One a candidate, in the candidates' order: how many others it is above, ties counting half.
+        scores: One a candidate, in the candidates' order: how many others it is above; those that the judge could not
+            tell apart, neighbour by neighbour, count half. NaN where no comparison was defined.
         comparisons: Pairs compared.
         judgments: Prompts that took (a debiased comparison takes several).
         ties: Pairs on which the judge was undecided; the list that stood first went first.
@@ -178,12 +183,13 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         rng = np.random.default_rng(self.seed)
         sources = [_Source(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples]
         runs = [[[int(i)] for i in rng.permutation(len(s.candidates))] for s in sources]
+        judge = self._calibrated(sources, lm)
         while any(len(lists) > 1 for lists in runs):
             merges = [
                 [self._merge(source, lists[i], lists[i + 1]) for i in range(0, len(lists) - 1, 2)]
                 for source, lists in zip(sources, runs, strict=True)
             ]
-            self._level([m for part in merges for m in part], lm, progress)
+            self._level([m for part in merges for m in part], judge, lm, progress)
             runs = [
                 [m.merged for m in part] + lists[len(lists) - len(lists) % 2 :]
                 for part, lists in zip(merges, runs, strict=True)
@@ -196,7 +202,23 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
     def _merge(self, source: _Source, left: list[int], right: list[int]) -> _Merge:
         return _Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
 
-    def _level(self, merges: Sequence[_Merge], lm: Any, progress: Callable[[int], None] | None) -> None:
+    def _calibrated(self, sources: Sequence[_Source], lm: Any) -> PairwiseJudge:
+        """The judge; batch calibration is fixed on pairs of all sources, or every merge would have its own."""
+        if self.judge.calibration != "batch" or 2 in self.judge.offsets:
+            return self.judge
+        judge: PairwiseJudge = self.judge.deepcopy()
+        found = [
+            dspy.Example(source=s.source, candidates=list(two))
+            for s in sources
+            for two in itertools.permutations(s.candidates, 2)
+        ]
+        rng = random.Random(self.seed)
+        judge.calibrate(rng.sample(found, min(CALIBRATED_ON, len(found))), lm=lm)
+        return judge
+
+    def _level(
+        self, merges: Sequence[_Merge], judge: PairwiseJudge, lm: Any, progress: Callable[[int], None] | None
+    ) -> None:
         """Bring all merges of a level to their end, one batch of comparisons after the other."""
         while True:
             asked = [(merge.source, pair) for merge in merges for pair in merge.advance()]
@@ -205,7 +227,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             items = [
                 dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in asked
             ]
-            found = self.judge.batch(items, lm=lm, progress=progress)
+            found = judge.batch(items, lm=lm, progress=progress)
             for (source, pair), prediction in zip(asked, found, strict=True):
                 source.known[pair] = prediction.probability + prediction.tie / 2
                 source.judgments += len(prediction.positions)
@@ -213,27 +235,37 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
 
 def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ranking:
     """The outcome for the caller's candidates, of which equal ones were ranked once."""
-    place = {index: rank for rank, index in enumerate(order)}
+    group = _groups(source, order)
     of = [source.candidates.index(text) for text in candidates]
-    tied = {pair for pair, p in source.known.items() if p == 0.5 or math.isnan(p)}
-    scores = [
-        float(sum(_above(place, tied, mine, other) for j, other in enumerate(of) if j != i))
-        for i, mine in enumerate(of)
-    ]
-    turned = sum(1 for (a, b), p in source.known.items() if (p - 0.5) * (place[b] - place[a]) < 0)
+    values = list(source.known.values())
+    undefined = sum(1 for p in values if math.isnan(p))
+    place = {index: rank for rank, index in enumerate(order)}
     return Ranking(
         order=sorted(range(len(of)), key=lambda i: place[of[i]]),
-        scores=scores,
-        comparisons=len(source.known),
+        scores=[math.nan if undefined == len(values) else _score(group, of, i) for i in range(len(of))],
+        comparisons=len(values),
         judgments=source.judgments,
-        ties=sum(1 for p in source.known.values() if p == 0.5),
-        undefined=sum(1 for p in source.known.values() if math.isnan(p)),
-        contradictions=turned,
+        ties=sum(1 for p in values if p == 0.5),
+        undefined=undefined,
+        contradictions=sum(1 for (a, b), p in source.known.items() if (p - 0.5) * (place[b] - place[a]) < 0),
     )
 
 
-def _above(place: dict[int, int], tied: set[tuple[int, int]], mine: int, other: int) -> float:
-    """1 if the first stands above the second, half where they are equal or the judge could not tell them apart."""
-    if mine == other or (mine, other) in tied or (other, mine) in tied:
-        return 0.5
-    return float(place[mine] < place[other])
+def _groups(source: _Source, order: list[int]) -> dict[int, int]:
+    """Candidate -> its place among the groups that the judge told apart, best first.
+
+    Neighbours in a merge sort were compared with each other: where that gave no preference they share a group.
+    """
+    found, group = {order[0]: 0}, 0
+    for above, below in itertools.pairwise(order):
+        p = source.probability(above, below)
+        group += int(p is not None and not math.isnan(p) and p != 0.5)
+        found[below] = group
+    return found
+
+
+def _score(group: dict[int, int], of: list[int], mine: int) -> float:
+    """How many others stand in a lower group; those of the same one count half."""
+    others = [group[index] for i, index in enumerate(of) if i != mine]
+    own = group[of[mine]]
+    return sum(1.0 for other in others if other > own) + sum(0.5 for other in others if other == own)

@@ -13,6 +13,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.search import searched
     from evalbias.commands.task import demo_documents, demo_task
+    from evalbias.data import wordings
     from evalbias.report.tables import comparison_table
 
     task = demo_task(seed)
@@ -23,7 +24,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     found = compiled(run, task, seed=seed, options=likelihood)
     (only,) = found.comparisons.values()
     train, test = demo_documents(seed)
-    fair = searched(run, task.criteria[0], train, test, options=search, seed=seed)
+    fair = searched(run, task.criteria[0], train, test, options=search, grammar=wordings.PARTS, seed=seed)
     run.finish(
         {**result_of(found), **fair.result},
         {"likelihood": brief(only), "preference": fair.brief},

@@ -26,26 +26,25 @@ def open_pairwise(
     *,
     labels: tuple[str | None, str | None],
     ties: bool,
-    debias: str,
-    calibration: str,
+    debias: str | None,
+    calibration: str | None,
 ) -> tuple[PairwiseJudge, dict[str, Any]]:
     """A saved judge, or a new one for a criterion; and what decides its numbers, for run.json.
 
-    Options given beside a saved judge replace its own where they are not ``none``.
+    Options given beside a saved judge replace its own; None leaves them.
     """
     if (judge is None) == (criterion is None):
         raise typer.BadParameter("give either --criterion 'name: definition' or --judge FILE.")
-    options = {"debias": debias, "calibration": calibration}
-    asked: dict[str, Any] = {name: None if value == "none" else value for name, value in options.items()}
+    asked = {name: value for name, value in (("debias", debias), ("calibration", calibration)) if value is not None}
+    options: dict[str, Any] = {name: None if value == "none" else value for name, value in asked.items()}
     if judge is None:
-        program = PairwiseJudge(named_criterion(data, str(criterion), labels), ties=ties, **asked)
+        program = PairwiseJudge(named_criterion(data, str(criterion), labels), ties=ties, **options)
     else:
         if ties or any(label is not None for label in labels):
             raise typer.BadParameter("a saved judge has its own labels and answers: leave those options out.")
         program = load_pairwise_judge(judge)
-        for name, value in asked.items():
-            if value is not None:
-                setattr(program, name, value)
+        for name, value in options.items():
+            setattr(program, name, value)
     told = {"ties": program.ties, "debias": program.debias, "calibration": program.calibration}
     digest = None if judge is None else hashlib.sha256(judge.read_bytes()).hexdigest()
     return program, {**told, "judge": digest}

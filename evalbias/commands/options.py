@@ -53,9 +53,13 @@ OneCriterion = Annotated[
 SavedPairwise = Annotated[
     Path | None, typer.Option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
 ]
-Debias = Annotated[Literal["none", "permutation"], typer.Option(help="permutation asks in both orders and averages.")]
+Debias = Annotated[
+    Literal["none", "permutation"] | None,
+    typer.Option(help="permutation asks in both orders and averages; by default as the saved judge does."),
+]
 Calibration = Annotated[
-    Literal["none", "contextual", "batch"], typer.Option(help="Take off what the positions have by themselves.")
+    Literal["none", "contextual", "batch"] | None,
+    typer.Option(help="Take off what the positions have by themselves; by default as the saved judge does."),
 ]
 Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that there is no difference.")]
 Pairs = Annotated[int, typer.Option("--pairs", help="Most pairs, drawn with the seed.", min=1)]

@@ -48,7 +48,8 @@ def optimize(
     objective: Objective = "fairness",
     pairs: Pairs = 200,
     halving: Annotated[
-        bool, typer.Option("--halving", help="Weak wordings leave after a quarter of the pairs.")
+        bool,
+        typer.Option("--halving", help="Weak wordings leave after a quarter, and after half of the pairs; needs 40."),
     ] = False,
     budget: Annotated[int | None, typer.Option(help="Most judgments the search may ask for.", min=1)] = None,
     ties: Ties = False,
@@ -75,6 +76,7 @@ def optimize(
     from evalbias.commands.run import Run
     from evalbias.commands.search import searched
     from evalbias.commands.task import open_documents
+    from evalbias.data import wordings
 
     task = open_documents(
         data,
@@ -84,6 +86,8 @@ def optimize(
         documents=documents,
         test_fraction=test_fraction,
     )
+    if curve and not any(task.criteria[0].name in (e.get("scores") or {}) for e in task.test):
+        raise typer.BadParameter("--curve needs items that people rated on the criterion: leave it out.")
     options: dict[str, Any] = {
         "proposer": proposer_lm,
         "population": population,
@@ -107,7 +111,8 @@ def optimize(
         out=out,
         options=options,
     )
-    found = searched(run, task.criteria[0], task.train, task.test, options=options, seed=seed)
+    grammar = wordings.GENERAL
+    found = searched(run, task.criteria[0], task.train, task.test, options=options, grammar=grammar, seed=seed)
     run.finish(found.result, found.brief, as_json, found.shown, found.coverage)
 
 
@@ -116,7 +121,7 @@ def measure_preference(
     lm: LM,
     criterion: OneCriterion = None,
     judge: SavedPairwise = None,
-    calibration: Calibration = "none",
+    calibration: Calibration = None,
     ties: Ties = False,
     pairs: Pairs = 500,
     likelihood: Annotated[
@@ -144,7 +149,7 @@ def measure_preference(
 
     labels = (source_label, output_label)
     program, told = open_pairwise(
-        judge, criterion, data, labels=labels, ties=ties, debias="none", calibration=calibration
+        judge, criterion, data, labels=labels, ties=ties, debias=None, calibration=calibration
     )
     task = open_documents(data, program.criterion, seed=seed, documents=documents)
     likelihood = likelihood or likelihood_lm is not None
@@ -158,7 +163,7 @@ def measure_preference(
         out=out,
         options={**told, "pairs": pairs, "likelihood": likelihood},
     )
-    drawn = draw_pairs(task.test, limit=pairs, seed=seed)
+    drawn = draw_pairs(task.test, limit=pairs, ordered=False, seed=seed)
     with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
         found = measure_preference(program, drawn, lm=run.lm, likelihood_lm=run.likelihood_lm if likelihood else None)
     name = program.criterion.name
@@ -175,8 +180,8 @@ def rank(
     search: Search = "greedy",
     beam_size: Annotated[int, typer.Option(help="Partial orders that beam keeps.", min=1)] = 10,
     gap: Annotated[float, typer.Option(help="Beam follows both outcomes of closer calls.", min=0, max=1)] = 0.2,
-    debias: Debias = "none",
-    calibration: Calibration = "none",
+    debias: Debias = None,
+    calibration: Calibration = None,
     ties: Ties = False,
     documents: Documents = None,
     source_label: SourceLabel = None,

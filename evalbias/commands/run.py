@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evalbias.commands.models import identity, open_lm
+from evalbias.commands.models import ANY, identity, open_lm
 from evalbias.commands.task import Task
 from evalbias.lm.contract import IN_FLIGHT, ContractLM, measuring
 from evalbias.lm.journal import CHUNK, JournaledLM
@@ -58,6 +58,10 @@ class Run:
         options: Mapping[str, Any],
     ) -> None:
         opened = dict(models or {})
+        if lm.startswith(ANY):
+            raise ValueError(
+                f"--lm {lm}: such a model tells no probabilities of given answers; --proposer-lm takes it."
+            )
         raw = open_lm(lm, **opened)
         model, told = measuring(raw), identity(raw)
         other, other_told = (model, told)

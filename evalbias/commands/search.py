@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dspy
 
 from evalbias.commands.run import Run
-from evalbias.data import by_input, pairs, wordings
+from evalbias.data import by_input, pairs
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
-from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Epochs, Fairness
+from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Epochs
 from evalbias.optimizers.zepo.curve import curve
-from evalbias.optimizers.zepo.rows import rows
+from evalbias.optimizers.zepo.rows import rows, with_scores
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.ranking import most_comparisons
 from evalbias.report.preference import consistency_bars, curve_plot, history_plot
 from evalbias.report.tables import rows_table
 
 OBJECTIVES = {
-    "fairness": Fairness,
     "confidence": Confidence,
     "context-free": ContextFreeConfidence,
     "calibration": CalibrationGap,
@@ -53,15 +52,15 @@ def searched(
     test: Sequence[dspy.Example],
     *,
     options: Mapping[str, Any],
+    grammar: Iterable[Iterable[str]],
     seed: int,
 ) -> Searched:
     """Search on pairs of the training documents; measure on the others; leave plots and the judge in the folder."""
     judge = PairwiseJudge(criterion, ties=options["ties"])
-    grammar = run.proposer_lm is None
     zepo = ZEPO(
-        GrammarParaphraser(wordings.PARTS) if grammar else LMParaphraser(run.proposer_lm),
+        GrammarParaphraser(grammar) if run.proposer_lm is None else LMParaphraser(run.proposer_lm),
         population=options["population"],
-        objective=OBJECTIVES[options["objective"]](),
+        objective=None if options["objective"] == "fairness" else OBJECTIVES[options["objective"]](),
         stopping=Epochs(options["epochs"]),
         halving=options["halving"],
         budget=options["budget"],
@@ -81,8 +80,10 @@ def searched(
     instruction = report.tried[report.best].instruction
     brief: dict[str, Any] = {"instruction": instruction, "judgments": report.judgments, "rows": found}
     result = {"search": report, "rows": found}
+    run.folder.write_result(result)
     if options["curve"]:
-        points = curve(judge, [t.instruction for t in report.tried], test, lm=run.lm, limit=options["pairs"], seed=seed)
+        rated, tried = with_scores(test, criterion.name), [t.instruction for t in report.tried]
+        points = curve(judge, tried, rated, lm=run.lm, limit=options["pairs"], seed=seed)
         curve_plot(points, path / "curve.png")
         result["curve"] = points
     coverage = {"comparisons": [row.preference.coverage for row in found.values()]}

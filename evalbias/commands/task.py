@@ -145,8 +145,16 @@ def open_documents(
     )
     if isinstance(criterion, str):
         criterion = named_criterion(spec, criterion, labels)
+    _notice(items, criterion.name)
     split = {"by": "input", "seed": seed, "documents": documents, "test_fraction": test_fraction}
     return Task(spec, found.sha256, (criterion,), None, train, test, left_out=found.left_out, split=split)
+
+
+def _notice(items: Sequence[Any], name: str) -> None:
+    """Say on stderr where people rated, but not on this criterion."""
+    names = {n for e in items for n in (e.get("scores") or {})}
+    if names and name not in names:
+        typer.echo(f"Nobody rated on {name!r}, only on {sorted(names)}: there is no agreement to tell.", err=True)
 
 
 def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:

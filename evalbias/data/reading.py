@@ -123,7 +123,7 @@ def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = Fals
 
 def scores(record: Mapping[str, Any], where: str, *, wanted: Iterable[str] = ()) -> dict[str, float]:
     """Criterion -> number; null becomes NaN; the criteria ``wanted`` must be there."""
-    found = _object(record.get("scores", {}), f"{where}: 'scores'")
+    found = _object(record.get("scores") or {}, f"{where}: 'scores'")
     missing = sorted(set(wanted) - set(found))
     if missing:
         raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")

@@ -23,6 +23,26 @@ PARTS: tuple[dict[str, float], ...] = (
     {"{definition}": 0.4, "judge by the {source}.": 0.0, "look at all of the {source}.": -0.4},
 )
 
+GENERAL: tuple[tuple[str, ...], ...] = (
+    (
+        "Which {output} is",
+        "Say which {output} is",
+        "Decide which {output} is",
+        "Choose the {output} that is",
+        "Point out the {output} that is",
+    ),
+    ("better on", "stronger on", "the better one on", "ahead on"),
+    ("{name}:", "{name}."),
+    (
+        "{definition}",
+        "{definition} Read every {output} to its end first.",
+        "{definition} Weigh each {output} against the {source}.",
+        "{definition} The order in which they stand means nothing.",
+        "{definition} Neither length nor place counts.",
+    ),
+)
+"""Wordings for a criterion of a user's: each keeps its definition. What they make a judge prefer, nobody knows."""
+
 GAIN = 1.5
 """Nats by which a point of quality moves the comparing judge."""
 

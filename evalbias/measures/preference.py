@@ -91,7 +91,11 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
 
 
 def fairness(
-    probabilities: ArrayLike, *, prior: ArrayLike | None = None, groups: Sequence[object] | None = None
+    probabilities: ArrayLike,
+    *,
+    prior: ArrayLike | None = None,
+    groups: Sequence[object] | None = None,
+    ties: bool = False,
 ) -> float:
     """Minus the distance of the decision rates from the prior: ``-sum_j |p_S - p_{I,j}|``.
 
@@ -99,6 +103,8 @@ def fairness(
         probabilities: (n, c).
         prior: (c,) how often each class should win; by default all alike.
         groups: See ``decision_rates``.
+        ties: Whether the last class is the answer "tie", which has no position: how often it should win is nobody's
+            prior, so the positions share what it leaves. Takes no prior.
 
     Returns:
         In [-2, 0]: 0 is fair. NaN if no row is defined.
@@ -107,6 +113,9 @@ def fairness(
         ValueError: A prior of another length, or one that does not sum to 1.
     """
     rates = decision_rates(probabilities, groups=groups)
+    if ties and prior is None:
+        share = (1 - rates[-1]) / (len(rates) - 1)
+        return -float(np.abs(share - rates[:-1]).sum())
     wanted = np.full(len(rates), 1 / len(rates)) if prior is None else np.asarray(prior, dtype=np.float64)
     if wanted.shape != rates.shape or abs(wanted.sum() - 1) > SUM_SLACK or (wanted < 0).any():
         raise ValueError(f"prior={wanted.tolist()} is no distribution over {len(rates)} classes.")

@@ -40,21 +40,19 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
     """Write a PNG: the objective of every instruction by epoch, and the incumbent's."""
     figure = new_figure(5.6, 4.2)
     axis = figure.subplots()
-    axis.scatter(
-        [t.epoch for t in report.tried],
-        [t.objective for t in report.tried],
-        s=22,
-        alpha=0.6,
-        edgecolors="none",
-        color=BLUE,
-        label="instruction",
-    )
+    most = max(t.examples for t in report.tried)
+    for label, style, part in (
+        ("instruction", {"color": BLUE, "edgecolors": "none"}, [t for t in report.tried if t.examples == most]),
+        ("left early", {"facecolors": "none", "edgecolors": BLUE}, [t for t in report.tried if t.examples < most]),
+    ):
+        if part:
+            axis.scatter([t.epoch for t in part], [t.objective for t in part], s=22, alpha=0.6, label=label, **style)
     axis.step(range(len(report.history)), report.history, where="post", color=ORANGE, label="incumbent")
     axis.set_xticks(range(len(report.history)))
     axis.set_title(f"{len(report.tried)} instructions, {report.judgments} judgments", fontsize="medium")
     axis.set_xlabel("epoch")
     axis.set_ylabel(report.objective)
-    axis.legend(frameon=False, loc="lower right")
+    axis.legend(frameon=False, loc="best")
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
 

@@ -94,7 +94,12 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport) -> Table:
         f"{undefined} comparisons undefined",
     ]
     if rated:
-        told.append(f"Spearman with people over {rated[0].groups} documents")
+        counts = sorted({a.groups for a in rated})
+        told.append(f"Spearman with people over {' to '.join(map(str, counts))} documents")
+        if undefined_groups := max(a.undefined_groups for a in rated):
+            told.append(f"up to {undefined_groups} documents without a correlation")
+        if 2 ** (1 - counts[0]) >= 0.05:
+            told.append("too few documents for a significant difference")
         told.append("* p < .05, † p < .06 against the initial judge (paired permutation test)")
     table = Table(title=f"Found: {best.instruction}", caption="; ".join(told))
     table.add_column("judge", no_wrap=True)

@@ -49,20 +49,22 @@ class Fairness:
 
     Args:
         prior: (c,) how often each class should win; by default all alike.
+        ties: Whether the last class is the answer "tie"; see ``evalbias.measures.fairness``.
         by_document: Average the decision rates over the documents, as the published code does, in place of all pairs.
     """
 
     content_free = False
 
-    def __init__(self, prior: ArrayLike | None = None, *, by_document: bool = False) -> None:
+    def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False, by_document: bool = False) -> None:
         self.prior = prior
+        self.ties = ties
         self.by_document = by_document
         self.name = "fairness by document" if by_document else "fairness"
 
     def __call__(self, answers: Answers) -> float:
         """Of the answers to the pairs."""
         groups = answers.documents if self.by_document else None
-        return fairness(answers.probabilities, prior=self.prior, groups=groups)
+        return fairness(answers.probabilities, prior=self.prior, groups=groups, ties=self.ties)
 
 
 class Confidence:

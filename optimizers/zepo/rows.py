@@ -66,8 +66,8 @@ def rows(
     """
     name = initial.criterion.name
     rated = any(name in (e.get("scores") or {}) for e in items)
-    documents = list(by_input(_rated(items, name) if rated else items).values())
-    compared = pairs(items, limit=limit, seed=seed)
+    documents = list(by_input(with_scores(items, name) if rated else items).values())
+    compared = pairs(items, limit=limit, ordered=False, seed=seed)
     found: dict[str, Row] = {}
     first: RankingAgreement | None = None
     for title, judge, debias in (
@@ -86,7 +86,7 @@ def rows(
     return found
 
 
-def _rated(items: Sequence[dspy.Example], name: str) -> list[dspy.Example]:
+def with_scores(items: Sequence[dspy.Example], name: str) -> list[dspy.Example]:
     """The items with a score each, NaN where nobody rated."""
     return [e.copy(scores={name: (e.get("scores") or {}).get(name, math.nan)}) for e in items]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective, Sc
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.subjects import Judge, Subject, instruct, subject_of
-from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport
+from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport, described
 from evalbias.programs.pairwise import PairwiseJudge
 
 SHORTEST = 20
@@ -103,11 +104,17 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
         if teacher is not None or valset is not None:
             raise ValueError("ZEPO learns without labels: pass no teacher and no valset.")
         subject = subject_of(student, trainset, measuring(lm or student.predict.lm or dspy.settings.lm))
-        objective = self.objective or (Fairness() if isinstance(student, PairwiseJudge) else ScoreUniformity())
+        objective = self.objective or _default(student)
+        if self.halving and len(trainset) < 2 * SHORTEST:
+            raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * SHORTEST} or more.")
         compiled: Judge = student.deepcopy()
         compiled.report = _Search(self, subject, objective, list(trainset)).run()
         instruct(compiled, subject.instruction(compiled.report.tried[compiled.report.best].instruction))
         return compiled
+
+
+def _default(student: Judge) -> Objective:
+    return Fairness(ties=student.ties) if isinstance(student, PairwiseJudge) else ScoreUniformity()
 
 
 @dataclass
@@ -133,7 +140,9 @@ class _Search:
             "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
             "criterion": vars(subject.criterion),
         }
-        told |= {"seed": settings.seed, "population": settings.population, "objective": objective.name}
+        told |= {"seed": settings.seed, "population": settings.population, "halving": settings.halving}
+        told |= {"objective": described(objective), "proposer": described(settings.proposer)}
+        told["judge"] = subject.state
         self.log = Log(settings.log_dir, {**told, "instruction": subject.first})
         self.judgments, self.count = 0, 0
         self.tried: list[Tried] = []
@@ -141,7 +150,7 @@ class _Search:
 
     def run(self) -> ZEPOReport:
         incumbent = self._new(0, None, self.subject.first)
-        if not self._affordable(1, len(self.examples)):
+        if not self._affordable(1):
             raise ValueError(
                 f"budget={self.settings.budget} does not cover the {len(self.examples)} examples even once."
             )
@@ -157,10 +166,13 @@ class _Search:
             epoch += 1
             rivals = self._proposed(epoch, incumbent)
             if not rivals:
-                stopped = "the proposer has nothing new"
+                stopped = "the proposer has nothing new" + self._turned_down()
                 break
-            if not self._affordable(len(rivals), len(self.examples)):
-                stopped = "the budget is spent"
+            if not self._affordable(len(rivals)):
+                stopped = (
+                    f"the budget is spent: the next epoch takes {self._cost(len(rivals))} judgments, "
+                    f"{(self.settings.budget or 0) - self.judgments} are left"
+                )
                 break
             finalists = self._tournament(rivals)
             chosen = self.settings.acceptance(incumbent.objective, [r.objective for r in finalists])
@@ -195,21 +207,37 @@ class _Search:
         self.rejected += found.rejected
         return [self._new(epoch, incumbent.number, text) for text in found.instructions]
 
+    def _turned_down(self) -> str:
+        if not self.rejected:
+            return ""
+        ((reason, _),) = Counter(why for why, _ in self.rejected).most_common(1)
+        return f" ({len(self.rejected)} wordings turned down, most of them {reason})"
+
     def _tournament(self, rivals: list[_Wording]) -> list[_Wording]:
         """Those that were tested on all examples."""
         left = list(rivals)
-        for rung in self._rungs():
+        for rung, survivors in self._rungs(len(rivals)):
             for wording in left:
                 self._test(wording, rung)
-            if rung < len(self.examples):
-                left = sorted(left, key=lambda w: -w.objective if w.objective == w.objective else math.inf)
-                left = left[: max(1, (len(left) + 1) // 2)]
+            left = sorted(left, key=lambda w: -w.objective if w.objective == w.objective else math.inf)[:survivors]
         return left
 
-    def _rungs(self) -> list[int]:
-        whole = len(self.examples)
-        early = [whole // 4, whole // 2] if self.settings.halving else []
-        return [*(rung for rung in early if rung >= SHORTEST), whole]
+    def _rungs(self, wordings: int) -> list[tuple[int, int]]:
+        """(examples judged by then, wordings that stay) of each round; the last is all examples."""
+        whole, left, found = len(self.examples), wordings, []
+        for rung in [whole // 4, whole // 2] if self.settings.halving else []:
+            if rung >= SHORTEST:
+                left = max(1, (left + 1) // 2)
+                found.append((rung, left))
+        return [*found, (whole, left)]
+
+    def _cost(self, wordings: int) -> int:
+        """Judgments that so many wordings take."""
+        cost, before, left = wordings * int(self.objective.content_free), 0, wordings
+        for rung, survivors in self._rungs(wordings):
+            cost += left * (rung - before)
+            before, left = rung, survivors
+        return cost
 
     def _test(self, wording: _Wording, upto: int) -> None:
         """Judge the examples up to that one that were not judged under this wording yet."""
@@ -227,10 +255,10 @@ class _Search:
             self.settings.progress(len(examples))
         return found
 
-    def _affordable(self, wordings: int, examples: int) -> bool:
-        free = int(self.objective.content_free)
+    def _affordable(self, wordings: int) -> bool:
         budget = self.settings.budget
-        return budget is None or self.judgments + wordings * (examples + free) <= budget
+        cost = self._cost(wordings) if self.tried else len(self.examples) + int(self.objective.content_free)
+        return budget is None or self.judgments + cost <= budget
 
     def _note(self, wording: _Wording, *, accepted: bool) -> None:
         tried = Tried(

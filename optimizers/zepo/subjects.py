@@ -24,11 +24,13 @@ class Subject(Protocol):
         criterion: What it judges.
         first: The wording that the search begins with.
         classes: Answers it chooses from.
+        state: What else decides its answers, for logs.
     """
 
     criterion: Criterion
     first: str
     classes: int
+    state: dict[str, Any]
 
     def instruction(self, wording: str) -> str:
         """The whole instruction of a wording."""
@@ -60,6 +62,7 @@ class Comparing:
         self.criterion = judge.criterion
         self.first: str = judge.predict.signature.instructions
         self.classes = self._size + int(judge.ties)
+        self.state = judge.dump_state()
 
     def instruction(self, wording: str) -> str:
         """The wording itself: the prompt names the answers behind it."""
@@ -95,6 +98,7 @@ class Scoring:
         given: str = judge.predict.signature.instructions
         self.first = given.removesuffix(self._format)
         self.classes = len(judge.criterion.labels)
+        self.state = judge.dump_state()
 
     def instruction(self, wording: str) -> str:
         """The wording and the line that names the answers."""
@@ -125,5 +129,7 @@ def subject_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) ->
 
 
 def instruct(judge: Judge, instruction: str) -> None:
-    """Give the judge another instruction."""
+    """Give the judge another instruction; what was calibrated under the old one is gone."""
+    if isinstance(judge, PairwiseJudge):
+        judge.offsets = {}
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)

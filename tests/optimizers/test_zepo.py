@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from dspy import lm15
-from fakes import PARTS, Wording, pair
+from fakes import LEANS, PARTS, Wording, pair
 
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.zepo import (
@@ -15,6 +15,7 @@ from evalbias.optimizers.zepo import (
     Confidence,
     ContextFreeConfidence,
     Epochs,
+    Fairness,
     GrammarParaphraser,
     LMParaphraser,
     Patience,
@@ -88,7 +89,7 @@ def test_the_budget_is_never_exceeded(epochs):
     n, lm = len(all_pairs()), Wording()
     report = search(lm, budget=n * (1 + 4 * epochs) + n).report
     assert len(lm.asked) == report.judgments == n * (1 + 4 * epochs)
-    assert report.stopped == "the budget is spent"
+    assert report.stopped == f"the budget is spent: the next epoch takes {4 * n} judgments, {n} are left"
     with pytest.raises(ValueError, match="does not cover the 48 examples even once"):
         search(budget=n - 1)
 
@@ -105,6 +106,58 @@ def test_halving_asks_less_and_finds_the_same():
     assert part.objective == pytest.approx(whole.objective, abs=0.05)
     assert part.examples == len(pairs)
     assert {t.examples for t in found[True].tried} == {60, 120, 240}
+
+
+def test_a_budget_knows_what_halving_saves():
+    pairs, lm = all_pairs(20), Wording()  # 120 pairs: rungs of 30, 60 and 120
+    # 8 wordings: 8 x 30, 4 x 30, 2 x 60
+    epoch = 8 * 30 + 4 * 30 + 2 * 60
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=True, budget=120 + 2 * epoch)
+    report = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm).report
+    assert len(lm.asked) == report.judgments == 120 + 2 * epoch
+    assert report.stopped == f"the budget is spent: the next epoch takes {epoch} judgments, 0 are left"
+    with pytest.raises(ValueError, match="39 examples are too few for halving"):
+        zepo.compile(PairwiseJudge(C), trainset=pairs[:39], lm=lm)
+
+
+def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
+    def run(parts=PARTS, judge=None, **options):
+        zepo = ZEPO(GrammarParaphraser(parts), stopping=Epochs(1), log_dir=tmp_path / "log", **options)
+        return zepo.compile(judge or PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+
+    run()
+    for options in (
+        {"parts": [("On quality,", "For quality:"), LEANS]},
+        {"objective": Fairness(prior=[0.4, 0.6])},
+        {"judge": PairwiseJudge(C, ties=True)},
+        {"halving": True},
+    ):
+        with pytest.raises(ValueError, match="holds another search"):
+            run(**options)
+
+
+def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
+    class Silent(Wording):
+        def choice_logprobs(self, prompts, choices):
+            self.mass = 0.8 if "lean" not in prompts[0][0]["content"] else 1e-9
+            return super().choice_logprobs(prompts, choices)
+
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), log_dir=tmp_path)
+    report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Silent()).report
+    assert report.best == 0
+    for line in (tmp_path / "instructions.jsonl").read_text().splitlines()[1:]:
+        record = json.loads(line, parse_constant=lambda token: pytest.fail(token))
+        assert (record["objective"], record["decision_rates"]) == (None, [None, None])
+
+
+def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
+    judge = PairwiseJudge(C, ties=True)
+    fair = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2)).compile(
+        judge, trainset=all_pairs(), lm=Wording(tie=-1.0)
+    )
+    assert fair.report.history[-1] > -0.2
+    rates = fair.report.tried[fair.report.best].decision_rates
+    assert abs(rates[0] - rates[1]) < 0.2
 
 
 def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
@@ -172,7 +225,7 @@ def test_a_proposer_that_has_nothing_ends_the_search():
     report = (
         ZEPO(LMParaphraser(Says("")), population=2).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
     )
-    assert report.stopped == "the proposer has nothing new"
+    assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8
     assert len(report.tried) == 1
 

@@ -43,9 +43,14 @@ def test_both_orders_are_averaged_by_candidate():
 @pytest.mark.parametrize("calibration", ["contextual", "batch"])
 def test_calibration_takes_the_positions_own_odds_off(calibration):
     judge = PairwiseJudge(C, calibration=calibration)
-    pairs = [pair(1, 2), pair(2, 1), pair(3, 1), pair(1, 3)]  # the true odds balance
+    pairs = [pair(1, 2), pair(2, 1), pair(3, 1), pair(1, 3)] * 3  # the true odds balance
     found = judge.batch(pairs, lm=Comparer(lean=2.0))
-    assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)])
+    assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
+
+
+def test_batch_calibration_of_a_few_would_take_the_preference_off():
+    with pytest.raises(ValueError, match="over 9 comparisons would take the preference itself off"):
+        PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
 
 
 def test_single_calls_are_calibrated_too():

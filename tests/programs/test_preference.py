@@ -38,6 +38,9 @@ def test_what_the_judge_leans_to():
     assert found.likelihood.spearman == pytest.approx(1, abs=1e-6)
     assert found.likelihood.odds_per_nat == pytest.approx(math.exp(0.1), rel=1e-3)
     assert found.likelihood.odds_of_first == pytest.approx(1, abs=1e-3)
+    leaning = measure_preference(PairwiseJudge(C), pairs, lm=Comparer(lean=1.0), likelihood_lm=Model())
+    assert leaning.likelihood.odds_of_first == pytest.approx(math.e, rel=1e-3)
+    assert leaning.likelihood.odds_per_nat == pytest.approx(math.exp(0.1), rel=1e-3)
     assert 0.3 < found.longer.rate < 0.7
 
 

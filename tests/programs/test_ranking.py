@@ -63,7 +63,33 @@ def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
 
 def test_an_undefined_comparison_is_counted():
     (found,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2)], lm=Comparer(mass=0.5))
-    assert (found.undefined, found.scores) == (1, [0.5, 0.5])
+    assert found.undefined == 1
+    assert all(math.isnan(score) for score in found.scores)
+
+
+@pytest.mark.parametrize("n", [3, 4, 7])
+def test_what_the_judge_cannot_tell_apart_has_no_order(n):
+    documents = [pair(*range(n), source=str(k)) for k in range(5)]
+    for mute in PairwiseRanker(PairwiseJudge(C, min_coverage=2.0)).batch(documents, lm=Comparer()):
+        assert mute.undefined == mute.comparisons > 0
+        assert all(math.isnan(score) for score in mute.scores)
+    blind = [dspy.Example(source="s", candidates=[f"q=1 z={k}" for k in range(n)])]
+    for found in PairwiseRanker(PairwiseJudge(C)).batch(blind, lm=Comparer()):
+        assert found.ties == found.comparisons
+        assert found.scores == [0.5 * (n - 1)] * n
+    two = [dspy.Example(source="s", candidates=[*(f"q=1 z={k}" for k in range(n)), "q=3 z=0"])]
+    for found in PairwiseRanker(PairwiseJudge(C)).batch(two, lm=Comparer()):
+        assert found.scores == [0.5 * (n - 1)] * n + [n]
+
+
+def test_batch_calibration_is_one_for_the_whole_ranking():
+    documents = [pair(*range(5), source=str(k)) for k in range(4)]
+    judge = PairwiseJudge(C, calibration="batch")
+    together = PairwiseRanker(judge).batch(documents, lm=Comparer(lean=3.0))
+    (alone,) = PairwiseRanker(judge).batch(documents[:1], lm=Comparer(lean=3.0))
+    assert [f.scores for f in together] == [alone.scores] * 4 == [[0, 1, 2, 3, 4]] * 4
+    assert alone.ties == 0
+    assert judge.offsets == {}
 
 
 class Circle(Comparer):

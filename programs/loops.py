@@ -1,0 +1,204 @@
+"""Refine loops over many items: every step kept as it comes, a stopped run goes on, a broken item does not stop it."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.lm.types import FloatArray
+from evalbias.measures import Iteration, trajectory
+from evalbias.programs.feedback.source import FeedbackSource
+from evalbias.programs.refine import BestOfK, SelfRefine, Step
+
+STEPS = "steps.jsonl"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What one item went through.
+
+    Attributes:
+        id: The item's.
+        steps: From the first output on; empty where the item failed.
+        stopped: Why the loop ended.
+        error: What went wrong; empty if nothing did.
+    """
+
+    id: str
+    steps: tuple[Step, ...]
+    stopped: str = ""
+    error: str = ""
+
+    def at(self, iteration: int) -> Step | None:
+        """The step whose output the loop would give after so many refinements; None where the item failed."""
+        accepted = [step for step in self.steps if step.accepted and step.iteration <= iteration]
+        return accepted[-1] if accepted else None
+
+
+@dataclass(frozen=True)
+class LoopRun:
+    """Loops over n items.
+
+    Attributes:
+        loops: One an item, in the items' order.
+        feedback: The source's name.
+        low: Its lowest score.
+        high: Its highest.
+    """
+
+    loops: tuple[Loop, ...]
+    feedback: str
+    low: float
+    high: float
+
+    @property
+    def iterations(self) -> int:
+        """The most refinements that an item went through."""
+        return max((loop.steps[-1].iteration for loop in self.loops if loop.steps), default=0)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Item -> what went wrong."""
+        return {loop.id: loop.error for loop in self.loops if loop.error}
+
+    def own(self) -> FloatArray:
+        """(t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
+        return self._each(lambda loop, step: step.score)
+
+    def tokens(self) -> FloatArray:
+        """(t + 1,) mean tokens spent on an item up to each number of refinements."""
+        spent = [
+            [sum(s.tokens for s in loop.steps if s.iteration <= k) for loop in self.loops if loop.steps]
+            for k in range(self.iterations + 1)
+        ]
+        return np.array([np.mean(row) if row else math.nan for row in spent])
+
+    def worth(self, examples: Sequence[Mapping[str, Any]], source: FeedbackSource) -> FloatArray:
+        """(t + 1, n) what an external source gives the outputs after each number of refinements.
+
+        Args:
+            examples: The items of the run, in its order.
+            source: Asked once for every different output.
+        """
+        by_id, known = {str(e["id"]): e for e in examples}, dict[tuple[str, str], float]()
+
+        def score(loop: Loop, step: Step) -> float:
+            key = (loop.id, step.output)
+            if key not in known:
+                known[key] = source(by_id[loop.id], step.output).score if step.output.strip() else math.nan
+            return known[key]
+
+        return self._each(score)
+
+    def _each(self, value: Callable[[Loop, Step], float]) -> FloatArray:
+        rows = []
+        for k in range(self.iterations + 1):
+            steps = [(loop, loop.at(k)) for loop in self.loops]
+            rows.append([math.nan if step is None else value(loop, step) for loop, step in steps])
+        return np.array(rows, dtype=np.float64).reshape(self.iterations + 1, len(self.loops))
+
+
+def run_loops(
+    program: SelfRefine | BestOfK,
+    examples: Sequence[dspy.Example],
+    *,
+    lm: Any = None,
+    log_dir: Path | None = None,
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> LoopRun:
+    """Run a loop on every item.
+
+    Args:
+        program: A refine loop, or best of k.
+        examples: With ``id`` and the program's inputs; what else they hold (a reference) is for the feedback.
+        lm: In place of the modules' own or DSPy's model.
+        log_dir: Where ``steps.jsonl`` grows; items that stand there are not run again.
+        num_threads: Items at a time.
+        progress: Called with 1 after every item.
+
+    An item whose generator, feedback or refiner raises is reported in ``failed`` and the rest goes on; it is not kept
+    in the log, so that a later run tries it again.
+
+    Raises:
+        ValueError: Examples without an id, or with the same one.
+    """
+    ids = [str(e.get("id")) for e in examples]
+    if None in (e.get("id") for e in examples) or len(set(ids)) < len(ids):
+        raise ValueError("Every item needs an id of its own: a stopped run goes on by them.")
+    file = None if log_dir is None else log_dir / STEPS
+    done = {} if file is None else _read(file)
+    lock = threading.Lock()
+
+    def run(example: dspy.Example) -> Loop:
+        name = str(example.id)
+        loop = done.get(name) or _run(program, example, lm)
+        with lock:
+            if file is not None and name not in done and not loop.error:
+                _append(file, loop)
+            if progress is not None:
+                progress(1)
+        return loop
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        futures = [pool.submit(copy_context().run, run, example) for example in examples]
+        loops = tuple(future.result() for future in futures)
+    source = program.feedback
+    return LoopRun(loops, source.name, source.low, source.high)
+
+
+def loop_bias(run: LoopRun, worth: FloatArray, *, n_resamples: int = 2_000, seed: int) -> list[Iteration]:
+    """Bias and Dskew after every number of refinements.
+
+    Args:
+        run: Whose own scores are set beside.
+        worth: (t + 1, n) what the outputs are worth, on the range of the own scores.
+        n_resamples: Of the intervals.
+        seed: Of the intervals.
+    """
+    return trajectory(run.own(), worth, n_resamples=n_resamples, seed=seed)
+
+
+def _run(program: SelfRefine | BestOfK, example: dspy.Example, lm: Any) -> Loop:
+    name = str(example.id)
+    try:
+        with dspy.context(**({} if lm is None else {"lm": lm})):
+            found = program(**dict(example.items()))
+    except Exception as error:  # any module of the user's may raise anything; the item is reported by its id
+        return Loop(name, (), error=f"{type(error).__name__}: {error}")
+    return Loop(name, tuple(found.steps), found.stopped)
+
+
+def _append(file: Path, loop: Loop) -> None:
+    """One line an item, so that a kill leaves whole items."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    steps = [{**asdict(s), "score": None if s.score != s.score else s.score} for s in loop.steps]
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps({"id": loop.id, "stopped": loop.stopped, "steps": steps}) + "\n")
+        out.flush()
+
+
+def _read(file: Path) -> dict[str, Loop]:
+    """The items of a log; a line that a kill tore is cut off."""
+    if not file.exists():
+        return {}
+    data = file.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
+        file.write_bytes(whole)
+    found = {}
+    for line in whole.decode("utf-8").splitlines():
+        record = json.loads(line)
+        steps = (Step(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in record["steps"])
+        found[record["id"]] = Loop(record["id"], tuple(steps), record["stopped"])
+    return found

@@ -1,0 +1,37 @@
+"""Pairs and inputs: what may be compared, and what would be compared wrongly."""
+
+import dspy
+import pytest
+
+from evalbias import data
+
+
+def item(name, source, key=None):
+    return dspy.Example(id=name, source=source, output=name, **({} if key is None else {"input_id": key}))
+
+
+def test_one_order_of_every_pair():
+    items = [item(f"o{k}", "s") for k in range(4)]
+    both, one = data.pairs(items, seed=0), data.pairs(items, ordered=False, seed=0)
+    assert len(both) == 12
+    assert len({frozenset(p.ids) for p in one}) == len(one) == 6
+    assert len({tuple(p.ids) for p in both}) == 12
+    firsts = [data.pairs(items, ordered=False, seed=s)[0].ids for s in range(20)]
+    assert len({tuple(f) for f in firsts}) > 6  # drawn, in both orders and in any place
+
+
+def test_an_input_has_one_source_and_a_source_one_input():
+    with pytest.raises(ValueError, match="'a' and 'b' have the input_id '1', and different sources"):
+        data.by_input([item("a", "s", "1"), item("b", "t", "1")])
+    with pytest.raises(ValueError, match="another item with the same source has '1'"):
+        data.by_input([item("a", "s", "1"), item("b", "s", "2")])
+    with pytest.raises(ValueError, match="give one source one input_id"):
+        data.by_input([item("a", "s", "1"), item("b", "s")])
+
+
+@pytest.mark.parametrize("dataset", ["newsroom", "summeval", "topicalchat"])
+def test_the_published_sets_hold_to_it(dataset, data_dir):
+    file = {"newsroom": "upstream/newsroom.json", "summeval": "summeval.jsonl.gz"}.get(
+        dataset, "upstream/topical_chat.json"
+    )
+    assert len(data.by_input(data.load(dataset, data_dir / file))) in (60, 70)
