@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dspy
@@ -101,13 +102,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            kept = best
-            step = self._step(
-                iteration,
-                inputs,
-                lambda kept=kept: self.refine(**shown, draft=kept.output, feedback=kept.feedback),
-                lambda score, kept=kept: self.accept(kept.score, score),
-            )
+            step = self._step(iteration, inputs, partial(self._rewrite, shown, best), partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
         told = {self.field: best.output, "score": best.score, "steps": steps}
@@ -122,6 +117,9 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             taken |= set(predictor.signature.input_fields)
             made |= set(predictor.signature.output_fields)
         return frozenset(taken - made)
+
+    def _rewrite(self, shown: Mapping[str, Any], best: Step) -> Any:
+        return self.refine(**shown, draft=best.output, feedback=best.feedback)
 
     def _step(
         self,

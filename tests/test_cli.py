@@ -334,7 +334,9 @@ def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path
     told = json.loads(evalbias("optimize", *options, "--json", cwd=tmp_path).stdout)
     assert told["instruction"] == PairwiseJudge(Criterion("wit", "is it funny?")).predict.signature.instructions
     search = json.loads((tmp_path / "run/result.json").read_text())["search"]
-    assert search["stopped"] == "the proposer has nothing new"  # a model of random weights rewords nothing
+    assert search["stopped"].startswith(
+        "the proposer has nothing new (12 wordings turned down"
+    )  # its weights are random
     assert len(search["rejected"]) == 12
     assert "answers asked 0" in evalbias("optimize", *options, cwd=tmp_path).stdout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import dspy
 from evalbias.commands.run import Run
 from evalbias.data import by_input, pairs
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
-from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Epochs
+from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Epochs, Objective
 from evalbias.optimizers.zepo.curve import curve
 from evalbias.optimizers.zepo.rows import rows, with_scores
 from evalbias.programs import Criterion, PairwiseJudge
@@ -19,7 +19,7 @@ from evalbias.programs.ranking import most_comparisons
 from evalbias.report.preference import consistency_bars, curve_plot, history_plot
 from evalbias.report.tables import rows_table
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, Callable[[], Objective]] = {
     "confidence": Confidence,
     "context-free": ContextFreeConfidence,
     "calibration": CalibrationGap,

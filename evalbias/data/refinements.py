@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalbias.data.dataset import DataError
 from evalbias.data.reading import Source
-from evalbias.lm.types import FloatArray
 
-EXPECTED = ("human_score", "bleurt_mapped", "expected")
-"""Fields that say what an output was worth, the better one first."""
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

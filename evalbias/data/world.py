@@ -66,6 +66,9 @@ RATER_NOISE = 1.5
 ANNOTATORS = 4
 """Fair raters whose mean is an item's human score."""
 
+SOURCES = math.prod(len(values) for values in VALUES.values())
+"""How many different sources there are."""
+
 _MEAN = sum(p * math.log(p) for p in FREQUENCIES)
 _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
 
@@ -164,15 +167,24 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
 
 
 def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
-    """N sources with so many outputs each, for judges that compare.
+    """N different sources with so many outputs each, for judges that compare.
 
     Returns:
         Examples as ``examples`` gives them, and ``input_id``.
+
+    Raises:
+        ValueError: The world has fewer sources.
     """
-    rng = random.Random(seed)
+    if n > SOURCES:
+        raise ValueError(f"{n} documents: the world has {SOURCES} sources only.")
+    rng, seen = random.Random(seed), set[str]()
     done = []
     for number in range(n):
-        for place, drawn in enumerate(siblings(rng, outputs)):
+        group = siblings(rng, outputs)
+        while group[0].source in seen:
+            group = siblings(rng, outputs)
+        seen.add(group[0].source)
+        for place, drawn in enumerate(group):
             example = dspy.Example(
                 id=f"world-{seed}-{number}-{place}",
                 input_id=f"{seed}-{number}",

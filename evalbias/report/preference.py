@@ -41,12 +41,13 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
     figure = new_figure(5.6, 4.2)
     axis = figure.subplots()
     most = max(t.examples for t in report.tried)
-    for label, style, part in (
-        ("instruction", {"color": BLUE, "edgecolors": "none"}, [t for t in report.tried if t.examples == most]),
-        ("left early", {"facecolors": "none", "edgecolors": BLUE}, [t for t in report.tried if t.examples < most]),
-    ):
-        if part:
-            axis.scatter([t.epoch for t in part], [t.objective for t in part], s=22, alpha=0.6, label=label, **style)
+    whole, left = ([t for t in report.tried if (t.examples == most) == want] for want in (True, False))
+    axis.scatter(
+        [t.epoch for t in whole], [t.objective for t in whole], s=22, alpha=0.6, color=BLUE, label="instruction"
+    )
+    if left:
+        places = [t.epoch for t in left], [t.objective for t in left]
+        axis.scatter(*places, s=22, alpha=0.6, facecolors="none", edgecolors=BLUE, label="left early, on fewer pairs")
     axis.step(range(len(report.history)), report.history, where="post", color=ORANGE, label="incumbent")
     axis.set_xticks(range(len(report.history)))
     axis.set_title(f"{len(report.tried)} instructions, {report.judgments} judgments", fontsize="medium")

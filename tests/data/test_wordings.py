@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from evalbias.data import by_input, wordings, world
 from evalbias.programs import SYNTHETIC
 from evalbias.programs.prompt import comparison_instructions
@@ -29,4 +31,8 @@ def test_documents_hold_several_outputs_of_one_source():
     assert all(len({e.source for e in group}) == 1 for group in groups.values())
     assert len({e.id for e in items}) == 15
     assert [e.output for e in items] == [e.output for e in world.documents(5, 3, seed=4)]
+    many = world.documents(world.SOURCES, 2, seed=1)
+    assert len({e.source for e in many}) == world.SOURCES == 216
+    with pytest.raises(ValueError, match="216 sources only"):
+        world.documents(217, 2, seed=1)
     assert all(1 <= e.scores[world.NAME] <= 5 and 1 <= e.quality <= 5 for e in items)
