@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 from dspy.utils.usage_tracker import UsageTracker
@@ -72,7 +72,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         *,
         max_iterations: int = 10,
         accept: Accept = strict_improvement,
-        perfect: float | str | None = "best",
+        perfect: float | Literal["best"] | None = "best",
         plateau: int | None = None,
         field: str = "output",
     ) -> None:
@@ -86,7 +86,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         self.refine = refine
         self.max_iterations = max_iterations
         self.accept = accept
-        self.perfect = feedback.high if perfect == "best" else perfect
+        self.perfect = feedback.high if isinstance(perfect, str) else perfect
         self.plateau = plateau
         self.field = field
 
