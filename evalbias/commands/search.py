@@ -83,7 +83,8 @@ def searched(
     run.folder.write_result(result)
     if options["curve"]:
         rated, tried = with_scores(test, criterion.name), [t.instruction for t in report.tried]
-        points = curve(judge, tried, rated, lm=run.lm, limit=options["pairs"], seed=seed)
+        with run.progress(len(tried) * (1 + options["pairs"] + _most_rankings(test))):
+            points = curve(judge, tried, rated, lm=run.lm, limit=options["pairs"], seed=seed)
         curve_plot(points, path / "curve.png")
         result["curve"] = points
     coverage = {"comparisons": [row.preference.coverage for row in found.values()]}
@@ -92,5 +93,9 @@ def searched(
 
 def _most_answers(items: Sequence[dspy.Example], limit: int) -> int:
     """Of the four rows: every pair in both orders under two instructions, and the rankings."""
-    rankings = sum(most_comparisons(len(group)) for group in by_input(items).values())
-    return 8 * limit + sum(PROMPTS.values()) * rankings
+    return 8 * limit + sum(PROMPTS.values()) * _most_rankings(items)
+
+
+def _most_rankings(items: Sequence[dspy.Example]) -> int:
+    """Comparisons of ranking every document once, by the greedy search."""
+    return sum(most_comparisons(len(group)) for group in by_input(items).values())
