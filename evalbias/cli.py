@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from evalbias.commands.demo import demo
 from evalbias.commands.likelihood import compile_likelihood, judge, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
+from evalbias.commands.self_bias import compile_refine, measure_self, refine
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Measure the biases of LLM judges; compile them away."
@@ -18,23 +21,27 @@ app.add_typer(compile_app, name="compile")
 app.command()(optimize)
 app.command()(judge)
 app.command()(rank)
+app.command()(refine)
 app.command()(demo)
 measure_app.command("likelihood")(measure_likelihood)
 measure_app.command("preference")(measure_preference)
+measure_app.command("self")(measure_self)
 compile_app.command("likelihood")(compile_likelihood)
+compile_app.command("refine")(compile_refine)
 
 
-MENDABLE = (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError)
+def mendable() -> tuple[type[BaseException], ...]:
+    """Errors that a user can do something about; DSPy's own too (a missing key, a server that is down)."""
+    found = (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError)
+    loaded = sys.modules.get("dspy.utils.exceptions")
+    return found if loaded is None else (*found, loaded.LMError)
 
 
 def main() -> None:
     """Run a command; what a user can mend is told in one line."""
     try:
         app()
-    except Exception as error:
-        # DSPy tells of a missing key, a server that is down and the like by errors of its own
-        if not isinstance(error, MENDABLE) and not type(error).__module__.startswith("dspy."):
-            raise
+    except mendable() as error:
         typer.echo(f"evalbias: {error}", err=True)
         raise SystemExit(2) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,8 +93,7 @@ class Run:
     @contextmanager
     def progress(self, total: int) -> Iterator[None]:
         """A bar on stderr with rate and time left, until so many answers are there, or as many as it takes."""
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-        with Progress("judging", *columns, console=Console(stderr=True)) as self._bar:
+        with _bar("judging") as self._bar:
             self._bar.add_task("", total=total, rate="")
             yield
             (task,) = self._bar.tasks
@@ -132,3 +131,16 @@ class Run:
         if self._bar is not None:
             (task,) = self._bar.tasks
             self._bar.update(task.id, advance=count, rate=f"{task.speed:.0f}/s" if task.speed else "")
+
+
+def _bar(doing: str) -> Progress:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    return Progress(doing, *columns, console=Console(stderr=True))
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr for so many items; yields what advances it."""
+    with _bar("refining") as bar:
+        task = bar.add_task("", total=total, rate="")
+        yield lambda count: bar.update(task, advance=count)

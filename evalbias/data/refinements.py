@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 from numpy.typing import NDArray
 
 from evalbias.data.dataset import DataError
 from evalbias.data.reading import Source
+from evalbias.measures.answers import boxed_answer
 
 FloatArray = NDArray[np.float64]
 
@@ -70,6 +72,56 @@ def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
         raise DataError(f"{path} holds no records.")
     ids = tuple(dict.fromkeys(i for of in records.values() for i in of))
     return Refinements(path.name, ids, tuple(sorted(records)), records, source.digest.hexdigest())
+
+
+def load_items(path: Path) -> tuple[list[dspy.Example], str]:
+    """Items of a refine loop, and the hash of the file: one JSON object a line, with any fields.
+
+    ``id`` is the line's number where it is missing.
+
+    Raises:
+        DataError: A line that is no object, an id that comes twice, or no line at all.
+    """
+    source = Source("items", path)
+    found: dict[str, dspy.Example] = {}
+    for where, record in source.rows():
+        name = str(record.get("id", where.rpartition(":")[2]))
+        if name in found:
+            raise DataError(f"{where}: a second item with the id {name!r}; give each its own.")
+        found[name] = dspy.Example({**record, "id": name})
+    if not found:
+        raise DataError(f"{path} holds no items.")
+    return list(found.values()), source.digest.hexdigest()
+
+
+def load_parallel(sources: Path, references: Path, *, target_language: str) -> list[dspy.Example]:
+    """Two plain text files, line by line: a source and its translation, as Flores gives them out.
+
+    Raises:
+        DataError: Different numbers of lines.
+    """
+    first, second = (Source("parallel", p).read(p).rstrip("\n").split("\n") for p in (sources, references))
+    if len(first) != len(second):
+        raise DataError(f"{sources} has {len(first)} lines, {references} has {len(second)}: they must be parallel.")
+    return [
+        dspy.Example(id=str(n), source=s, reference=r, target_language=target_language)
+        for n, (s, r) in enumerate(zip(first, second, strict=True), start=1)
+    ]
+
+
+def load_mathematics(path: Path) -> list[dspy.Example]:
+    """JSONL with ``problem`` and ``solution`` (its last box is the answer) or ``answer``, as MATH gives them out.
+
+    Raises:
+        DataError: A problem without an answer; file and line are named.
+    """
+    source, done = Source("mathematics", path), []
+    for number, (where, record) in enumerate(source.rows(), start=1):
+        answer = record.get("answer") or boxed_answer(str(record.get("solution", "")))
+        if not answer or not record.get("problem"):
+            raise DataError(f"{where}: a problem needs 'problem', and 'answer' or a 'solution' with a box.")
+        done.append(dspy.Example(id=str(record.get("id", number)), source=record["problem"], answer=str(answer)))
+    return done
 
 
 def _number(value: Any) -> float:

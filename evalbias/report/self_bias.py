@@ -1,0 +1,90 @@
+"""Plots of self-bias: over the iterations, own against true score, own against external feedback, the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures import Iteration
+from evalbias.report.figure import new_figure
+
+COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
+
+
+def trajectory_plot(found: Mapping[str, Sequence[Iteration]], path: Path, *, rounds: str = "iteration") -> None:
+    """Write a PNG: Bias and Dskew against the iteration with 95 % intervals, a line a loop.
+
+    Args:
+        found: Name -> its iterations.
+        path: Of the PNG.
+        rounds: What the x-axis counts.
+    """
+    figure = new_figure(9.6, 3.9)
+    left, right = figure.subplots(1, 2)
+    for (name, steps), colour in zip(found.items(), COLOURS * len(found), strict=False):
+        x = [s.number for s in steps]
+        for axis, value, interval in (
+            (left, [s.found.bias for s in steps], [s.bias_interval for s in steps]),
+            (right, [s.found.skewness for s in steps], [s.skewness_interval for s in steps]),
+        ):
+            axis.plot(x, value, color=colour, marker="o", markersize=3, label=name)
+            axis.fill_between(x, [i.low for i in interval], [i.high for i in interval], color=colour, alpha=0.15)
+    left.axhline(0.0, color="0.6", linewidth=1)
+    left.set_ylabel("Bias (own minus expected score)")
+    right.set_ylabel("Dskew")
+    right.set_ylim(0, 1)
+    for axis in (left, right):
+        axis.set_xlabel(rounds)
+        axis.spines[["top", "right"]].set_visible(False)
+    left.legend(frameon=False, loc="best")
+    figure.savefig(path, dpi=120)
+
+
+def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
+    """Write a PNG: every item's own score against its expected one; above the diagonal a judge flatters itself.
+
+    Args:
+        own: (n,) NaN is left out.
+        expected: (n,).
+        path: Of the PNG.
+    """
+    mine, worth = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    kept = ~np.isnan(mine + worth)
+    figure = new_figure(4.6, 4.2)
+    axis = figure.subplots()
+    if kept.any():
+        ends = [min(mine[kept].min(), worth[kept].min()), max(mine[kept].max(), worth[kept].max())]
+        axis.plot(ends, ends, color="0.6", linewidth=1)
+    axis.scatter(worth[kept], mine[kept], s=16, alpha=0.4, edgecolors="none", color=COLOURS[0])
+    axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
+    axis.set_xlabel("expected score")
+    axis.set_ylabel("own score")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+
+
+def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tuple[str, str]) -> None:
+    """Write a PNG: histogram of own minus expected score, in two rounds on the same bins.
+
+    Args:
+        first: (n,) differences; NaN is left out.
+        last: (n,).
+        path: Of the PNG.
+        names: Of the two.
+    """
+    rows = [np.asarray(values, dtype=np.float64) for values in (first, last)]
+    rows = [row[~np.isnan(row)] for row in rows]
+    figure = new_figure(5.6, 4.0)
+    axis = figure.subplots()
+    bins = np.histogram_bin_edges(np.concatenate(rows), bins=20)
+    for row, name, colour in zip(rows, names, COLOURS, strict=False):
+        axis.hist(row, bins=bins.tolist(), alpha=0.5, color=colour, label=f"{name} (n = {len(row)})")
+    axis.axvline(0.0, color="0.4", linewidth=1)
+    axis.set_xlabel("own minus expected score")
+    axis.set_ylabel("items")
+    axis.legend(frameon=False)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
