@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,12 +94,12 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: A
     Args:
         max_iterations: Refinements at most.
         critical: See ``MQMFeedback``.
-        **config: Of the writing requests, such as ``max_tokens``.
+        **config: Of the writing requests; ``max_tokens`` holds for the feedback too.
     """
     writing = {"temperature": 0.0, "max_tokens": 300, **config}
     loop = SelfRefine(
         Plain(Translate, **writing),
-        MQMFeedback(critical=critical),
+        MQMFeedback(critical=critical, **_limit(config)),
         Plain(RefineTranslation, **writing),
         max_iterations=max_iterations,
     )
@@ -111,7 +111,7 @@ def constrained_generation(*, max_iterations: int = 10, **config: Any) -> Refine
     writing = {"temperature": 0.0, "max_tokens": 400, **config}
     loop = SelfRefine(
         Plain(WriteWithConcepts, **writing),
-        ConceptsFeedback(),
+        ConceptsFeedback(**_limit(config)),
         Plain(RefineWithConcepts, **writing),
         max_iterations=max_iterations,
     )
@@ -129,6 +129,11 @@ def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> 
         max_iterations=max_iterations,
     )
     return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
+
+
+def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds for the feedback's requests too."""
+    return {name: value for name, value in config.items() if name == "max_tokens"}
 
 
 TASKS = {"translation": translation, "constrained-generation": constrained_generation, "mathematics": mathematics}

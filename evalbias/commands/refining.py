@@ -35,6 +35,7 @@ class Refining:
         lm: The model by name.
         models: How it is opened.
         max_iterations: Refinements at most.
+        max_tokens: Of every answer; None leaves it to the task.
         limit: Only the first so many items.
         seed: Of the split and the tests.
         out: The folder; by default one under runs/.
@@ -49,20 +50,29 @@ class Refining:
         lm: str,
         models: Mapping[str, Any],
         max_iterations: int,
+        max_tokens: int | None,
         *,
         limit: int | None,
         seed: int,
         out: Path | None,
         **options: Any,
     ) -> None:
-        self.task = TASKS[task](max_iterations=max_iterations)
+        config = {} if max_tokens is None else {"max_tokens": max_tokens}
+        self.task = TASKS[task](max_iterations=max_iterations, **config)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
         self.seed, self.options = seed, options
         self.lm = open_lm(lm, **models)
+        self.lm.cache = False  # the log is what a stopped run goes on from, and tokens are counted as spent
         settings = {"command": command, "task": task, "data": str(path), "data_sha256": sha256, "seed": seed}
-        settings |= {"limit": limit, "max_iterations": max_iterations, "lm": identity(self.lm), **options}
+        settings |= {
+            "limit": limit,
+            "max_iterations": max_iterations,
+            "max_tokens": max_tokens,
+            "lm": identity(self.lm),
+            **options,
+        }
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
         self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
 

@@ -18,6 +18,7 @@ Task = Annotated[
 ]
 Items = Annotated[Path, typer.Option("--data", help="JSONL with the fields of the task.", exists=True, dir_okay=False)]
 MaxIterations = Annotated[int, typer.Option(help="Refinements of an item at most.", min=0)]
+MaxTokens = Annotated[int | None, typer.Option(help="Of every answer; by default what the task needs.", min=1)]
 Threads = Annotated[int, typer.Option("--threads", help="Items at a time.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Run only the first so many items.", min=1)]
 
@@ -43,6 +44,7 @@ def refine(
     data: Items,
     lm: LM,
     max_iterations: MaxIterations = 10,
+    max_tokens: MaxTokens = None,
     feedback: Annotated[
         Literal["own", "external"], typer.Option(help="The model's own, or the task's external source.")
     ] = "own",
@@ -59,7 +61,9 @@ def refine(
     from evalbias.commands.refining import Refining
 
     models = {"api_base": api_base, "device": device, "dtype": dtype}
-    run = Refining("refine", task, data, lm, models, max_iterations, limit=limit, seed=seed, out=out, feedback=feedback)
+    run = Refining(
+        "refine", task, data, lm, models, max_iterations, max_tokens, limit=limit, seed=seed, out=out, feedback=feedback
+    )
     run.refine(threads=threads, as_json=as_json)
 
 
@@ -68,6 +72,7 @@ def compile_refine(
     data: Items,
     lm: LM,
     max_iterations: MaxIterations = 10,
+    max_tokens: MaxTokens = None,
     k: Annotated[int, typer.Option("-k", help="Demonstrations at most.", min=0)] = 4,
     test_fraction: Annotated[float, typer.Option(help="Of the items, kept for before and after.")] = 0.5,
     threads: Threads = 1,
@@ -84,5 +89,7 @@ def compile_refine(
 
     models = {"api_base": api_base, "device": device, "dtype": dtype}
     options: dict[str, Any] = {"k": k, "test_fraction": test_fraction}
-    run = Refining("compile refine", task, data, lm, models, max_iterations, limit=limit, seed=seed, out=out, **options)
+    run = Refining(
+        "compile refine", task, data, lm, models, max_iterations, max_tokens, limit=limit, seed=seed, out=out, **options
+    )
     run.compile(threads=threads, as_json=as_json)

@@ -128,7 +128,7 @@ def self_bias_table(
         table.add_column(heading, justify="right", no_wrap=True)
     for s in steps:
         f, b, d = s.found, s.bias_interval, s.skewness_interval
-        bias_cell = f"{number(f.bias)} ({number(b.low)} to {number(b.high)})"
+        bias_cell = f"{number(f.bias)} ({_share(b.low)} to {_share(b.high)})"
         skewness_cell = f"{_share(f.skewness)} ({_share(d.low)} to {_share(d.high)})"
         table.add_row(str(s.number), number(f.own), number(f.expected), bias_cell, skewness_cell, str(f.n))
     return table
