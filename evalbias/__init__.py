@@ -13,20 +13,25 @@ if TYPE_CHECKING:
     from evalbias.lm.local import LocalLM
     from evalbias.lm.recorded import RecordedLM
     from evalbias.optimizers.biased_demos import BiasedDemos
+    from evalbias.optimizers.external_refine import ExternalFeedbackRefine
     from evalbias.optimizers.study import JudgeStudy
     from evalbias.optimizers.zepo.proposers import GrammarParaphraser, LMParaphraser
     from evalbias.optimizers.zepo.search import ZEPO
     from evalbias.programs.bridges import judge_metric, judge_reward, labelled, preference_accuracy, preference_metric
     from evalbias.programs.criterion import Criterion
+    from evalbias.programs.loops import run_loops
     from evalbias.programs.measurement import measure_likelihood_bias
     from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
     from evalbias.programs.pointwise import PointwiseJudge, load_judge
     from evalbias.programs.preference import measure_preference, ranking_agreement
     from evalbias.programs.ranking import PairwiseRanker
+    from evalbias.programs.refine import BestOfK, SelfRefine
 
 _HOME = {
+    "BestOfK": "evalbias.programs.refine",
     "BiasedDemos": "evalbias.optimizers.biased_demos",
     "Criterion": "evalbias.programs.criterion",
+    "ExternalFeedbackRefine": "evalbias.optimizers.external_refine",
     "GrammarParaphraser": "evalbias.optimizers.zepo.proposers",
     "JudgeStudy": "evalbias.optimizers.study",
     "LMParaphraser": "evalbias.optimizers.zepo.proposers",
@@ -35,6 +40,7 @@ _HOME = {
     "PairwiseRanker": "evalbias.programs.ranking",
     "PointwiseJudge": "evalbias.programs.pointwise",
     "RecordedLM": "evalbias.lm.recorded",
+    "SelfRefine": "evalbias.programs.refine",
     "ZEPO": "evalbias.optimizers.zepo.search",
     "embedded_judge_lm": "evalbias.lm.embedded",
     "judge_metric": "evalbias.programs.bridges",
@@ -47,12 +53,15 @@ _HOME = {
     "preference_accuracy": "evalbias.programs.bridges",
     "preference_metric": "evalbias.programs.bridges",
     "ranking_agreement": "evalbias.programs.preference",
+    "run_loops": "evalbias.programs.loops",
 }
 
 __all__ = [
     "ZEPO",
+    "BestOfK",
     "BiasedDemos",
     "Criterion",
+    "ExternalFeedbackRefine",
     "GrammarParaphraser",
     "JudgeStudy",
     "LMParaphraser",
@@ -61,6 +70,7 @@ __all__ = [
     "PairwiseRanker",
     "PointwiseJudge",
     "RecordedLM",
+    "SelfRefine",
     "embedded_judge_lm",
     "judge_metric",
     "judge_reward",
@@ -72,6 +82,7 @@ __all__ = [
     "preference_accuracy",
     "preference_metric",
     "ranking_agreement",
+    "run_loops",
 ]
 
 

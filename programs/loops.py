@@ -15,6 +15,7 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.data.reading import whole_lines
 from evalbias.lm.types import FloatArray
 from evalbias.measures import Iteration, trajectory
 from evalbias.programs.feedback.source import FeedbackSource
@@ -189,16 +190,9 @@ def _append(file: Path, loop: Loop) -> None:
 
 
 def _read(file: Path) -> dict[str, Loop]:
-    """The items of a log; a line that a kill tore is cut off."""
-    if not file.exists():
-        return {}
-    data = file.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        file.write_bytes(whole)
+    """The items of a log."""
     found = {}
-    for line in whole.decode("utf-8").splitlines():
-        record = json.loads(line)
+    for record in whole_lines(file):
         steps = (Step(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in record["steps"])
         found[record["id"]] = Loop(record["id"], tuple(steps), record["stopped"])
     return found

@@ -154,15 +154,7 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
     done = []
     for number in range(n):
         drawn = item(rng)
-        example = dspy.Example(
-            id=f"world-{seed}-{number}",
-            source=drawn.source,
-            output=drawn.output,
-            scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
-            quality=drawn.quality,
-            commonness=drawn.commonness,
-        )
-        done.append(example.with_inputs("source", "output"))
+        done.append(_example(rng, drawn, f"world-{seed}-{number}"))
     return done
 
 
@@ -185,14 +177,18 @@ def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
             group = siblings(rng, outputs)
         seen.add(group[0].source)
         for place, drawn in enumerate(group):
-            example = dspy.Example(
-                id=f"world-{seed}-{number}-{place}",
-                input_id=f"{seed}-{number}",
-                source=drawn.source,
-                output=drawn.output,
-                scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
-                quality=drawn.quality,
-                commonness=drawn.commonness,
-            )
-            done.append(example.with_inputs("source", "output"))
+            done.append(_example(rng, drawn, f"world-{seed}-{number}-{place}", input_id=f"{seed}-{number}"))
     return done
+
+
+def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Example:
+    example = dspy.Example(
+        id=name,
+        **more,
+        source=drawn.source,
+        output=drawn.output,
+        scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
+        quality=drawn.quality,
+        commonness=drawn.commonness,
+    )
+    return example.with_inputs("source", "output")

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evalbias.data.reading import whole_lines
 from evalbias.optimizers.zepo.proposers import Proposal
 
 
@@ -87,7 +88,7 @@ class Log:
         if file.exists() and file.read_text(encoding="utf-8") != told:
             raise ValueError(f"{folder} holds another search ({file.name} differs): choose another log_dir.")
         file.write_text(told, encoding="utf-8")
-        for line in _whole_lines(folder / "proposals.jsonl"):
+        for line in whole_lines(folder / "proposals.jsonl"):
             self._proposed[line["key"]] = line
         (folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
 
@@ -132,14 +133,3 @@ def _plain(value: Any) -> Any:
 
 def _number(value: float) -> float | None:
     return None if value != value else value
-
-
-def _whole_lines(file: Path) -> list[dict[str, Any]]:
-    """The records of a JSONL file; a line that a kill tore is cut off."""
-    if not file.exists():
-        return []
-    data = file.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if len(whole) < len(data):
-        file.write_bytes(whole)
-    return [json.loads(line) for line in whole.decode("utf-8").splitlines()]
