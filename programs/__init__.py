@@ -28,7 +28,7 @@ from evalbias.programs.preference import (
     measure_preference,
     ranking_agreement,
 )
-from evalbias.programs.ranking import PairwiseRanker, Ranking
+from evalbias.programs.ranking import PairwiseRanker, Ranking, load_ranker
 
 __all__ = [
     "INTRINSIC",
@@ -52,6 +52,7 @@ __all__ = [
     "labelled",
     "load_judge",
     "load_pairwise_judge",
+    "load_ranker",
     "measure_preference",
     "preference_accuracy",
     "preference_metric",

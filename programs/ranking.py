@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +20,11 @@ import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
+from evalbias.programs.state import read_state
 
+STATE = "evalbias_ranker"
 SEARCHES = ("greedy", "beam")
 CALIBRATED_ON = 200
 """Pairs, drawn with the seed, on which a ranking fixes batch calibration."""
@@ -199,6 +203,17 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             for source, lists, e in zip(sources, runs, examples, strict=True)
         ]
 
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The judge's state and how it is asked; no model and no key."""
+        own = {name: getattr(self, name) for name in ("search", "beam_size", "gap", "seed")}
+        return {"judge": self.judge.dump_state(json_mode), STATE: own}
+
+    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
+        """Take over a saved ranker: its judge, search and seed."""
+        self.judge.load_state(state["judge"], **kwargs)
+        for name, value in state[STATE].items():
+            setattr(self, name, value)
+
     def _merge(self, source: _Source, left: list[int], right: list[int]) -> _Merge:
         return _Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
 
@@ -269,3 +284,15 @@ def _score(group: dict[int, int], of: list[int], mine: int) -> float:
     others = [group[index] for i, index in enumerate(of) if i != mine]
     own = group[of[mine]]
     return sum(1.0 for other in others if other > own) + sum(0.5 for other in others if other == own)
+
+
+def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
+    """Read a ranker that ``ranker.save(path)`` wrote (JSON).
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is no saved ranker.
+    """
+    ranker = PairwiseRanker(PairwiseJudge(Criterion("placeholder", "replaced by the state")))
+    ranker.load_state(read_state(path, STATE, "ranker"))
+    return ranker

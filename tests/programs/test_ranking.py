@@ -5,7 +5,7 @@ import dspy
 import pytest
 from fakes import Comparer, pair
 
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
 from evalbias.programs.ranking import _Merge, _Source
 
 C = Criterion("quality", "is it good?")
@@ -132,3 +132,20 @@ def test_bad_input():
         PairwiseRanker(PairwiseJudge(C), beam_size=0)
     with pytest.raises(ValueError, match="give a list of 2"):
         PairwiseRanker(PairwiseJudge(C)).batch([pair(1)], lm=Comparer())
+
+
+def test_a_ranker_is_saved_with_its_judge(tmp_path):
+    judge = PairwiseJudge(C, ties=True, debias="permutation")
+    judge.predict.signature = judge.predict.signature.with_instructions("On quality, which one?")
+    PairwiseRanker(judge, search="beam", beam_size=3, gap=0.4, seed=7).save(str(tmp_path / "ranker.json"))
+    again = load_ranker(tmp_path / "ranker.json")
+    assert (again.search, again.beam_size, again.gap, again.seed) == ("beam", 3, 0.4, 7)
+    assert again.judge.dump_state() == judge.dump_state()
+    documents = [pair(3, 1, 2)]
+    first = PairwiseRanker(judge, search="beam", beam_size=3, gap=0.4, seed=7).batch(documents, lm=Comparer())
+    assert again.batch(documents, lm=Comparer())[0].toDict() == first[0].toDict()
+    judge.save(str(tmp_path / "judge.json"))
+    with pytest.raises(ValueError, match="is no saved ranker, but a pairwise judge"):
+        load_ranker(tmp_path / "judge.json")
+    with pytest.raises(ValueError, match="is no saved judge, but a pairwise judge"):
+        load_judge(tmp_path / "judge.json")
