@@ -6,27 +6,16 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
+from commands import COMMAND, evalbias
 from lm.models import save
 
 from evalbias import Criterion, data, embedded_judge_lm, measure_likelihood_bias
 from evalbias.data import world
 from evalbias.optimizers.demos import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_pairwise_judge
-
-COMMAND = [sys.executable, "-m", "evalbias.cli"]
-
-
-def evalbias(*arguments, cwd, check=True):
-    command = [*COMMAND, *map(str, arguments)]
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    told = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=offline)
-    if check:
-        assert told.returncode == 0, told.stderr
-    return told
 
 
 @pytest.fixture(scope="module")

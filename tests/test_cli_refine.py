@@ -4,27 +4,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from commands import COMMAND, evalbias
 from lm.models import save
 
-COMMAND = [sys.executable, "-m", "evalbias.cli"]
 ITEMS = {
     "translation": {"source": "un chien court", "target_language": "English", "reference": "a dog runs"},
     "constrained-generation": {"concepts": ["dog", "park"]},
     "mathematics": {"source": "2 + 2", "answer": "4"},
 }
-
-
-def evalbias(*arguments, cwd, check=True):
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    told = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, env=offline)
-    if check:
-        assert told.returncode == 0, told.stderr
-    return told
 
 
 @pytest.fixture(scope="module")

@@ -29,8 +29,5 @@ ROWS = {
 OBJECTIVES = {"fairness": ".75", "calibration": "weaker", "confidence": "poor", "context-free confidence": ".36"}
 """Correlation of each objective with agreement over instructions, as far as the paper prints a number."""
 
-SEARCH_PAIRS = {"newsroom": (20, 840), "summeval": (10, 2400), "topicalchat": (60, 1200)}
-"""Documents and pairs of a search."""
-
 PROMPTS = 60_000
 """Judge prompts of the published code for one criterion of SummEval."""

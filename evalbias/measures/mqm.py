@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SEVERITIES = ("critical", "major", "minor")
 STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
 
 _OPEN, _CLOSE = "'\"\u2018\u201c\u00ab", "'\"\u2019\u201d\u00bb"

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from commands import printed
 from fakes import PARTS, Comparer, Wording, pair, rated
 from matplotlib import image
-from rich.console import Console
 
 from evalbias import data
 from evalbias.optimizers.zepo import ZEPO, Epochs, GrammarParaphraser
@@ -18,13 +18,6 @@ from evalbias.report.preference import consistency_bars, curve_plot, history_plo
 from evalbias.report.tables import preference_table, rows_table
 
 C = Criterion("quality", "is it good?")
-
-
-def printed(table):
-    console = Console(width=100)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
 
 
 @pytest.fixture(scope="module")

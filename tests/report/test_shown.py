@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from commands import printed
 from fakes import FormulaLM, items
 from matplotlib import image
-from rich.console import Console
 
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
@@ -15,13 +15,6 @@ from evalbias.report.scatter import likelihood_scatter
 from evalbias.report.tables import comparison_table, coverage_note, mark, measurement_table
 
 C = Criterion("quality", "is it good?")
-
-
-def printed(table):
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
 
 
 @pytest.fixture(scope="module")
