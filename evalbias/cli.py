@@ -9,7 +9,7 @@ import typer
 from evalbias.commands.demo import demo
 from evalbias.commands.likelihood import compile_likelihood, judge, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
-from evalbias.commands.self_bias import compile_refine, measure_self, refine
+from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Measure the biases of LLM judges; compile them away."
@@ -26,6 +26,7 @@ app.command()(demo)
 measure_app.command("likelihood")(measure_likelihood)
 measure_app.command("preference")(measure_preference)
 measure_app.command("self")(measure_self)
+measure_app.command("style")(measure_style)
 compile_app.command("likelihood")(compile_likelihood)
 compile_app.command("refine")(compile_refine)
 

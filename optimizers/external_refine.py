@@ -2,83 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dspy
 import numpy as np
 from dspy.teleprompt import Teleprompter
 
 from evalbias.lm.types import FloatArray
-from evalbias.measures import Iteration, MeanStatistic, PermutationTest, paired_permutation_test, trajectory
-from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.loops import LoopRun, run_loops
+from evalbias.measures import MeanStatistic, PermutationTest, measure_self_bias, paired_permutation_test, trajectory
+from evalbias.optimizers.refine_arms import ArmRunner, with_margin
+from evalbias.optimizers.refine_report import LoopEnd, LoopRecord, RefineReport, Validation
+from evalbias.programs.feedback.source import FeedbackSource, shares
+from evalbias.programs.loops import LoopRun
 from evalbias.programs.refine import SelfRefine
+from evalbias.programs.worth import Worth
 
-
-@dataclass(frozen=True)
-class LoopRecord:
-    """One loop over the training items.
-
-    Attributes:
-        feedback: Its source.
-        numbers: (t + 1,) refinements.
-        own: (t + 1,) mean own score.
-        worth: (t + 1,) mean of what the outputs are worth.
-        tokens: (t + 1,) mean tokens spent on an item.
-        bias: Bias and Dskew of each, own scores and worth both put on [0, 1].
-        failed: Item -> what went wrong.
-    """
-
-    feedback: str
-    numbers: tuple[int, ...]
-    own: tuple[float, ...]
-    worth: tuple[float, ...]
-    tokens: tuple[float, ...]
-    bias: tuple[Iteration, ...]
-    failed: dict[str, str]
-
-
-@dataclass(frozen=True)
-class RefineReport:
-    """What compiling found.
-
-    Attributes:
-        own: The loop under its own feedback.
-        external: The same loop under external feedback.
-        iterations: Refinements that the compiled loop makes.
-        demonstrations: Items whose accepted refinement became a demonstration.
-        before: Mean worth of the student's loop on the validation items; NaN without any.
-        after: Of the compiled loop.
-        test: Paired permutation test of after against before; None without validation items.
-    """
-
-    own: LoopRecord
-    external: LoopRecord
-    iterations: int
-    demonstrations: tuple[str, ...]
-    before: float
-    after: float
-    test: PermutationTest | None
+LEVEL = 0.05
+"""Of the test whether the bias rises."""
 
 
 class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
     """Compiles a refine loop under external feedback (Xu et al. 2024, section 6).
 
-    The loop runs over the trainset twice, under its own feedback and under the external one. What the outputs are worth
-    decides where the compiled loop stops: at the first number of refinements under its own feedback from which on the
-    mean worth rises no more. The refinements that external feedback accepted become demonstrations: of the generator,
-    the final output of an item; of the refiner, the step that led there. The compiled loop listens to the student's own
-    feedback, since a reference is there for training items alone.
+    Over the trainset the student's loop runs under its own feedback, once for every margin by which a refinement must
+    be better, and once under the external feedback. What the outputs are worth decides which margin the compiled loop
+    takes and where it stops: the fewest refinements, and of equals the smallest margin, that reach the highest mean
+    worth. The refinements that external feedback accepted become demonstrations: of the generator, the final output of
+    an item; of the refiner, the step that led there. The compiled loop listens to the student's own feedback, since a
+    reference is there for training items alone.
 
     Args:
         external: The feedback to learn from.
         worth: What the outputs are worth; by default the external feedback itself.
         k: Demonstrations at most, of the items whose worth rose most.
+        margins: Tried, as shares of the range of the student's own feedback, ascending from the loop that is to be
+            improved. A student with a rule of its own keeps that one.
+        until: ``"worth"`` stops where the worth rises no more; ``"worth or bias"`` also before the self-bias rises
+            (p < .05) above the first outputs', even if the worth would still rise.
         tolerance: A rise of the mean worth below this share of its range is none.
-        budget: Most items of the trainset that are run; the first so many. None runs all.
+        budget: Requests to models, in all loops over the trainset: no item is begun once they are spent, so that the
+            last ones may exceed it. None runs all items.
         num_threads: Items at a time.
         n_resamples: Of intervals and tests.
         seed: Of intervals and tests.
@@ -92,6 +58,8 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         *,
         worth: FeedbackSource | None = None,
         k: int = 4,
+        margins: Sequence[float] = (0.0, 0.1, 0.25),
+        until: Literal["worth", "worth or bias"] = "worth",
         tolerance: float = 0.0,
         budget: int | None = None,
         num_threads: int = 1,
@@ -101,11 +69,19 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         progress: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__()
-        if k < 0 or tolerance < 0 or (budget is not None and budget < 1):
-            raise ValueError(f"k={k}, tolerance={tolerance}, budget={budget}: give at least 0, 0 and 1.")
+        if k < 0 or tolerance < 0 or num_threads < 1 or (budget is not None and budget < 1):
+            raise ValueError(
+                f"k={k}, tolerance={tolerance}, num_threads={num_threads}, budget={budget}: give at least 0, 0, 1, 1."
+            )
+        if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
+            raise ValueError(f"margins={tuple(margins)}: give different shares in [0, 1), ascending.")
+        if until not in ("worth", "worth or bias"):
+            raise ValueError(f"until={until!r} is unknown: choose 'worth' or 'worth or bias'.")
         self.external = external
         self.worth = worth or external
         self.k = k
+        self.margins = tuple(margins)
+        self.until = until
         self.tolerance = tolerance
         self.budget = budget
         self.num_threads = num_threads
@@ -136,49 +112,58 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             The compiled loop; its ``report`` is a ``RefineReport``.
 
         Raises:
-            ValueError: No items, items on both sides, or not one that came through.
+            ValueError: No items, items on both sides, not one that came through, or a worth that is never defined.
         """
         if teacher is not None:
             raise ValueError("ExternalFeedbackRefine learns from feedback: pass no teacher.")
-        items = list(trainset)[: self.budget]
+        items = list(trainset)
         both = {str(e.get("id")) for e in items} & {str(e.get("id")) for e in valset or []}
         if not items or both:
             raise ValueError(
                 f"{len(items)} training items, {len(both)} of them in the valset: give some, and split them."
             )
-        own = self._run(student, items, "own", lm)
-        listening: SelfRefine = student.deepcopy()
-        listening.feedback, listening.perfect = self.external, self.external.high
-        external = self._run(listening, items, "external", lm)
-        worth_own, worth_external = (run.worth(items, self.worth) for run in (own, external))
-        iterations = self._stop(worth_own)
-        compiled: SelfRefine = student.deepcopy()
+        runner = ArmRunner(
+            student,
+            self.external,
+            margins=self.margins,
+            log_dir=self.log_dir,
+            num_threads=self.num_threads,
+            progress=self.progress,
+            lm=lm,
+        )
+        arms = runner(items, budget=self.budget)
+        items = items[: len(arms.external.loops)]
+        worth = Worth(self.worth, None if self.log_dir is None else self.log_dir / "worth.jsonl")
+        own = [self._record(run, items, worth, margin) for margin, run in arms.own.items()]
+        iterations, margin = self._stop(own)
+        compiled = student.deepcopy() if math.isnan(margin) else with_margin(student, margin)
         compiled.max_iterations = iterations
-        chosen = self._demonstrate(compiled, items, external, worth_external)
-        before, after, test = self._validate(student, compiled, valset, lm)
+        chosen = self._demonstrate(compiled, items, arms.external, arms.external.worth(items, worth))
         compiled.report = RefineReport(
-            self._record(own, worth_own),
-            self._record(external, worth_external),
-            iterations,
-            chosen,
-            before,
-            after,
-            test,
+            own=tuple(own),
+            external=self._record(arms.external, items, worth, 0.0),
+            iterations=iterations,
+            margin=margin,
+            demonstrations=chosen,
+            items=len(items),
+            calls=arms.calls,
+            validation=self._validate(runner, student, compiled, valset, worth),
         )
         return compiled
 
-    def _run(self, loop: SelfRefine, items: Sequence[dspy.Example], name: str, lm: Any) -> LoopRun:
-        folder = None if self.log_dir is None else self.log_dir / name
-        run = run_loops(loop, items, lm=lm, log_dir=folder, num_threads=self.num_threads, progress=self.progress)
-        if len(run.failed) == len(items):
-            raise ValueError(f"No item came through the loop ({name}): {next(iter(run.failed.values()))}")
-        return run
-
-    def _stop(self, worth: FloatArray) -> int:
-        """The first number of refinements from which on the mean worth rises by no more than the tolerance."""
-        means = _means(worth)
-        slack = self.tolerance * (self.worth.high - self.worth.low)
-        return next(k for k, mean in enumerate(means) if k == len(means) - 1 or np.nanmax(means[k:]) <= mean + slack)
+    def _stop(self, own: Sequence[LoopRecord]) -> tuple[int, float]:
+        """The fewest refinements, then the smallest margin, that reach the highest mean worth but for the tolerance."""
+        means: dict[tuple[int, int], float] = {}
+        for place, record in enumerate(own):
+            end = len(record.worth)
+            if self.until == "worth or bias" and record.bias_rises is not None:
+                end = record.bias_rises
+            means |= {(k, place): record.worth[k] for k in range(end) if not math.isnan(record.worth[k])}
+        if not means:
+            raise ValueError(f"{self.worth.name!r} is undefined for every output: nothing tells where to stop.")
+        enough = max(means.values()) - self.tolerance * (self.worth.high - self.worth.low)
+        iterations, place = min(at for at, mean in means.items() if mean >= enough)
+        return iterations, own[place].margin
 
     def _demonstrate(
         self, compiled: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, worth: FloatArray
@@ -203,34 +188,58 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         return tuple(str(items[i].id) for i in best)
 
     def _validate(
-        self, student: SelfRefine, compiled: SelfRefine, valset: Sequence[dspy.Example] | None, lm: Any
-    ) -> tuple[float, float, PermutationTest | None]:
+        self,
+        runner: ArmRunner,
+        student: SelfRefine,
+        compiled: SelfRefine,
+        valset: Sequence[dspy.Example] | None,
+        worth: Worth,
+    ) -> Validation | None:
         if not valset:
-            return float("nan"), float("nan"), None
-        first, second = (
-            self._run(loop, valset, name, lm).worth(valset, self.worth)[-1]
-            for loop, name in ((student, "before"), (compiled, "after"))
-        )
-        test = paired_permutation_test(
-            MeanStatistic(len(first)), second, first, n_resamples=self.n_resamples, seed=self.seed
-        )
-        return test.statistic_b, test.statistic_a, test
+            return None
+        runs = [runner.run(loop, valset, name) for loop, name in ((student, "before"), (compiled, "after"))]
+        ends = [run.worth(valset, worth)[-1] for run in runs]
+        before, after = (self._end(run, values, worth) for run, values in zip(runs, ends, strict=True))
+        return Validation(before, after, self._test(ends[1], ends[0]))
 
-    def _record(self, run: LoopRun, worth: FloatArray) -> LoopRecord:
-        own = run.own()
-        low, high = self.worth.low, self.worth.high
-        shares = (own - run.low) / (run.high - run.low), (worth - low) / (high - low)
+    def _end(self, run: LoopRun, values: FloatArray, worth: Worth) -> LoopEnd:
+        own, value = shares(run.own()[-1], run), shares(values, self.worth)
+        spent = float(run.tokens()[-1]), float(run.calls()[-1])
+        return LoopEnd(_mean(values), measure_self_bias(own, value), *spent, failed=_failed(run, worth))
+
+    def _record(self, run: LoopRun, items: Sequence[dspy.Example], worth: Worth, margin: float) -> LoopRecord:
+        own, values = run.own(), run.worth(items, worth)
+        mine, value = shares(own, run), shares(values, self.worth)
         return LoopRecord(
             feedback=run.feedback,
-            numbers=tuple(range(len(own))),
-            own=tuple(_means(own).tolist()),
-            worth=tuple(_means(worth).tolist()),
+            margin=margin,
+            own=tuple(map(_mean, own)),
+            worth=tuple(map(_mean, values)),
             tokens=tuple(run.tokens().tolist()),
-            bias=tuple(trajectory(*shares, n_resamples=self.n_resamples, seed=self.seed)),
-            failed=run.failed,
+            calls=tuple(run.calls().tolist()),
+            bias=tuple(trajectory(mine, value, n_resamples=self.n_resamples, seed=self.seed)),
+            bias_rises=self._rise(mine - value),
+            failed=_failed(run, worth),
         )
 
+    def _rise(self, difference: FloatArray) -> int | None:
+        for k in range(1, len(difference)):
+            test = self._test(difference[k], difference[0])
+            if test.p_value < LEVEL and test.statistic_a > test.statistic_b:
+                return k
+        return None
 
-def _means(rows: FloatArray) -> FloatArray:
-    """(t,) means over the defined items; NaN where there is none."""
-    return np.array([row[~np.isnan(row)].mean() if (~np.isnan(row)).any() else np.nan for row in rows])
+    def _test(self, a: FloatArray, b: FloatArray) -> PermutationTest:
+        return paired_permutation_test(MeanStatistic(len(a)), a, b, n_resamples=self.n_resamples, seed=self.seed)
+
+
+def _failed(run: LoopRun, worth: Worth) -> dict[str, str]:
+    """What went wrong in a loop, or with the worth of its outputs."""
+    ids = {loop.id for loop in run.loops}
+    return {name: error for name, error in worth.failed.items() if name in ids} | run.failed
+
+
+def _mean(row: FloatArray) -> float:
+    """Over the defined items; NaN where there is none."""
+    defined = row[~np.isnan(row)]
+    return float(defined.mean()) if len(defined) else math.nan

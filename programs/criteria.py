@@ -97,6 +97,13 @@ TOPICALCHAT = tuple(
 )
 """understandability, naturalness, coherence, engagingness, groundedness and overall, each on its own scale."""
 
+_WRITING = Criterion(name="writing", definition="to be replaced", task="Write the text.", output_label="Text")
+FLUENCY = replace(_WRITING, name="fluency", definition="does the text read as if a good writer had written it?")
+UNDERSTANDABILITY = replace(
+    _WRITING, name="understandability", definition="can a reader who knows nothing else follow what the text says?"
+)
+"""What a refine loop may improve besides quality (Xu et al. 2024, section 5.3), 1 to 5."""
+
 PRESETS: dict[str, tuple[Criterion, ...]] = {
     "webnlg2020": WEBNLG,
     "tmu-gfm": TMU_GFM,

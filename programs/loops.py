@@ -8,20 +8,39 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import dspy
 import numpy as np
 
 from evalbias.data.reading import whole_lines
 from evalbias.lm.types import FloatArray
-from evalbias.measures import Iteration, trajectory
 from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.refine import BestOfK, SelfRefine, Step
+from evalbias.programs.step import Step
+from evalbias.programs.worth import Worth
 
 STEPS = "steps.jsonl"
+IDENTITY = "loop.json"
+
+
+class LoopProgram(Protocol):
+    """``SelfRefine``, ``BestOfK``, or any DSPy module whose predictions have ``steps`` and ``stopped``.
+
+    Attributes:
+        feedback: Where the steps' scores come from.
+    """
+
+    feedback: FeedbackSource
+
+    def __call__(self, **example: Any) -> Any:
+        """Run the loop on one item."""
+        ...
+
+    def predictors(self) -> list[Any]:
+        """Its ``dspy.Predict`` parts."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -78,28 +97,29 @@ class LoopRun:
 
     def tokens(self) -> FloatArray:
         """(t + 1,) mean tokens spent on an item up to each number of refinements."""
-        spent = [
-            [sum(s.tokens for s in loop.steps if s.iteration <= k) for loop in self.loops if loop.steps]
-            for k in range(self.iterations + 1)
-        ]
-        return np.array([np.mean(row) if row else math.nan for row in spent])
+        return self._spent(lambda step: step.tokens)
 
-    def worth(self, examples: Sequence[Mapping[str, Any]], source: FeedbackSource) -> FloatArray:
-        """(t + 1, n) what an external source gives the outputs after each number of refinements.
+    def calls(self) -> FloatArray:
+        """(t + 1,) mean requests to models for an item up to each number of refinements."""
+        return self._spent(lambda step: step.calls)
+
+    def worth(self, examples: Sequence[Mapping[str, Any]], worth: Worth | FeedbackSource) -> FloatArray:
+        """(t + 1, n) what the outputs after each number of refinements are worth; NaN where undefined or failed.
 
         Args:
             examples: The items of the run, in its order.
-            source: Asked once for every different output.
+            worth: Asked once for every different output; what it raises is in its ``failed``.
         """
-        by_id, known = {str(e["id"]): e for e in examples}, dict[tuple[str, str], float]()
+        score = worth if isinstance(worth, Worth) else Worth(worth)
+        by_id = {str(e["id"]): e for e in examples}
+        return self._each(lambda loop, step: score(by_id[loop.id], step.output))
 
-        def score(loop: Loop, step: Step) -> float:
-            key = (loop.id, step.output)
-            if key not in known:
-                known[key] = source(by_id[loop.id], step.output).score if step.output.strip() else math.nan
-            return known[key]
-
-        return self._each(score)
+    def _spent(self, cost: Callable[[Step], int]) -> FloatArray:
+        spent = [
+            [sum(cost(s) for s in loop.steps if s.iteration <= k) for loop in self.loops if loop.steps]
+            for k in range(self.iterations + 1)
+        ]
+        return np.array([np.mean(row) if row else math.nan for row in spent])
 
     def _each(self, value: Callable[[Loop, Step], float]) -> FloatArray:
         rows = []
@@ -110,7 +130,7 @@ class LoopRun:
 
 
 def run_loops(
-    program: SelfRefine | BestOfK,
+    program: LoopProgram,
     examples: Sequence[dspy.Example],
     *,
     lm: Any = None,
@@ -121,7 +141,7 @@ def run_loops(
     """Run a loop on every item.
 
     Args:
-        program: A refine loop, or best of k.
+        program: A refine loop, best of k, or another that tells its steps.
         examples: With ``id`` and the program's inputs; what else they hold (a reference) is for the feedback.
         lm: In place of the modules' own or DSPy's model.
         log_dir: Where ``steps.jsonl`` grows; items that stand there are not run again.
@@ -132,11 +152,13 @@ def run_loops(
     in the log, so that a later run tries it again.
 
     Raises:
-        ValueError: Examples without an id, or with the same one.
+        ValueError: Examples without an id, or with the same one, or a log of another program.
     """
     ids = [str(e.get("id")) for e in examples]
     if None in (e.get("id") for e in examples) or len(set(ids)) < len(ids):
         raise ValueError("Every item needs an id of its own: a stopped run goes on by them.")
+    if log_dir is not None:
+        _own(log_dir, program, lm)
     file = None if log_dir is None else log_dir / STEPS
     done = {} if file is None else _read(file)
     lock = threading.Lock()
@@ -158,19 +180,7 @@ def run_loops(
     return LoopRun(loops, source.name, source.low, source.high)
 
 
-def loop_bias(run: LoopRun, worth: FloatArray, *, n_resamples: int = 2_000, seed: int) -> list[Iteration]:
-    """Bias and Dskew after every number of refinements.
-
-    Args:
-        run: Whose own scores are set beside.
-        worth: (t + 1, n) what the outputs are worth, on the range of the own scores.
-        n_resamples: Of the intervals.
-        seed: Of the intervals.
-    """
-    return trajectory(run.own(), worth, n_resamples=n_resamples, seed=seed)
-
-
-def _run(program: SelfRefine | BestOfK, example: dspy.Example, lm: Any) -> Loop:
+def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
     name = str(example.id)
     try:
         with dspy.context(**({} if lm is None else {"lm": lm})):
@@ -178,6 +188,35 @@ def _run(program: SelfRefine | BestOfK, example: dspy.Example, lm: Any) -> Loop:
     except Exception as error:  # any module of the user's may raise anything; the item is reported by its id
         return Loop(name, (), error=f"{type(error).__name__}: {error}")
     return Loop(name, tuple(found.steps), found.stopped)
+
+
+def _own(folder: Path, program: LoopProgram, lm: Any) -> None:
+    """Refuse the log of a program that would have written something else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source, accept = program.feedback, getattr(program, "accept", None)
+    told = {
+        "program": type(program).__name__,
+        "predictors": [_described(predictor) for predictor in program.predictors()],
+        "settings": {k: v for k, v in vars(program).items() if isinstance(v, int | float | str)},
+        "accept": repr(accept) if is_dataclass(accept) else getattr(accept, "__qualname__", None),
+        "feedback": [source.name, source.low, source.high],
+        "lm": getattr(lm, "model", None),
+    }
+    text, file = json.dumps(told, sort_keys=True, default=str), folder / IDENTITY
+    if file.exists() and file.read_text(encoding="utf-8") != text:
+        raise ValueError(f"{folder} is the log of another loop ({file.name} differs): choose another log_dir.")
+    file.write_text(text, encoding="utf-8")
+
+
+def _described(predictor: Any) -> dict[str, Any]:
+    """What a ``dspy.Predict`` asks, and whom."""
+    return {
+        "instructions": predictor.signature.instructions,
+        "fields": list(predictor.signature.fields),
+        "demos": [dict(demo) for demo in predictor.demos],
+        "config": predictor.config,
+        "lm": getattr(predictor.lm, "model", None),
+    }
 
 
 def _append(file: Path, loop: Loop) -> None:

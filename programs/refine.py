@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import dspy
-from dspy.utils.usage_tracker import UsageTracker
 
-from evalbias.programs.feedback.source import Feedback, FeedbackSource, checked
+from evalbias.programs.feedback.source import FeedbackSource
+from evalbias.programs.step import take_step
 
 Accept = Callable[[float, float], bool]
 """(score so far, new score) -> whether the new output takes over."""
 
+SETTINGS = ("max_iterations", "perfect", "plateau", "field")
+STATE = "evalbias_refine"
 REASONS = ("perfect", "plateau", "iterations")
 
 
 @dataclass(frozen=True)
-class Step:
-    """One output on the way.
+class Improvement:
+    """Accepts what is better by more than a margin; the paper's is 0: better, not equal.
+
+    An undefined score never takes over, a defined one does over an undefined.
 
     Attributes:
-        iteration: 0 is the first output.
-        output: What was written.
-        score: The feedback's; NaN where undefined.
-        feedback: What was said about it.
-        accepted: Whether it became the loop's output.
-        status: Why the score is undefined, or empty.
-        tokens: Prompt and completion tokens of writing and feedback together; 0 where the models do not tell.
+        margin: In points of the feedback's score, at least 0.
     """
 
-    iteration: int
-    output: str
-    score: float
-    feedback: str
-    accepted: bool
-    status: str
-    tokens: int
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.margin >= 0:
+            raise ValueError(f"margin={self.margin}: give at least 0, or worse outputs would take over.")
+
+    def __call__(self, before: float, after: float) -> bool:
+        """Whether an output of the score ``after`` takes over."""
+        return after == after and (before != before or after - before > self.margin)
 
 
-def strict_improvement(before: float, after: float) -> bool:
-    """The paper's: better, not equal. An undefined score never takes over, a defined one does over an undefined."""
-    return after == after and (before != before or after > before)
+STRICT = Improvement()
 
 
 class SelfRefine(dspy.Module):  # type: ignore[misc]
@@ -71,7 +68,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         refine: dspy.Module,
         *,
         max_iterations: int = 10,
-        accept: Accept = strict_improvement,
+        accept: Accept = STRICT,
         perfect: float | Literal["best"] | None = "best",
         plateau: int | None = None,
         field: str = "output",
@@ -93,7 +90,8 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; what the generator does not take (a reference) goes to the feedback alone."""
         shown = {name: value for name, value in inputs.items() if name in self.inputs}
-        steps = [self._step(0, inputs, lambda: self.generate(**shown), lambda _: True)]
+        write = partial(self._written, self.generate, **shown)
+        steps = [take_step(0, write, self.feedback, inputs, lambda _: True)]
         best, rejected, stopped = steps[0], 0, "iterations"
         for iteration in range(1, self.max_iterations + 1):
             if self.perfect is not None and best.score >= self.perfect:
@@ -102,7 +100,8 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            step = self._step(iteration, inputs, partial(self._rewrite, shown, best), partial(self.accept, best.score))
+            write = partial(self._written, self.refine, **shown, draft=best.output, feedback=best.feedback)
+            step = take_step(iteration, write, self.feedback, inputs, partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
         told = {self.field: best.output, "score": best.score, "steps": steps}
@@ -118,25 +117,36 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             made |= set(predictor.signature.output_fields)
         return frozenset(taken - made)
 
-    def _rewrite(self, shown: Mapping[str, Any], best: Step) -> Any:
-        return self.refine(**shown, draft=best.output, feedback=best.feedback)
+    def _written(self, module: dspy.Module, **inputs: Any) -> str:
+        return str(module(**inputs)[self.field])
 
-    def _step(
-        self,
-        iteration: int,
-        inputs: Mapping[str, Any],
-        write: Callable[[], Any],
-        accepts: Callable[[float], bool],
-    ) -> Step:
-        with _tokens() as spent:
-            output = str(write()[self.field])
-            found = self._heard(inputs, output)
-        return Step(iteration, output, found.score, found.text, accepts(found.score), found.status, _total(spent))
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """The predictors' state and when the loop stops; no model and no key.
 
-    def _heard(self, inputs: Mapping[str, Any], output: str) -> Feedback:
-        if not output.strip():
-            return Feedback(float("nan"), "The output is empty.", status="empty output")
-        return checked(self.feedback, self.feedback(inputs, output))
+        An ``accept`` of one's own is code and is not saved: the program that loads the state keeps its own.
+        """
+        state: dict[str, Any] = super().dump_state(json_mode)
+        own = {name: getattr(self, name) for name in SETTINGS}
+        if isinstance(self.accept, Improvement):
+            own["margin"] = self.accept.margin
+        return {**state, STATE: own}
+
+    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
+        """Take over a saved loop of the same shape.
+
+        Raises:
+            ValueError: The state is of no refine loop.
+        """
+        if STATE not in state:
+            raise ValueError(
+                f"This is the state of no refine loop ({STATE!r} is missing): save one with loop.save(path)."
+            )
+        own = dict(state[STATE])
+        if "margin" in own:
+            self.accept = Improvement(own.pop("margin"))
+        for name in SETTINGS:
+            setattr(self, name, own[name])
+        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
 
 
 class BestOfK(dspy.Module):  # type: ignore[misc]
@@ -183,20 +193,3 @@ class _Again(dspy.Module):  # type: ignore[misc]
     def forward(self, draft: str, feedback: str, **inputs: Any) -> Any:
         """Write again."""
         return self.generate(**inputs)
-
-
-@contextmanager
-def _tokens() -> Iterator[UsageTracker]:
-    """Count what is spent inside; an outer tracker of the user's hears of it too."""
-    outer, inner = dspy.settings.usage_tracker, UsageTracker()
-    with dspy.context(usage_tracker=inner):
-        yield inner
-    if outer is not None:
-        for lm, entries in inner.usage_data.items():
-            for entry in entries:
-                outer.add_usage(lm, entry)
-
-
-def _total(spent: UsageTracker) -> int:
-    told = spent.get_total_tokens().values()
-    return int(sum(usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in told))

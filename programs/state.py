@@ -9,6 +9,7 @@ from typing import Any
 
 KINDS = {
     "evalbias": "a pointwise judge: load_judge and 'evalbias judge' read it",
+    "evalbias_refine": "a refine loop: load_loop and 'evalbias refine --program' read it",
     "evalbias_ranker": "a ranker: load_ranker reads it",
     "evalbias_pairwise": "a pairwise judge: load_pairwise_judge, 'evalbias rank' and 'measure preference' read it",
 }

@@ -79,12 +79,14 @@ class RefineTask:
         name: As the command line knows it.
         loop: Under the model's own feedback.
         external: What knows better: by a reference, the exact words, or the right answer.
+        source: The field that an output answers to.
         fields: What an item must hold.
     """
 
     name: str
     loop: SelfRefine
     external: FeedbackSource
+    source: str
     fields: tuple[str, ...]
 
 
@@ -103,7 +105,9 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: A
         Plain(RefineTranslation, **writing),
         max_iterations=max_iterations,
     )
-    return RefineTask("translation", loop, ReferenceFeedback("chrf"), ("source", "target_language", "reference"))
+    return RefineTask(
+        "translation", loop, ReferenceFeedback("chrf"), "source", ("source", "target_language", "reference")
+    )
 
 
 def constrained_generation(*, max_iterations: int = 10, **config: Any) -> RefineTask:
@@ -115,7 +119,7 @@ def constrained_generation(*, max_iterations: int = 10, **config: Any) -> Refine
         Plain(RefineWithConcepts, **writing),
         max_iterations=max_iterations,
     )
-    return RefineTask("constrained-generation", loop, ExactConcepts(), ("concepts",))
+    return RefineTask("constrained-generation", loop, ExactConcepts(), "concepts", ("concepts",))
 
 
 def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> RefineTask:
@@ -128,7 +132,7 @@ def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> 
         Plain(RefineSolution, **writing),
         max_iterations=max_iterations,
     )
-    return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
+    return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
 
 
 def _limit(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Self-bias of recorded loops: the table, the plots and the test of the last round against the first."""
+"""Self-bias of recorded loops: the tables, the plots and the test of the last round against the first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +15,75 @@ from rich.console import Console
 
 from evalbias.data.refinements import load_refinements
 from evalbias.lm.types import FloatArray
-from evalbias.measures import compare_self_bias, trajectory
+from evalbias.programs.analyses import summarise_loop
 from evalbias.report.run import RunFolder, plain
-from evalbias.report.self_bias import differences_plot, scores_plot, trajectory_plot
-from evalbias.report.tables import self_bias_table
+from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A loop's scores.
+
+    Attributes:
+        name: Of the file or folder.
+        numbers: (t,) of the rounds.
+        sha256: Of the data.
+        own: (t, n) own scores.
+        expected: (t, n) what the outputs were worth.
+    """
+
+    name: str
+    numbers: Sequence[int]
+    sha256: str
+    own: FloatArray
+    expected: FloatArray
 
 
 def measured_self(
-    data: Path, *, own: str, expected: str, by: str, resamples: int, seed: int, out: Path | None, as_json: bool
+    data: Sequence[Path],
+    *,
+    own: str,
+    expected: str,
+    by: str,
+    resamples: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure, print, and leave a folder.
 
     Raises:
-        ValueError: No item has both scores.
+        ValueError: A loop without an item that has both scores.
     """
-    name, numbers, sha256, mine, worth = _finished(data) if data.is_dir() else _recorded(data, own, expected, by)
-    difference = mine - worth
-    if (difference != difference).all():
-        raise ValueError(f"{data} has no output with both an own and an expected score.")
-    settings = {"command": "measure self", "data": str(data), "data_sha256": sha256, "seed": seed}
+    loops = [_finished(path) if path.is_dir() else _recorded(path, own, expected, by) for path in data]
+    for path, loop in zip(data, loops, strict=True):
+        if np.isnan(loop.own - loop.expected).all():
+            raise ValueError(f"{path} has no output with both an own and an expected score.")
+    hashes = [loop.sha256 for loop in loops]
+    settings = {"command": "measure self", "data": [str(path) for path in data], "data_sha256": hashes, "seed": seed}
     settings |= {"own": own, "expected": expected, "by": by, "resamples": resamples}
-    folder = RunFolder(out or Path("runs") / f"measure-self-{sha256[:10]}-{own}-{expected}", settings)
-    steps = trajectory(mine, worth, numbers=numbers, n_resamples=resamples, seed=seed)
-    bias, skewness = compare_self_bias(difference[-1], difference[0], n_resamples=resamples, seed=seed)
-    trajectory_plot({name: steps}, folder.path / "trajectory.png", rounds=by)
-    scores_plot(mine[-1], worth[-1], folder.path / "scores.png")
-    names = (f"{by} {numbers[0]}", f"{by} {numbers[-1]}")
-    differences_plot(difference[0], difference[-1], folder.path / "differences.png", names=names)
-    result: dict[str, Any] = {"rounds": steps, "last_against_first": {"bias": bias, "skewness": skewness}}
+    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()[:10]
+    folder = RunFolder(out or Path("runs") / f"measure-self-{digest}-{own}-{expected}", settings)
+    found = [
+        summarise_loop(x.name, x.own, x.expected, numbers=x.numbers, n_resamples=resamples, seed=seed) for x in loops
+    ]
+    trajectory_plot([(x.name, x.rounds) for x in found], folder.path / "trajectory.png", rounds=by)
+    for x in loops:
+        places = {kind: folder.path / f"{kind}.png" for kind in ("scores", "differences")}
+        if len(loops) > 1:
+            places = {kind: folder.file(kind, x.name, ".png") for kind in places}
+        scores_plot(x.own[-1], x.expected[-1], places["scores"])
+        difference = x.own - x.expected
+        names = (f"{by} {x.numbers[0]}", f"{by} {x.numbers[-1]}")
+        differences_plot(difference[0], difference[-1], places["differences"], names=names)
+    result: dict[str, Any] = {"loops": found}
     folder.write_result(result)
     if as_json:
         sys.stdout.write(json.dumps(plain(result)) + "\n")
         return
     console = Console()
-    console.print(self_bias_table(steps, bias, skewness, rounds=by))
+    console.print(self_bias_table(found[0], rounds=by) if len(found) == 1 else loops_table(found, rounds=by))
     console.print(f"run folder: {folder.path}", soft_wrap=True)
-
-
-Rounds = tuple[str, Sequence[int], str, FloatArray, FloatArray]
-"""(name, numbers of the rounds, hash of the data, own scores (t, n), expected scores (t, n))."""
 
 
 def _recorded(data: Path, own: str, expected: str, by: str) -> Rounds:
@@ -66,7 +97,7 @@ def _recorded(data: Path, own: str, expected: str, by: str) -> Rounds:
     for name in (own, expected):
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
-    return found.name, found.numbers, found.sha256, found.scores(own), found.scores(expected)
+    return Rounds(found.name, found.numbers, found.sha256, found.scores(own), found.scores(expected))
 
 
 def _finished(folder: Path) -> Rounds:
@@ -83,4 +114,4 @@ def _finished(folder: Path) -> Rounds:
         low, high = told["ranges"][side]
         scaled.append((np.array(told[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
     own, worth = scaled
-    return folder.name, range(len(own)), hashlib.sha256(file.read_bytes()).hexdigest(), own, worth
+    return Rounds(folder.name, range(len(own)), hashlib.sha256(file.read_bytes()).hexdigest(), own, worth)

@@ -1,4 +1,4 @@
-"""A refine loop as a command runs and compiles it."""
+"""A refine loop as a command runs it, compiles it, or asks it about its own style."""
 
 from __future__ import annotations
 
@@ -17,28 +17,40 @@ from evalbias import data
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.run import progress_bar
 from evalbias.data.refinements import load_items
+from evalbias.lm.contract import measuring
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.programs.loops import LoopRun, run_loops
+from evalbias.programs.analyses import Paraphrased, measure_aspects, measure_style
+from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
+from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
+from evalbias.programs.feedback.instructscore import PROMPT
+from evalbias.programs.loops import Loop, run_loops
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.refine import STATE
+from evalbias.programs.state import read_state
 from evalbias.programs.tasks import TASKS, check_items
+from evalbias.programs.worth import Worth
+from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.run import RunFolder, plain
-from evalbias.report.self_bias import trajectory_plot
-from evalbias.report.tables import loop_table, refine_table
+from evalbias.report.self_bias import differences_plot
 
 
 class Refining:
-    """An open run of a loop.
+    """An open run.
 
     Args:
         command: As the user typed it.
         task: Name in ``TASKS``.
         path: The items.
         lm: The model by name.
-        models: How it is opened.
-        max_iterations: Refinements at most.
+        models: How models are opened.
         max_tokens: Of every answer; None leaves it to the task.
         limit: Only the first so many items.
         seed: Of the split and the tests.
         out: The folder; by default one under runs/.
+        max_iterations: Refinements at most.
+        instructscore: The model of external feedback; None leaves it to the task.
+        prompt: Its request; None takes the default.
+        program: A compiled loop; None takes the task's.
         **options: What else decides the numbers.
     """
 
@@ -49,93 +61,153 @@ class Refining:
         path: Path,
         lm: str,
         models: Mapping[str, Any],
-        max_iterations: int,
         max_tokens: int | None,
         *,
         limit: int | None,
         seed: int,
         out: Path | None,
+        max_iterations: int = 10,
+        instructscore: str | None = None,
+        prompt: Path | None = None,
+        program: Path | None = None,
         **options: Any,
     ) -> None:
         config = {} if max_tokens is None else {"max_tokens": max_tokens}
         self.task = TASKS[task](max_iterations=max_iterations, **config)
+        state = None if program is None else read_state(program, STATE, "refine loop")
+        if state is not None:
+            _load(self.task.loop, state, program)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
+        request = PROMPT if prompt is None else prompt.read_text(encoding="utf-8")
+        if instructscore is not None and "reference" not in self.task.fields:
+            raise ValueError(f"--instructscore compares with a reference: the task {task} has none.")
+        if instructscore is None and prompt is not None:
+            raise ValueError("--instructscore-prompt is a request to a model: name it with --instructscore.")
         self.seed, self.options = seed, options
         self.lm = open_lm(lm, **models)
         self.lm.cache = False  # the log is what a stopped run goes on from, and tokens are counted as spent
+        self.external: FeedbackSource = self.task.external
         settings = {"command": command, "task": task, "data": str(path), "data_sha256": sha256, "seed": seed}
-        settings |= {
-            "limit": limit,
-            "max_iterations": max_iterations,
-            "max_tokens": max_tokens,
-            "lm": identity(self.lm),
-            **options,
-        }
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
+        settings |= {"limit": limit, "max_iterations": max_iterations, "max_tokens": max_tokens, "program": state}
+        settings |= {"lm": identity(self.lm), "instructscore": None, **options}
+        if instructscore is not None:
+            judge = open_lm(instructscore, **{**models, "api_base": None})
+            self.external = InstructScore(judge, prompt=request)
+            settings["instructscore"] = {"lm": identity(judge), "prompt": request}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:10]
         self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
+        self.worth = Worth(self.task.external, self.folder.path / "worth.jsonl")
 
     def refine(self, *, threads: int, as_json: bool) -> None:
-        """Run the loop; what it wrote and what an external source thinks of it."""
-        loop = self.task.loop
+        """Run the loop; what it wrote and what the task's external source thinks of it."""
+        loop, source = self.task.loop, self.task.external
         if self.options["feedback"] == "external":
-            loop.feedback, loop.perfect = self.task.external, self.task.external.high
+            loop.feedback, loop.perfect = self.external, self.external.high
+        judged = self._aspects() if self.options["aspects"] else []
         with progress_bar(len(self.items)) as advance:
             run = run_loops(
                 loop, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
             )
-        worth = run.worth(self.items, self.task.external)
+        worth = run.worth(self.items, self.worth)
         rows = [_output(one) for one in run.loops]
         file = self.folder.path / "outputs.jsonl"
         file.write_text("".join(json.dumps(plain(row)) + "\n" for row in rows), encoding="utf-8")
-        ends = {"own": [run.low, run.high], "worth": [self.task.external.low, self.task.external.high]}
+        aspects = measure_aspects(run, self.items, judged, seed=self.seed)
+        failed = self.worth.failed | run.failed
         result = {
             "loops": rows,
-            "ranges": ends,
+            "ranges": {"own": [run.low, run.high], "worth": [source.low, source.high]},
             "own": run.own(),
             "worth": worth,
             "tokens": run.tokens(),
-            "failed": run.failed,
+            "calls": run.calls(),
+            "aspects": aspects,
+            "failed": failed,
         }
-        self._finish(result, loop_table(run, worth, self.task.external.name), as_json, run)
+        shown = [loop_table(run, worth, source.name), *([aspects_table(aspects)] if aspects else [])]
+        self._finish(result, shown, as_json, failed)
 
     def compile(self, *, threads: int, as_json: bool) -> None:
         """Compile the loop; own and external feedback side by side."""
         train, test = data.split(self.items, seed=self.seed, test_fraction=self.options["test_fraction"])
-        total = 2 * (len(train) + len(test))
-        with progress_bar(total) as advance:
-            optimizer = ExternalFeedbackRefine(
-                self.task.external,
-                k=self.options["k"],
-                num_threads=threads,
-                seed=self.seed,
-                log_dir=self.folder.path / "loops",
-                progress=advance,
-            )
+        names = ("k", "until", "budget")
+        optimizer = ExternalFeedbackRefine(
+            self.external,
+            worth=self.task.external,
+            num_threads=threads,
+            seed=self.seed,
+            log_dir=self.folder.path / "loops",
+            **{name: self.options[name] for name in names},
+        )
+        with progress_bar((len(optimizer.margins) + 1) * len(train) + 2 * len(test)) as optimizer.progress:
             compiled = optimizer.compile(self.task.loop, trainset=train, valset=test, lm=self.lm)
         compiled.save(str(self.folder.path / "program.json"))
         report = compiled.report
-        sides = {
-            f"own: {report.own.feedback}": report.own.bias,
-            f"external: {report.external.feedback}": report.external.bias,
-        }
-        trajectory_plot(sides, self.folder.path / "trajectory.png")
-        self._finish({"report": report}, refine_table(report), as_json, None)
+        sides_plot(report, self.folder.path / "sides.png")
+        found = [*report.own, report.external, *([report.validation.before, report.validation.after])]
+        failed = {name: error for side in found for name, error in side.failed.items()}
+        self._finish({"report": report}, [refine_table(report)], as_json, failed)
 
-    def _finish(self, result: Mapping[str, Any], shown: Any, as_json: bool, run: LoopRun | None) -> None:
+    def style(self, *, threads: int, as_json: bool) -> None:
+        """Paraphrase the items' outputs; the model's own scores before and after, beside what the texts are worth."""
+        for item in self.items:
+            if not str(item.get("output") or "").strip():
+                raise ValueError(f"The item {item.id!r} has no 'output': give an outside output to paraphrase.")
+        program = Paraphrased(self.task.loop.feedback)
+        with progress_bar(len(self.items)) as advance:
+            report = measure_style(
+                program,
+                self.items,
+                self.task.external,
+                lm=self.lm,
+                log_dir=self.folder.path,
+                num_threads=threads,
+                progress=advance,
+                seed=self.seed,
+            )
+        names = ("outside output", "own paraphrase")
+        before, after = report.own - report.worth
+        differences_plot(before, after, self.folder.path / "differences.png", names=names)
+        self._finish({"report": report}, [style_table(report)], as_json, report.failed)
+
+    def _aspects(self) -> list[Worth]:
+        """Judges of fluency and understandability by the same model, each with a log.
+
+        Raises:
+            NotImplementedError: The model measures no probabilities.
+        """
+        measuring(self.lm)
+        done = []
+        for criterion in (FLUENCY, UNDERSTANDABILITY):
+            judge = PointwiseJudge(criterion)
+            judge.predict.lm = self.lm
+            source = JudgeFeedback(judge, source=self.task.source)
+            done.append(Worth(source, self.folder.path / f"{criterion.name}.jsonl"))
+        return done
+
+    def _finish(self, result: Mapping[str, Any], shown: list[Any], as_json: bool, failed: Mapping[str, str]) -> None:
         self.folder.write_result(result)
-        for name, error in (run.failed if run else {}).items():
+        for name, error in failed.items():
             typer.echo(f"The item {name!r} failed: {error}", err=True)
         if as_json:
             sys.stdout.write(json.dumps(plain(result)) + "\n")
             return
         console = Console()
-        console.print(shown)
+        for table in shown:
+            console.print(table)
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
 
 
-def _output(one: Any) -> dict[str, Any]:
+def _load(loop: Any, state: Mapping[str, Any], file: Path | None) -> None:
+    try:
+        loop.load_state(state)
+    except KeyError as error:
+        raise ValueError(f"{file} is a compiled loop of another task: {error} is missing.") from error
+
+
+def _output(one: Loop) -> dict[str, Any]:
     last = one.at(one.steps[-1].iteration) if one.steps else None
     told = {"output": None, "score": None} if last is None else {"output": last.output, "score": last.score}
     return {"id": one.id, **told, "stopped": one.stopped, "error": one.error, "steps": [asdict(s) for s in one.steps]}

@@ -1,4 +1,4 @@
-"""The commands of self-bias: measure it on recorded loops, run a loop, compile one."""
+"""The commands of self-bias: measure it on recorded loops or by paraphrases, run a loop, compile one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import typer
 from evalbias.commands.options import LM, ApiBase, Device, Dtype, Json, Out, Seed
 
 Loops = Annotated[
-    Path,
-    typer.Option("--data", help="JSONL of recorded loops, or a run folder of evalbias refine.", exists=True),
+    list[Path],
+    typer.Option(
+        "--data", help="JSONL of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True
+    ),
 ]
 Task = Annotated[
     Literal["translation", "constrained-generation", "mathematics"], typer.Option(help="What is written and refined.")
@@ -21,6 +23,13 @@ MaxIterations = Annotated[int, typer.Option(help="Refinements of an item at most
 MaxTokens = Annotated[int | None, typer.Option(help="Of every answer; by default what the task needs.", min=1)]
 Threads = Annotated[int, typer.Option("--threads", help="Items at a time.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Run only the first so many items.", min=1)]
+InstructScoreLM = Annotated[
+    str | None, typer.Option("--instructscore", help="Model that lists errors by the reference: external feedback.")
+]
+InstructScorePrompt = Annotated[
+    Path | None,
+    typer.Option(help="Its request, with {reference} and {output}; see InstructScore.", exists=True, dir_okay=False),
+]
 
 
 def measure_self(
@@ -33,10 +42,36 @@ def measure_self(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Bias and distance skewness of a loop's own scores, round by round, with intervals. No model is asked."""
+    """Bias and distance skewness of loops' own scores, round by round, with intervals. No model is asked.
+
+    Several loops (of several models, say) are set side by side.
+    """
     from evalbias.commands.recorded import measured_self
 
     measured_self(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
+
+
+def measure_style(
+    task: Task,
+    data: Items,
+    lm: LM,
+    max_tokens: MaxTokens = None,
+    threads: Threads = 1,
+    limit: Limit = None,
+    api_base: ApiBase = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Whether a model favours its own style: it paraphrases outside outputs (field 'output') and judges both."""
+    from evalbias.commands.refining import Refining
+
+    run = Refining(
+        "measure style", task, data, lm, _models(api_base, device, dtype), max_tokens, limit=limit, seed=seed, out=out
+    )
+    run.style(threads=threads, as_json=as_json)
 
 
 def refine(
@@ -48,6 +83,15 @@ def refine(
     feedback: Annotated[
         Literal["own", "external"], typer.Option(help="The model's own, or the task's external source.")
     ] = "own",
+    program: Annotated[
+        Path | None,
+        typer.Option(help="A compiled loop; it decides the refinements.", exists=True, dir_okay=False),
+    ] = None,
+    instructscore: InstructScoreLM = None,
+    instructscore_prompt: InstructScorePrompt = None,
+    aspects: Annotated[
+        bool, typer.Option("--aspects", help="Judge fluency and understandability of every output, by the same model.")
+    ] = False,
     threads: Threads = 1,
     limit: Limit = None,
     api_base: ApiBase = None,
@@ -60,9 +104,22 @@ def refine(
     """Run a refine loop on every item; outputs.jsonl and steps.jsonl in the run's folder. A stopped run goes on."""
     from evalbias.commands.refining import Refining
 
-    models = {"api_base": api_base, "device": device, "dtype": dtype}
     run = Refining(
-        "refine", task, data, lm, models, max_iterations, max_tokens, limit=limit, seed=seed, out=out, feedback=feedback
+        "refine",
+        task,
+        data,
+        lm,
+        _models(api_base, device, dtype),
+        max_tokens,
+        max_iterations=max_iterations,
+        instructscore=instructscore,
+        prompt=instructscore_prompt,
+        program=program,
+        limit=limit,
+        seed=seed,
+        out=out,
+        feedback=feedback,
+        aspects=aspects,
     )
     run.refine(threads=threads, as_json=as_json)
 
@@ -74,7 +131,13 @@ def compile_refine(
     max_iterations: MaxIterations = 10,
     max_tokens: MaxTokens = None,
     k: Annotated[int, typer.Option("-k", help="Demonstrations at most.", min=0)] = 4,
+    until: Annotated[
+        Literal["worth", "worth or bias"], typer.Option(help="Stop where the worth rises no more, or the bias rises.")
+    ] = "worth",
+    budget: Annotated[int | None, typer.Option(help="Requests to the model for training items, about.", min=1)] = None,
     test_fraction: Annotated[float, typer.Option(help="Of the items, kept for before and after.")] = 0.5,
+    instructscore: InstructScoreLM = None,
+    instructscore_prompt: InstructScorePrompt = None,
     threads: Threads = 1,
     limit: Limit = None,
     api_base: ApiBase = None,
@@ -87,9 +150,26 @@ def compile_refine(
     """Compile a loop under external feedback: where it should stop, and what it learns from accepted refinements."""
     from evalbias.commands.refining import Refining
 
-    models = {"api_base": api_base, "device": device, "dtype": dtype}
-    options: dict[str, Any] = {"k": k, "test_fraction": test_fraction}
     run = Refining(
-        "compile refine", task, data, lm, models, max_iterations, max_tokens, limit=limit, seed=seed, out=out, **options
+        "compile refine",
+        task,
+        data,
+        lm,
+        _models(api_base, device, dtype),
+        max_tokens,
+        max_iterations=max_iterations,
+        instructscore=instructscore,
+        prompt=instructscore_prompt,
+        limit=limit,
+        seed=seed,
+        out=out,
+        k=k,
+        until=until,
+        budget=budget,
+        test_fraction=test_fraction,
     )
     run.compile(threads=threads, as_json=as_json)
+
+
+def _models(api_base: str | None, device: str, dtype: str) -> dict[str, Any]:
+    return {"api_base": api_base, "device": device, "dtype": dtype}

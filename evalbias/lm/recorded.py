@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,25 +30,36 @@ class RecordedEngine:
             raise FileNotFoundError(
                 f"{path} does not exist: make a recording with evalbias.lm.recorded.record(lm, path)."
             )
-        self._answers: dict[str, dict[str, Any]] = {}
+        self._answers: dict[str, list[dict[str, Any]]] = {}
+        self._asked: Counter[str] = Counter()
+        self._turn = threading.Lock()
         for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
                 found = json.loads(line)
-                self._answers[_key(found["request"])] = found
+                self._answers.setdefault(_key(found["request"]), []).append(found)
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number} is no recorded answer ({error}): record it again.") from error
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecordedEngine:
+        """Copies of a program share it."""
+        return self
+
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """The recorded answer.
+        """The recorded answer; what was asked again and answered differently is replayed in its order.
 
         Raises:
-            UnseenPrompt: There is none.
+            UnseenPrompt: There is none, or it was asked more often than the recording was.
         """
-        told = request_to_dict(request)
-        found = self._answers.get(_key(told))
+        key = _key(request_to_dict(request))
+        with self._turn:
+            number, self._asked[key] = self._asked[key], self._asked[key] + 1
+        found = _drawn(self._answers.get(key, []), number)
         if found is None:
             said = str(request.messages[-1].text)[-80:]
-            raise UnseenPrompt(f"{self._path} has no answer to the prompt that ends in {said!r}: record it first.")
+            times = f" asked {number + 1} times" if key in self._answers else ""
+            raise UnseenPrompt(
+                f"{self._path} has no answer to the prompt{times} that ends in {said!r}: record it first."
+            )
         return replace(response_from_dict(found["response"]), provider_data=found["provider_data"])
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
@@ -89,6 +101,10 @@ class RecordingEngine:
         self._path = Path(path)
         self._turn = threading.Lock()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecordingEngine:
+        """Copies of a program share it."""
+        return self
+
     def complete(self, request: lm15.Request) -> lm15.Response:
         """The model's answer."""
         response: lm15.Response = self._lm(request)
@@ -109,6 +125,18 @@ class RecordingEngine:
 def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:
     """The same model, with every answer appended to a JSONL file that ``RecordedLM`` replays."""
     return dspy.LM(lm.model, engine=RecordingEngine(lm, path), cache=False)
+
+
+def _drawn(answers: list[dict[str, Any]], number: int) -> dict[str, Any] | None:
+    """The answer to the same request asked for the so-manyth time; where all are equal, any is."""
+    if number < len(answers):
+        return answers[number]
+    same = bool(answers) and all(_said(answer) == _said(answers[0]) for answer in answers)
+    return answers[0] if same else None
+
+
+def _said(answer: dict[str, Any]) -> tuple[Any, Any]:
+    return answer["response"]["message"], answer["provider_data"]
 
 
 def _key(request: dict[str, Any]) -> str:

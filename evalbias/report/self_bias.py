@@ -1,30 +1,33 @@
-"""Plots of self-bias: over the iterations, own against true score, own against external feedback, the differences."""
+"""Self-bias as tables and plots: over the rounds, own against true score, the differences."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
+from rich.table import Table
 
 from evalbias.measures import Iteration
+from evalbias.programs.analyses import LoopSummary
 from evalbias.report.figure import new_figure
+from evalbias.report.tables import mark, number, share
 
 COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
 
 
-def trajectory_plot(found: Mapping[str, Sequence[Iteration]], path: Path, *, rounds: str = "iteration") -> None:
+def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path, *, rounds: str = "iteration") -> None:
     """Write a PNG: Bias and Dskew against the iteration with 95 % intervals, a line a loop.
 
     Args:
-        found: Name -> its iterations.
+        found: (name, its iterations) of every loop.
         path: Of the PNG.
         rounds: What the x-axis counts.
     """
     figure = new_figure(9.6, 3.9)
     left, right = figure.subplots(1, 2)
-    for (name, steps), colour in zip(found.items(), COLOURS * len(found), strict=False):
+    for (name, steps), colour in zip(found, COLOURS * len(found), strict=False):
         x = [s.number for s in steps]
         for axis, value, interval in (
             (left, [s.found.bias for s in steps], [s.bias_interval for s in steps]),
@@ -88,3 +91,44 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
+
+
+def self_bias_table(found: LoopSummary, *, rounds: str) -> Table:
+    """One row a round: own and expected score, Bias and Dskew with their intervals."""
+    told = f"last against first: Bias p = {found.bias.p_value:.4f}, Dskew p = {found.skewness.p_value:.4f}"
+    undefined = sum(s.found.undefined for s in found.rounds)
+    caption = f"{told} (paired permutation); {undefined} scores undefined"
+    table = Table(title="Self-bias, with 95 % intervals", caption=caption)
+    for heading in (rounds, "own", "expected", "Bias", "Dskew", "n"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for s in found.rounds:
+        own, expected = number(s.found.own), number(s.found.expected)
+        table.add_row(str(s.number), own, expected, _bias(s), _skewness(s), str(s.found.n))
+    return table
+
+
+def loops_table(found: Sequence[LoopSummary], *, rounds: str) -> Table:
+    """One row a loop: its first and its last round; * and the dagger say that the last differs from the first."""
+    caption = "* p < .05, † p < .06, the last round against the first (paired permutation)"
+    table = Table(title="Self-bias, with 95 % intervals", caption=caption)
+    for heading in ("loop", rounds, "expected", "Bias", "Dskew", "n"):
+        table.add_column(heading, justify="left" if heading == "loop" else "right")
+    for loop in found:
+        first, last = loop.rounds[0], loop.rounds[-1]
+        table.add_row(
+            loop.name,
+            f"{first.number} -> {last.number}",
+            f"{number(first.found.expected)} -> {number(last.found.expected)}",
+            f"{_bias(first)} -> {_bias(last)}{mark(loop.bias.p_value)}",
+            f"{_skewness(first)} -> {_skewness(last)}{mark(loop.skewness.p_value)}",
+            str(last.found.n),
+        )
+    return table
+
+
+def _bias(of: Iteration) -> str:
+    return f"{number(of.found.bias)} ({share(of.bias_interval.low)} to {share(of.bias_interval.high)})"
+
+
+def _skewness(of: Iteration) -> str:
+    return f"{share(of.found.skewness)} ({share(of.skewness_interval.low)} to {share(of.skewness_interval.high)})"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
-from evalbias.measures import ConfidenceInterval, Iteration, LikelihoodBias, PermutationTest
-from evalbias.optimizers.external_refine import RefineReport
+from evalbias.measures import ConfidenceInterval, LikelihoodBias
 from evalbias.optimizers.zepo.rows import Row
 from evalbias.optimizers.zepo.trace import ZEPOReport
-from evalbias.programs.loops import LoopRun
 from evalbias.programs.measurement import LikelihoodComparison
 from evalbias.programs.preference import PreferenceMeasurement
 
@@ -24,6 +22,11 @@ LOW_COVERAGE = 0.1
 def number(value: float) -> str:
     """Two decimals with a sign where it matters; an undefined value is said."""
     return "undefined" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
+
+
+def share(value: float) -> str:
+    """Two decimals without a sign; an undefined value is said."""
+    return "undefined" if math.isnan(value) else f"{value:.2f}"
 
 
 def mark(p_value: float) -> str:
@@ -69,10 +72,10 @@ def preference_table(criterion: str, found: PreferenceMeasurement) -> Table:
     table.add_column("value", justify="right")
     table.add_column("fair")
     told = [
-        ("decision rates by position", " ".join(_share(r) for r in found.decision_rates), "all alike"),
+        ("decision rates by position", " ".join(share(r) for r in found.decision_rates), "all alike"),
         ("fairness", number(found.fairness), "0"),
-        ("position consistency", _share(found.position_consistency), "1"),
-        (f"longer output wins (of {found.longer.n})", _share(found.longer.rate), "0.50"),
+        ("position consistency", share(found.position_consistency), "1"),
+        (f"longer output wins (of {found.longer.n})", share(found.longer.rate), "0.50"),
         ("confidence", number(found.confidence), ""),
         ("undefined comparisons", str(found.undefined), "0"),
     ]
@@ -109,72 +112,12 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport) -> Table:
         table.add_column(heading, justify="right", overflow="fold")
     for name, row in rows.items():
         p = row.preference
-        figures = [_share(p.decision_rates[0]), number(p.fairness), _share(p.position_consistency)]
-        figures.append(_share(p.longer.rate))
+        figures = [share(p.decision_rates[0]), number(p.fairness), share(p.position_consistency)]
+        figures.append(share(p.longer.rate))
         if row.agreement:
             figures.append(number(row.agreement.spearman.value) + (mark(row.test.p_value) if row.test else ""))
         table.add_row(name, *figures)
     return table
-
-
-def self_bias_table(
-    steps: Sequence[Iteration], bias: PermutationTest, skewness: PermutationTest, *, rounds: str
-) -> Table:
-    """One row a round: own and expected score, Bias and Dskew with their intervals."""
-    caption = f"last against first: Bias p = {bias.p_value:.4f}, Dskew p = {skewness.p_value:.4f} (paired permutation)"
-    undefined = sum(s.found.undefined for s in steps)
-    table = Table(title="Self-bias, with 95 % intervals", caption=f"{caption}; {undefined} scores undefined")
-    for heading in (rounds, "own", "expected", "Bias", "Dskew", "n"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for s in steps:
-        f, b, d = s.found, s.bias_interval, s.skewness_interval
-        bias_cell = f"{number(f.bias)} ({_share(b.low)} to {_share(b.high)})"
-        skewness_cell = f"{_share(f.skewness)} ({_share(d.low)} to {_share(d.high)})"
-        table.add_row(str(s.number), number(f.own), number(f.expected), bias_cell, skewness_cell, str(f.n))
-    return table
-
-
-def loop_table(run: LoopRun, worth: ArrayLike, external: str) -> Table:
-    """One row a number of refinements: mean own score, mean worth, tokens spent on an item."""
-    table = Table(
-        title=f"{run.feedback} beside {external}", caption=f"{len(run.failed)} of {len(run.loops)} items failed"
-    )
-    for heading in ("refinements", "own score", "worth", "tokens", "undefined"):
-        table.add_column(heading, justify="right")
-    values = np.asarray(worth, dtype=np.float64)
-    for k, (own, true, tokens) in enumerate(zip(run.own(), values, run.tokens(), strict=True)):
-        undefined = int(np.isnan(own + true).sum())
-        table.add_row(str(k), number(_mean(own)), number(_mean(true)), f"{tokens:.0f}", str(undefined))
-    return table
-
-
-def refine_table(report: RefineReport) -> Table:
-    """One row a number of refinements, own feedback and external feedback side by side."""
-    test = f", p = {report.test.p_value:.4f}" if report.test else ""
-    caption = (
-        f"compiled: {report.iterations} refinements, {len(report.demonstrations)} demonstrations; worth on other items "
-        f"{number(report.before)} -> {number(report.after)}{test}"
-    )
-    table = Table(title=f"own ({report.own.feedback}) | external ({report.external.feedback})", caption=caption)
-    for heading in ("refinements", "worth", "Bias", "Dskew", "tokens", "worth", "Bias", "Dskew", "tokens"):
-        table.add_column(heading, justify="right")
-    for k in range(max(len(report.own.numbers), len(report.external.numbers))):
-        cells = []
-        for side in (report.own, report.external):
-            at = min(k, len(side.numbers) - 1)  # a loop that stopped keeps what it has
-            found = side.bias[at].found
-            cells += [number(side.worth[at]), number(found.bias), _share(found.skewness), f"{side.tokens[at]:.0f}"]
-        table.add_row(str(k), *cells)
-    return table
-
-
-def _mean(values: ArrayLike) -> float:
-    row = np.asarray(values, dtype=np.float64)
-    return float(row[~np.isnan(row)].mean()) if (~np.isnan(row)).any() else math.nan
-
-
-def _share(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.2f}"
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:

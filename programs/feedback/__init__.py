@@ -2,7 +2,9 @@
 
 from evalbias.programs.feedback.concepts import ConceptsFeedback, ExactConcepts
 from evalbias.programs.feedback.consistency import ConsistencyFeedback, ExactAnswer
+from evalbias.programs.feedback.instructscore import InstructScore
 from evalbias.programs.feedback.judged import JudgeFeedback
+from evalbias.programs.feedback.learned import LearnedFeedback
 from evalbias.programs.feedback.mqm import MQMFeedback
 from evalbias.programs.feedback.reference import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.feedback.source import Feedback, FeedbackSource
@@ -14,7 +16,9 @@ __all__ = [
     "ExactConcepts",
     "Feedback",
     "FeedbackSource",
+    "InstructScore",
     "JudgeFeedback",
+    "LearnedFeedback",
     "MQMFeedback",
     "ReferenceFeedback",
     "ScorerFeedback",

@@ -18,7 +18,7 @@ ALL = "all of them are there"
 class FindMissing(dspy.Signature):  # type: ignore[misc]
     """Say which of the concepts the text leaves out.
 
-    Write them with commas between; write none where every concept is in the text in some form.
+    Write them with commas between; write none where every concept stands in the text.
     """
 
     concepts: list[str] = dspy.InputField()
@@ -54,7 +54,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 
 
 class ExactConcepts:
-    """The external oracle: a concept is there if the text holds its exact letters.
+    """The external oracle: a concept is there if the text holds it as a word, letter by letter.
 
     Attributes:
         name: For reports.
@@ -72,9 +72,8 @@ class ExactConcepts:
 
 
 def present(concepts: Sequence[str], text: str) -> list[str]:
-    """The concepts whose letters the text holds, upper or lower case, in their order."""
-    lowered = text.lower()
-    return [concept for concept in concepts if concept.lower() in lowered]
+    """The concepts that stand in the text as words of their own, upper or lower case; "dogs" does not hold "dog"."""
+    return [concept for concept in concepts if re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text, re.IGNORECASE)]
 
 
 def coverage(concepts: Sequence[str], text: str) -> float:

@@ -14,6 +14,7 @@ class JudgeFeedback:
 
     Args:
         judge: Who judges; of the model that writes it is self-feedback.
+        source: Field of the example that the output answers to; a list is shown with commas.
 
     Attributes:
         name: For reports.
@@ -21,13 +22,15 @@ class JudgeFeedback:
         high: Its upper end.
     """
 
-    def __init__(self, judge: PointwiseJudge) -> None:
+    def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
         self.judge = judge
+        self.source = source
         self.name = f"judge of {judge.criterion.title}"
         self.low, self.high = (float(end) for end in judge.criterion.scale)
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for the example's ``source``."""
-        found = self.judge(source=needed(self.name, example, "source"), output=output)
+        """Feedback on an output for an example."""
+        asked = needed(self.name, example, self.source)
+        found = self.judge(source=asked if isinstance(asked, str) else ", ".join(map(str, asked)), output=output)
         told = f"{self.judge.criterion.title}: {found.score:.1f} on a scale of {self.low:g} to {self.high:g}"
         return Feedback(found.score, told, status="" if found.score == found.score else "no answer")

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.lm.types import FloatArray
 from evalbias.measures import MQMError
 
 
@@ -44,6 +48,25 @@ class FeedbackSource(Protocol):
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Of one output for an example's inputs (and its reference, where the source sees one)."""
         ...
+
+
+class Ranged(Protocol):
+    """What has a range of scores: a source, or the run of a loop under one."""
+
+    @property
+    def low(self) -> float:
+        """The worst score."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The best score."""
+        ...
+
+
+def shares(scores: ArrayLike, of: Ranged) -> FloatArray:
+    """Scores as shares of their range: 0 is the worst, 1 the best, NaN stays."""
+    return (np.asarray(scores, dtype=np.float64) - of.low) / (of.high - of.low)
 
 
 def checked(source: FeedbackSource, found: Feedback) -> Feedback:

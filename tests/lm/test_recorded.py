@@ -1,5 +1,6 @@
 import dspy
 import pytest
+from models_of_text import Scripted
 
 from evalbias import Criterion, PointwiseJudge, RecordedLM
 from evalbias.lm.recorded import record
@@ -42,3 +43,19 @@ def test_a_saved_program_replays_the_same_file(lms, tmp_path):
     again = dspy.Predict("source -> output")
     again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
     assert again.lm("the cat", max_tokens=4) == said
+
+
+def test_what_was_answered_differently_is_replayed_in_its_order(tmp_path):
+    file = tmp_path / "answers.jsonl"
+    lm = record(Scripted("one", "two"), file)
+    assert [lm("the cat") for _ in range(2)] == [["one"], ["two"]]
+    same = record(Scripted("three"), file)
+    assert [same("the dog") for _ in range(2)] == [["three"], ["three"]]
+    replay = RecordedLM(file)
+    assert [replay("the cat") for _ in range(2)] == [["one"], ["two"]]
+    assert [replay("the dog") for _ in range(3)] == [["three"]] * 3
+    with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to the prompt asked 3 times"):
+        replay("the cat")
+    program = dspy.Predict("source -> output")
+    program.lm = RecordedLM(file)
+    assert program.deepcopy().lm("the cat") == ["one"]

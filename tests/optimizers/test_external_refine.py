@@ -1,13 +1,16 @@
 """Compiling a refine loop under external feedback."""
 
+import math
+
 import dspy
 import pytest
 from models_of_text import Scripted
 
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.feedback import Feedback
+from evalbias.programs.feedback.source import needed
 from evalbias.programs.plain import Plain
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.refine import Improvement, SelfRefine
 
 
 class Flattering:
@@ -44,18 +47,24 @@ OWN = ("ab", "aabb", "aabbcc", "aabbccdd")  # worth 1, 2, 2, 2: longer and longe
 EXTERNAL = ("ab", "aab", "aaab", "aaaab")  # worth 1, 2, 3, 4
 
 
+def compiler(**options):
+    return ExternalFeedbackRefine(Letters(), **{"margins": (0.0,), "n_resamples": 50, **options})
+
+
 def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
     student = loop(*OWN * 2, *EXTERNAL * 2)
-    compiled = ExternalFeedbackRefine(Letters(), k=1, n_resamples=50).compile(student, trainset=items(2))
+    compiled = compiler(k=1).compile(student, trainset=items(2))
     report = compiled.report
-    assert report.own.worth == (1, 2, 2, 2)
+    (own,) = report.own
+    assert own.worth == (1, 2, 2, 2)
     assert report.external.worth == (1, 2, 3, 4)
     assert report.iterations == compiled.max_iterations == 1
     assert student.max_iterations == 3
     # own: 2, 4, 6, 8 of 20 against 1, 2, 2, 2 of 10
-    assert [s.found.bias for s in report.own.bias] == pytest.approx([0.0, 0.0, 0.1, 0.2])
+    assert [s.found.bias for s in own.bias] == pytest.approx([0.0, 0.0, 0.1, 0.2])
     assert [s.found.bias for s in report.external.bias] == pytest.approx([0] * 4)
-    assert report.own.tokens == (10, 20, 30, 40)
+    assert (own.tokens, own.calls) == ((10, 20, 30, 40), (1, 2, 3, 4))
+    assert (report.items, report.calls, report.validation) == (2, 16, None)
     assert report.demonstrations == ("i0",)
     (demo,) = compiled.generate.predict.demos
     assert (demo.source, demo.output) == ("s0", "aaaab")
@@ -64,22 +73,58 @@ def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
     assert student.generate.predict.demos == []
 
 
+def test_a_wider_margin_is_taken_where_it_leads_further_and_runs_only_what_it_changes():
+    # i0 gains one letter at a time: every step is turned down at a margin of 2 of 20; i1 gains much at once
+    base = ["ab", "ccc", "cccc", "ab", "aaaaaaaaab", "b"]
+    wider = ["ab", "cac", "aaaaab"]
+    external = ["ab", "b", "b"] * 2
+    student = loop(*base, *wider, *external, iterations=2)
+    compiled = compiler(margins=(0.0, 0.1)).compile(student, trainset=items(2))
+    first, second = compiled.report.own
+    assert (first.margin, second.margin) == (0.0, 0.1)
+    assert first.worth == (1, 4.5, 4.5)
+    assert second.worth == (1, 5, 7)  # i0 was run again, i1 was taken over
+    assert len(student.generate.predict.lm.asked) == 15
+    assert (compiled.report.margin, compiled.report.iterations) == (0.1, 2)
+    assert compiled.accept == Improvement(2.0)
+    assert student.accept == Improvement(0.0)
+
+
+def test_a_rule_of_ones_own_has_no_margins():
+    student = loop(*OWN, *EXTERNAL)
+    student.accept = lambda before, after: after > before
+    compiled = compiler(margins=(0.0, 0.1)).compile(student, trainset=items(1))
+    assert len(compiled.report.own) == 1
+    assert math.isnan(compiled.report.margin)
+    assert compiled.accept is student.accept
+
+
+def test_it_can_stop_before_the_bias_rises():
+    texts = ("b", "abbb", "aabbbbbb", "aaabbbbbbbbb")  # the worth rises by 1 of 10, the own score by more
+    found = {}
+    for until in ("worth", "worth or bias"):
+        student = loop(*texts * 8, *EXTERNAL * 8)
+        found[until] = compiler(until=until, n_resamples=500).compile(student, trainset=items(8)).report
+    assert found["worth"].own[0].bias_rises == 1
+    assert [found[until].iterations for until in found] == [3, 0]
+
+
 def test_validation_is_on_other_items_and_tested():
     texts = [*OWN * 6, *EXTERNAL * 6]
     student = loop(*texts, *OWN * 6, *("aaaa", "aaaab") * 6)
-    compiled = ExternalFeedbackRefine(Letters(), n_resamples=200).compile(
-        student, trainset=items(6), valset=items(6, start=6)
-    )
-    report = compiled.report
-    assert (report.before, report.after) == (2, 4)
-    assert report.test.p_value < 0.1
-    assert report.test.n == 6
+    compiled = compiler(n_resamples=200).compile(student, trainset=items(6), valset=items(6, start=6))
+    found = compiled.report.validation
+    assert (found.before.worth, found.after.worth) == (2, 4)
+    assert (found.before.calls, found.after.calls) == (4, 2)
+    assert (found.before.tokens, found.after.tokens) == (40, 20)
+    assert found.before.bias.bias == pytest.approx(0.2)
+    assert found.after.bias.bias == pytest.approx(-0.15)
+    assert found.test.p_value < 0.1
+    assert found.test.n == 6
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():
-    compiled = ExternalFeedbackRefine(Letters(), n_resamples=20).compile(
-        loop(*("aaaa", "a", "a", "a") * 4), trainset=items(2)
-    )
+    compiled = compiler().compile(loop(*("aaaa", "a", "a", "a") * 4), trainset=items(2))
     assert compiled.max_iterations == 0
     assert compiled.report.demonstrations == ()
     assert compiled.generate.predict.demos == []
@@ -87,27 +132,45 @@ def test_a_loop_that_never_improves_is_compiled_to_none():
 
 def test_a_budget_a_log_and_a_saved_program(tmp_path):
     first = loop(*OWN, *EXTERNAL)
-    made = ExternalFeedbackRefine(Letters(), budget=1, n_resamples=20, log_dir=tmp_path / "log")
+    made = compiler(budget=8, log_dir=tmp_path / "log")
     compiled = made.compile(first, trainset=items(5))
-    assert len(compiled.report.own.bias) == 4
-    asked = len(first.generate.predict.lm.asked)
-    again = made.compile(loop("never asked"), trainset=items(5))
-    assert repr(again.report) == repr(compiled.report)  # NaN is not equal to itself
-    assert asked == 8
+    assert (compiled.report.items, compiled.report.calls) == (1, 8)
+    assert len(first.generate.predict.lm.asked) == 8
+    again = loop("never asked")
+    assert repr(made.compile(again, trainset=items(5)).report) == repr(compiled.report)  # NaN is not equal to itself
+    assert again.generate.predict.lm.asked == []
+    other = loop("a", iterations=5)
+    with pytest.raises(ValueError, match="the log of another loop"):
+        made.compile(other, trainset=items(5))
     compiled.set_lm(None)
     compiled.save(str(tmp_path / "program.json"))
-    other = loop("a")
     other.load(str(tmp_path / "program.json"))
+    assert other.max_iterations == compiled.max_iterations == 1
     assert other.generate.predict.demos[0]["output"] == "aaaab"
 
 
+def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
+    class Wanting(Letters):
+        def __call__(self, example, output):
+            needed("letters", example, "letter")
+            return super().__call__(example, output)
+
+    three = [*items(2), dspy.Example(id="bare", source="s")]
+    student = loop(*OWN * 3, *EXTERNAL * 2, "ab")
+    report = ExternalFeedbackRefine(Wanting(), margins=(0.0,), n_resamples=50).compile(student, trainset=three).report
+    assert "needs 'letter'; the item 'bare' has none" in report.external.failed["bare"]
+    assert "needs 'letter'" in report.own[0].failed["bare"]
+    assert report.own[0].worth == (1, 2, 2, 2)
+
+
 def test_bad_input():
-    made = ExternalFeedbackRefine(Letters())
+    made = compiler()
     with pytest.raises(ValueError, match="0 training items"):
         made.compile(loop("a"), trainset=[])
     with pytest.raises(ValueError, match="1 of them in the valset"):
         made.compile(loop("a"), trainset=items(2), valset=items(1))
     with pytest.raises(ValueError, match="No item came through the loop"):
         made.compile(loop(RuntimeError("down")), trainset=items(2))
-    with pytest.raises(ValueError, match="k=-1"):
-        ExternalFeedbackRefine(Letters(), k=-1)
+    for wrong in ({"k": -1}, {"budget": 0}, {"margins": (0.1, 0.0)}, {"margins": ()}, {"until": "never"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            compiler(**wrong)

@@ -1,6 +1,7 @@
 """Sources of feedback: what each says, in which range, and what it needs."""
 
 import math
+import sys
 
 import dspy
 import pytest
@@ -13,7 +14,9 @@ from evalbias.programs.feedback import (
     ConsistencyFeedback,
     ExactAnswer,
     ExactConcepts,
+    InstructScore,
     JudgeFeedback,
+    LearnedFeedback,
     MQMFeedback,
     ReferenceFeedback,
     ScorerFeedback,
@@ -52,7 +55,8 @@ def test_concepts_by_the_model_and_by_their_letters():
     assert found[2].text == "missing: dog, run"
     assert math.isnan(found[3].score)
     exact = ExactConcepts()
-    assert exact({"concepts": CONCEPTS}, "The Dog runs in a park.").score == 1
+    assert exact({"concepts": CONCEPTS}, "The Dog can run in a park.").score == 1
+    assert exact({"concepts": CONCEPTS}, "The dogs run in a park.").text == "missing: dog"
     told = exact({"concepts": CONCEPTS}, "The dog sits.")
     assert (told.score, told.text) == (0, "missing: run, park")
     assert coverage(CONCEPTS, "dog park") == pytest.approx(2 / 3)
@@ -104,3 +108,84 @@ def test_a_judges_score_is_told_in_words(lms):
     assert 1 <= found.score <= 5
     assert found.text == f"quality: {found.score:.1f} on a scale of 1 to 5"
     assert FormulaLM  # the judge itself is tested elsewhere
+
+
+REPORT = """Your Translation contains 2 errors:
+Error type 1: Incorrect translation is missing content
+Major/minor: Major
+Error location 1: "the dog"
+Explanation for error 1: it should say 'the two dogs'
+Error type 2: awkward
+Major/minor: Minor
+Error location 2:
+Explanation for error 2: Major/minor is a matter of taste
+"""
+
+
+def test_instructscore_shows_place_kind_and_severity_alone():
+    lm = Scripted(REPORT, "Your Translation contains 0 errors:", REPORT[:140], "")
+    source = InstructScore(lm)
+    example = {"id": "x", "reference": "the two dogs of {output}"}
+    found, none, torn, empty = (source(example, "the dog {reference}") for _ in range(4))
+    assert (found.score, none.score) == (-6, 0)
+    assert found.text.splitlines() == [
+        "'the dog' is a major error: Incorrect translation is missing content",
+        "'somewhere' is a minor error: awkward",
+    ]
+    assert none.text == "no-error"
+    assert [math.isnan(f.score) and f.status for f in (torn, empty)] == ["unreadable", "empty"]
+    assert 'ought to say: "the two dogs of {output}"' in lm.asked[0]  # texts are put in as they are
+    assert 'translated: "the dog {reference}"' in lm.asked[0]
+    with pytest.raises(ValueError, match="needs 'reference'"):
+        source({"id": "x"}, "y")
+    with pytest.raises(ValueError, match=r"lacks \{output\}"):
+        InstructScore(lm, prompt="{reference}")
+
+
+COMET = """
+class Model:
+    def predict(self, rows, batch_size, progress_bar):
+        print("a package that talks")
+        if rows[0]["mt"] == "boom":
+            raise MemoryError("no memory left")
+        return type("P", (), {"scores": [len(rows[0]["mt"]) / len(rows[0]["ref"])]})
+def download_model(name): return "/there/" + name
+def load_from_checkpoint(path):
+    if "broken" in path: raise OSError("no such checkpoint")
+    return Model()
+"""
+BLEURT = """
+class BleurtScorer:
+    def __init__(self, path): self.path = path
+    def score(self, references, candidates): return [float(references == candidates)]
+"""
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """Packages that stand for COMET's and BLEURT's, as the other interpreter finds them."""
+    (tmp_path / "comet.py").write_text(COMET)
+    (tmp_path / "bleurt").mkdir()
+    (tmp_path / "bleurt/__init__.py").write_text("")
+    (tmp_path / "bleurt/score.py").write_text(BLEURT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_learned_metrics_answer_from_another_interpreter(packages):
+    example = {"source": "chien", "reference": "dog\nand so on"}
+    with LearnedFeedback("comet", "wmt22", python=sys.executable) as comet:
+        assert comet(example, "dog\nand").score == pytest.approx(7 / 13)
+        assert comet(example, "dog" * 9).score == 1
+        assert comet.name == "comet wmt22"
+        with pytest.raises(RuntimeError, match="comet wmt22 stopped: MemoryError: no memory left"):
+            comet(example, "boom")
+        with pytest.raises(RuntimeError, match="comet wmt22 stopped"):
+            comet(example, "dog")
+    with LearnedFeedback("bleurt", "BLEURT-20", python=sys.executable) as bleurt:
+        assert [bleurt(example, text).score for text in ("dog", example["reference"])] == [0, 1]
+    with pytest.raises(RuntimeError, match="no such checkpoint"):
+        LearnedFeedback("comet", "broken", python=sys.executable)
+    with pytest.raises(ValueError, match="'meteor' is unknown"):
+        LearnedFeedback("meteor", "x", python=sys.executable)
+    with pytest.raises(FileNotFoundError):
+        LearnedFeedback("comet", "x", python="/no/such/python")

@@ -1,6 +1,5 @@
 """Loops over many items: arrays, failures, and going on after a kill."""
 
-import itertools
 import json
 import math
 
@@ -12,10 +11,11 @@ from models_of_text import Scripted
 from evalbias.data.refinements import load_refinements
 from evalbias.measures import self_bias
 from evalbias.programs.feedback import ExactConcepts, Feedback
-from evalbias.programs.loops import loop_bias, run_loops
+from evalbias.programs.loops import run_loops
 from evalbias.programs.plain import Plain
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.refine import Improvement, SelfRefine
 from evalbias.programs.tasks import check_items, constrained_generation, mathematics, translation
+from evalbias.programs.worth import Worth
 
 
 class Number:
@@ -25,6 +25,13 @@ class Number:
         if "boom" in output:
             raise RuntimeError("the scorer is down")
         return Feedback(float(output.split()[-1]) if output[-1].isdigit() else math.nan, "said", status="")
+
+
+class Always(Number):
+    name = "always five"
+
+    def __call__(self, example, output):
+        return Feedback(5.0, "")
 
 
 class Half(Number):
@@ -54,8 +61,7 @@ def test_arrays_carry_the_accepted_output_on():
     assert run.worth(items(2), Half()).tolist() == [[1.5, 1], [2.5, 1], [2.5, 3]]
     assert run.tokens().tolist() == [10, 20, 30]
     assert run.iterations == 2
-    steps = loop_bias(run, run.worth(items(2), Half()), n_resamples=20, seed=0)
-    assert [s.found.bias for s in steps] == [1.25, 1.75, 2.75]
+    assert run.calls().tolist() == [1, 2, 3]
     assert run.failed == {}
 
 
@@ -106,6 +112,42 @@ def test_undefined_scores_survive_the_log(tmp_path):
     assert "NaN" not in (tmp_path / "steps.jsonl").read_text()
 
 
+def test_a_log_is_of_one_loop(tmp_path):
+    loop, _ = program("a 3", "b 4", "c 5")
+    run_loops(loop, items(1), log_dir=tmp_path)
+    loop.max_iterations = 3
+    with pytest.raises(ValueError, match="the log of another loop"):
+        run_loops(loop, items(1), log_dir=tmp_path)
+    loop.max_iterations, loop.accept = 2, Improvement(1.0)
+    with pytest.raises(ValueError, match="the log of another loop"):
+        run_loops(loop, items(1), log_dir=tmp_path)
+
+
+def test_worth_is_asked_once_and_what_it_raises_is_reported(tmp_path):
+    class Counting(Half):
+        asked = 0
+
+        def __call__(self, example, output):
+            self.asked += 1
+            return super().__call__(example, output)
+
+    loop, _ = program("a 3", "b 5", "c 4", "d 2", "boom 1", "f 1", iterations=2)
+    loop.accept = lambda before, after: True
+    loop.feedback = Always()
+    run = run_loops(loop, items(2))
+    source = Counting()
+    worth = Worth(source, tmp_path / "log/worth.jsonl")
+    found = run.worth(items(2), worth)
+    assert found[:, 0].tolist() == [1.5, 2.5, 2]
+    assert np.isnan(found[1, 1])
+    assert found[[0, 2], 1].tolist() == [1, 0.5]
+    assert worth.failed == {"x1": "RuntimeError: the scorer is down"}
+    assert source.asked == 6
+    again = Worth(source, tmp_path / "log/worth.jsonl")
+    assert np.array_equal(run.worth(items(2), again), found, equal_nan=True)
+    assert source.asked == 7  # only what had failed
+
+
 def test_bad_items():
     loop, _ = program("a 1")
     with pytest.raises(ValueError, match="id of its own"):
@@ -114,31 +156,6 @@ def test_bad_items():
         run_loops(loop, items(1) * 2)
     with pytest.raises(ValueError, match="'x0' has no 'target_language': the task translation needs it"):
         check_items(translation(), items(1))
-
-
-def _said(row):
-    return row["output"], row["feedback_text"]
-
-
-@pytest.mark.parametrize(
-    ("file", "unreadable"), [("gpt-3.5-turbo__yor-en.jsonl", 2), ("deepseek_moe__yor-en.jsonl.gz", 1)]
-)
-def test_the_recorded_translations_go_through_the_real_program(data_dir, file, unreadable):
-    """The recording's texts answer the program's own prompts: what it accepts is what was recorded."""
-    found = load_refinements(data_dir / "self_bias_recorded/mt" / file)
-    last, differ = max(found.numbers), 0
-    for item in found.ids:
-        rows = [found.records[k][item] for k in found.numbers]
-        recorded = [_said(after) != _said(before) for before, after in itertools.pairwise(rows)]
-        texts = [text for row in rows for text in _said(row)]
-        loop = translation(max_iterations=last).loop
-        loop.perfect = None
-        loop.set_lm(Scripted(*[t or " " for t in texts]))
-        steps = loop(source=rows[0]["source"], target_language="English").steps
-        assert steps[0].output == rows[0]["output"].strip()
-        differ += [step.accepted for step in steps[1:]] != recorded
-    # feedback that names no severity, or breaks off in its first quotation: counting substrings called that perfect
-    assert differ == unreadable
 
 
 def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):

@@ -8,7 +8,7 @@ from models_of_text import Scripted
 
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.plain import Plain
-from evalbias.programs.refine import BestOfK, SelfRefine
+from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
 
 
 class Score:
@@ -47,7 +47,7 @@ def test_only_strict_improvement_is_accepted_and_every_step_is_kept():
         (3, "d 5", True),
         (4, "e 4", False),
     ]
-    assert {s.tokens for s in found.steps} == {10}
+    assert {(s.tokens, s.calls) for s in found.steps} == {(10, 1)}
     assert "Draft: a 3\nFeedback: it is 3" in lm.asked[1]
     assert "Draft: a 3" in lm.asked[3]  # what was not accepted is not refined further
     assert "Draft: d 5\nFeedback: it is 5" in lm.asked[4]
@@ -114,11 +114,32 @@ def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
         BestOfK(Plain("source -> output"), Score(), k=0)
 
 
-def test_a_refine_program_is_saved_and_loaded(tmp_path):
-    program, _ = loop("a 3")
+def test_a_margin_is_a_rule_of_acceptance():
+    program, _ = loop("a 3", "b 4", "c 6", max_iterations=2, accept=Improvement(1.0))
+    assert [s.accepted for s in program(source="s").steps] == [True, False, True]
+    rule = Improvement(1.0)
+    assert not rule(3, math.nan)
+    assert rule(math.nan, 0)
+    with pytest.raises(ValueError, match="margin=-1"):
+        Improvement(-1)
+
+
+def test_a_loop_is_saved_with_where_it_stops(tmp_path):
+    program, _ = loop("a 3", max_iterations=2, plateau=1, perfect=7, accept=Improvement(0.5))
     program.set_lm(None)
     program.generate.predict.demos = [dspy.Example(source="x", output="y")]
     program.save(str(tmp_path / "program.json"))
     other, _ = loop("a 3")
     other.load(str(tmp_path / "program.json"))
     assert other.generate.predict.demos[0]["output"] == "y"
+    assert (other.max_iterations, other.plateau, other.perfect, other.accept) == (2, 1, 7, Improvement(0.5))
+    rule = lambda before, after: True  # noqa: E731
+    own, _ = loop("a 3", accept=rule)
+    own.set_lm(None)
+    own.save(str(tmp_path / "own.json"))
+    other.accept = rule
+    other.load(str(tmp_path / "own.json"))
+    assert other.accept is rule
+    dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
+    with pytest.raises(ValueError, match="the state of no refine loop"):
+        other.load(str(tmp_path / "plain.json"))

@@ -1,0 +1,51 @@
+"""Reading what InstructScore writes: numbered errors, each with a type, a severity and a place (Xu et al. 2023)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from evalbias.measures.mqm import MQMError, MQMReading
+
+_COUNT = re.compile(r"\bcontains?\s+(?P<count>\d+|no|zero)\s+errors?\b", re.IGNORECASE)
+_TYPE = re.compile(r"^\W*error\s+type\s*\d*\s*:[ \t]*(?P<kind>.*)$", re.IGNORECASE | re.MULTILINE)
+_SEVERITY = re.compile(
+    r"^\W*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b", re.IGNORECASE | re.MULTILINE
+)
+_PLACE = re.compile(r"^\W*error\s+location\s*\d*\s*:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+def read_instructscore(text: str | None) -> MQMReading:
+    r"""Read an InstructScore report; its explanations are left out, since they tell the right words.
+
+    A report that breaks off before the errors it announced, or names one without its severity, is unreadable.
+
+    Examples:
+        >>> report = "Your Translation contains 1 errors:\nError type 1: a word is missing\nMajor/minor: Major\n"
+        >>> read_instructscore(report + "Error location 1: the dog").errors
+        (MQMError(severity='major', span='the dog', category='a word is missing', subcategory=''),)
+        >>> read_instructscore("Your Translation contains 0 errors:").status
+        'no errors'
+    """
+    if text is None or not text.strip():
+        return MQMReading("empty")
+    starts = [m.start() for m in _TYPE.finditer(text)]
+    errors = [_error(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
+    announced = _COUNT.search(text)
+    count = len(errors) if announced is None else _number(announced["count"])
+    found = tuple(error for error in errors if error is not None)
+    if len(found) < max(count, len(errors)) or (announced is None and not errors):
+        return MQMReading("unreadable")
+    return MQMReading("errors", found) if found else MQMReading("no errors")
+
+
+def _error(block: str) -> MQMError | None:
+    kind, severity, place = _TYPE.search(block), _SEVERITY.search(block), _PLACE.search(block)
+    if kind is None or severity is None:
+        return None
+    span = place["span"].strip(" \t\r\"'\u201c\u201d") if place else ""
+    return MQMError(severity["severity"].lower(), span or None, kind["kind"].strip(" \t\r."))
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isdigit() else 0
