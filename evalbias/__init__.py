@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evalbias.programs.pointwise import PointwiseJudge, load_judge
     from evalbias.programs.preference import measure_preference, ranking_agreement
     from evalbias.programs.ranking import PairwiseRanker
-    from evalbias.programs.refine import BestOfK, SelfRefine
+    from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
 
 _HOME = {
     "BestOfK": "evalbias.programs.refine",
@@ -33,6 +33,7 @@ _HOME = {
     "Criterion": "evalbias.programs.criterion",
     "ExternalFeedbackRefine": "evalbias.optimizers.external_refine",
     "GrammarParaphraser": "evalbias.optimizers.zepo.proposers",
+    "Improvement": "evalbias.programs.refine",
     "JudgeStudy": "evalbias.optimizers.study",
     "LMParaphraser": "evalbias.optimizers.zepo.proposers",
     "LocalLM": "evalbias.lm.local",
@@ -63,6 +64,7 @@ __all__ = [
     "Criterion",
     "ExternalFeedbackRefine",
     "GrammarParaphraser",
+    "Improvement",
     "JudgeStudy",
     "LMParaphraser",
     "LocalLM",

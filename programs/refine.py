@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import dspy
 
+from evalbias.programs.draws import drawn
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.step import take_step
 
@@ -100,7 +101,9 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            write = partial(self._written, self.refine, **shown, draft=best.output, feedback=best.feedback)
+            write = partial(
+                self._written, drawn(self.refine, iteration), **shown, draft=best.output, feedback=best.feedback
+            )
             step = take_step(iteration, write, self.feedback, inputs, partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from dataclasses import dataclass
 
 import dspy
@@ -127,6 +128,42 @@ def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tupl
         other = rng.choice([v for v in VALUES[relation] if v != value])
         return STATED[relation][level].format(other), "wrong object"
     return STATED[relation][level].format(value), ""
+
+
+def true_quality(source: str, output: str) -> float:
+    """What any text is worth as a saying of the facts, 1 to 5, as ``Item.quality``.
+
+    A fact counts by the first sentence about it: one if it states the right value in one of the world's phrasings, a
+    half if in broken order, and nothing otherwise; so does a fact that no sentence is about.
+    """
+    words = source.split()
+    found = _said(output)
+    points = 0.0
+    for relation, value in zip(words[::2], words[1::2], strict=True):
+        form, said, _ = found.get(relation, (None, "", 0))
+        points += {"stated": 1.0, "broken": 0.5}.get(form or "", 0.0) * (said == value)
+    return 1 + 4 * points / len(VALUES)
+
+
+def true_commonness(output: str) -> float:
+    """How common a text's phrasings are, as ``Item.commonness``; NaN where it does not speak of every relation once."""
+    found = _said(output)
+    if len(found) < len(VALUES):
+        return math.nan
+    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for _, _, level in found.values()) / math.sqrt(len(VALUES))
+
+
+def _said(output: str) -> dict[str, tuple[str, str, int]]:
+    """Relation -> (form, value, level of the phrasing) of the first sentence about it."""
+    found: dict[str, tuple[str, str, int]] = {}
+    for sentence in re.findall(r"[^.]+\.", output):
+        for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN)):
+            for relation, level in itertools.product(VALUES, range(len(FREQUENCIES))):
+                pattern = re.escape(phrasings[relation][level]).replace(re.escape("{}"), r"(\w+)")
+                match = re.fullmatch(pattern, " ".join(sentence.split()))
+                if match:
+                    found.setdefault(relation, (form, match[1], level))
+    return found
 
 
 def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0, raters: int = 1) -> float:

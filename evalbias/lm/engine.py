@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -39,7 +40,7 @@ class LocalEngine:
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._judge: Gatherer[Question, ChoiceLogprobs] = Gatherer(self._judgments)
         self._write: Gatherer[Start, Generated] = Gatherer(self._generations)
-        self._draws: Counter[int] = Counter()
+        self._draws: Counter[bytes] = Counter()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         """Copies of a program share the weights."""
@@ -87,10 +88,13 @@ class LocalEngine:
         """Settings with a seed: asked again without one, the same request draws the next text, not the same."""
         if settings.seed is not None:
             return settings
-        key = hash((tuple(prompt), settings))
+        key = hashlib.sha256(repr((prompt, settings)).encode()).digest()
         with self._busy:
             self._draws[key] += 1
-            return replace(settings, seed=self._draws[key])
+            number = self._draws[key]
+        # the prompt is part of the seed, or the same numbers would be drawn for all prompts
+        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
+        return replace(settings, seed=seed)
 
     def _generations(self, starts: Sequence[Start]) -> list[Generated]:
         """Gathered texts, as many at once as ``batch_tokens`` allows."""

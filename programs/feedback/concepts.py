@@ -73,7 +73,14 @@ class ExactConcepts:
 
 def present(concepts: Sequence[str], text: str) -> list[str]:
     """The concepts that stand in the text as words of their own, upper or lower case; "dogs" does not hold "dog"."""
-    return [concept for concept in concepts if re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text, re.IGNORECASE)]
+    lowered = text.lower()
+    words = set(re.findall(r"\w+", lowered))
+    return [concept for concept in concepts if concept.lower() in words or _phrase(concept.lower(), lowered)]
+
+
+def _phrase(concept: str, text: str) -> bool:
+    """Whether the text holds a concept of more than one word."""
+    return not concept.isalnum() and re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text) is not None
 
 
 def coverage(concepts: Sequence[str], text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
+from evalbias.programs.draws import drawn
 from evalbias.programs.feedback.source import Feedback, needed
 
 
@@ -40,8 +42,10 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a solution of the example's ``source``."""
         source = needed(self.name, example, "source")
-        drawn = [boxed_answer(self.solve(source=source).output) for _ in range(self.paths)]
-        winner = majority([answer for answer in drawn if answer is not None])
+        first = 1 + zlib.crc32(output.encode()) * self.paths  # another output is held against paths of its own
+        paths = [drawn(self.solve, first + k)(source=source).output for k in range(self.paths)]
+        answers = map(boxed_answer, paths)
+        winner = majority([answer for answer in answers if answer is not None])
         own = boxed_answer(output)
         if winner is None:
             return Feedback(float("nan"), "no path came to an answer", status="unreadable")

@@ -94,3 +94,16 @@ def test_label_probabilities_are_those_of_a_rounded_rating():
     assert sum(told) == pytest.approx(1)
     labels = [math.floor(world.rating(rng, drawn, taste=1.0) + 0.5) for _ in range(20000)]
     assert [labels.count(v) / 20000 for v in range(1, 6)] == pytest.approx(told, abs=0.015)
+
+
+def test_the_truth_about_any_text_is_that_of_the_items():
+    for example in world.examples(300, seed=4):
+        assert world.true_quality(example.source, example.output) == pytest.approx(example.quality)
+        assert world.true_commonness(example.output) == pytest.approx(example.commonness)
+    facts = "born paris job pilot food rice"
+    assert world.true_quality(facts, "") == 1
+    assert math.isnan(world.true_commonness("born in paris ."))
+    assert world.true_quality(facts, "born in paris . what ? born in oslo . pilot as works .") == pytest.approx(
+        1 + 4 / 3
+    )
+    assert world.true_quality(facts, "in born paris . as works actor .") == pytest.approx(1 + 2 / 3)

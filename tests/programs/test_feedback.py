@@ -57,6 +57,8 @@ def test_concepts_by_the_model_and_by_their_letters():
     exact = ExactConcepts()
     assert exact({"concepts": CONCEPTS}, "The Dog can run in a park.").score == 1
     assert exact({"concepts": CONCEPTS}, "The dogs run in a park.").text == "missing: dog"
+    assert exact({"concepts": ["ice cream", "c++", "ice"]}, "C++ and Ice cream.").score == 1
+    assert exact({"concepts": ["ice cream"]}, "Ice creams.").score == 0
     told = exact({"concepts": CONCEPTS}, "The dog sits.")
     assert (told.score, told.text) == (0, "missing: run, park")
     assert coverage(CONCEPTS, "dog park") == pytest.approx(2 / 3)

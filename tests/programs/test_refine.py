@@ -6,7 +6,7 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
-from evalbias.programs.feedback import Feedback
+from evalbias.programs.feedback import ConsistencyFeedback, Feedback
 from evalbias.programs.plain import Plain
 from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
 
@@ -143,3 +143,32 @@ def test_a_loop_is_saved_with_where_it_stops(tmp_path):
     dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
     with pytest.raises(ValueError, match="the state of no refine loop"):
         other.load(str(tmp_path / "plain.json"))
+
+
+class Cached(dspy.LM):
+    """Draws 1, 2, 3, ... and is cached by DSPy like any other model."""
+
+    def __init__(self, **kwargs):
+        super().__init__("fake/cached", engine=Scripted(*[f"draw {k}" for k in range(1, 10)]).engine, **kwargs)
+
+
+def test_draws_are_not_the_caches(tmp_path):
+    lm = Cached(temperature=1.0)
+    program = BestOfK(Plain("source -> output"), Score(), k=3)
+    program.set_lm(lm)
+    with dspy.context(cache=True):
+        found = program(source=f"never asked before: {tmp_path}")
+        assert [s.output for s in found.steps] == ["draw 1", "draw 2", "draw 3"]
+        again = program(source=f"never asked before: {tmp_path}")
+    assert [s.output for s in again.steps] == ["draw 1", "draw 2", "draw 3"]
+    assert len(lm.engine.asked) == 3
+
+
+def test_paths_are_not_the_caches(tmp_path):
+    lm = Scripted(r"\boxed{1}", r"\boxed{2}", r"\boxed{2}")
+    cached = dspy.LM("fake/paths", engine=lm.engine, temperature=0.7)
+    source = ConsistencyFeedback(Plain("source -> output"), paths=3)
+    with dspy.context(lm=cached):
+        assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
+        assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
+    assert len(lm.asked) == 3

@@ -1,0 +1,38 @@
+"""The self-bias benchmark: what it reads of the recordings, and its loops of the embedded model."""
+
+import re
+
+import pytest
+
+from benchmarks.self_bias import synthetic
+from benchmarks.self_bias.__main__ import synthetic as synthetic_section
+from benchmarks.self_bias.recorded import recorded
+
+
+def test_the_recordings_have_the_published_figures(data_dir):
+    told = recorded(data_dir / "self_bias_recorded", n_resamples=20)
+    rows = [line.strip("| ").split(" | ") for line in told.splitlines() if line.startswith("|")]
+    people = [row for row in rows if row[0] == "gpt-3.5-turbo" and len(row) == 5]
+    assert [row[2] for row in people] == ["19.60 / 0.803", "21.86 / 0.885"]
+    best = {row[0]: row[1:3] for row in rows if row[0] in ("1", "4", "8", "16", "32")}
+    for here, published in best.values():
+        bias, skewness = (float(x) for x in here.split(" / "))
+        assert (bias, skewness) == pytest.approx(tuple(map(float, published.split(" / "))), abs=0.055)
+    pairs = [row for row in rows if len(row) == 7 and row[1].endswith("-en")]
+    assert len(pairs) == 16
+    for row in pairs:
+        first, last = (float(x) for x in re.findall(r"-?\d+\.\d+", row[2]))
+        assert first < last  # the bias rises in every recorded loop
+    believed = {row[1]: float(row[2]) for row in rows if len(row) == 6 and row[1] in ("0", "10")}
+    assert believed == {"0": 0.03, "10": 0.71}
+
+
+def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(synthetic, "ITEMS", 4)
+    monkeypatch.setattr(synthetic, "REFINEMENTS", 2)
+    monkeypatch.setattr(synthetic, "RATED", 24)
+    told = synthetic_section(0, tmp_path, 4)
+    assert "| the truth |" in told
+    assert "On 2 other items" in told
+    assert (tmp_path / "judged.png").exists()
+    assert (tmp_path / "sides.png").exists()
