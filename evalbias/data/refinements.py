@@ -24,7 +24,7 @@ class Refinements:
     """Recorded loops over the same n items.
 
     Attributes:
-        name: Of the file.
+        name: Of the file, without its ending.
         ids: The items, in one order for all arrays.
         numbers: (t,) the iterations (or the k of best-of-k), ascending.
         records: number -> item -> the whole record.
@@ -71,7 +71,9 @@ def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
     if not records:
         raise DataError(f"{path} holds no records.")
     ids = tuple(dict.fromkeys(i for of in records.values() for i in of))
-    return Refinements(path.name, ids, tuple(sorted(records)), records, source.digest.hexdigest())
+    return Refinements(
+        path.name.partition(".jsonl")[0], ids, tuple(sorted(records)), records, source.digest.hexdigest()
+    )
 
 
 def load_items(path: Path) -> tuple[list[dspy.Example], str]:

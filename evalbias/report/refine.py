@@ -36,7 +36,7 @@ def refine_table(report: RefineReport) -> Table:
     """One row a number of refinements: own feedback at the compiled margin, and external feedback, side by side."""
     own = compiled_side(report)
     table = Table(title=f"own ({own.feedback}) | external ({report.external.feedback})", caption=_compiled(report))
-    for heading in ("refinements", *("worth", "Bias", "Dskew", "calls") * 2):
+    for heading in ("round", *("worth", "Bias", "Dskew", "calls") * 2):
         table.add_column(heading, justify="right")
     for k in range(max(len(own.worth), len(report.external.worth))):
         cells = []

@@ -98,37 +98,30 @@ def self_bias_table(found: LoopSummary, *, rounds: str) -> Table:
     told = f"last against first: Bias p = {found.bias.p_value:.4f}, Dskew p = {found.skewness.p_value:.4f}"
     undefined = sum(s.found.undefined for s in found.rounds)
     caption = f"{told} (paired permutation); {undefined} scores undefined"
-    table = Table(title="Self-bias, with 95 % intervals", caption=caption)
-    for heading in (rounds, "own", "expected", "Bias", "Dskew", "n"):
+    table = Table(title=f"Self-bias by {rounds}, with 95 % intervals", caption=caption)
+    for heading in ("round", "own", "worth", "Bias", "Dskew", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
     for s in found.rounds:
-        own, expected = number(s.found.own), number(s.found.expected)
-        table.add_row(str(s.number), own, expected, _bias(s), _skewness(s), str(s.found.n))
+        bias = f"{number(s.found.bias)} ({share(s.bias_interval.low)}, {share(s.bias_interval.high)})"
+        skewness = f"{share(s.found.skewness)} ({share(s.skewness_interval.low)}, {share(s.skewness_interval.high)})"
+        table.add_row(str(s.number), number(s.found.own), number(s.found.expected), bias, skewness, str(s.found.n))
     return table
 
 
 def loops_table(found: Sequence[LoopSummary], *, rounds: str) -> Table:
     """One row a loop: its first and its last round; * and the dagger say that the last differs from the first."""
-    caption = "* p < .05, † p < .06, the last round against the first (paired permutation)"
-    table = Table(title="Self-bias, with 95 % intervals", caption=caption)
-    for heading in ("loop", rounds, "expected", "Bias", "Dskew", "n"):
-        table.add_column(heading, justify="left" if heading == "loop" else "right")
+    caption = f"{rounds} first -> last; * p < .05, † p < .06 (paired permutation); intervals in result.json"
+    table = Table(title="Self-bias", caption=caption)
+    for heading in ("loop", "worth", "Bias", "Dskew", "n"):
+        left = heading == "loop"
+        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
     for loop in found:
-        first, last = loop.rounds[0], loop.rounds[-1]
+        first, last = loop.rounds[0].found, loop.rounds[-1].found
         table.add_row(
             loop.name,
-            f"{first.number} -> {last.number}",
-            f"{number(first.found.expected)} -> {number(last.found.expected)}",
-            f"{_bias(first)} -> {_bias(last)}{mark(loop.bias.p_value)}",
-            f"{_skewness(first)} -> {_skewness(last)}{mark(loop.skewness.p_value)}",
-            str(last.found.n),
+            f"{number(first.expected)} -> {number(last.expected)}",
+            f"{number(first.bias)} -> {number(last.bias)}{mark(loop.bias.p_value)}",
+            f"{share(first.skewness)} -> {share(last.skewness)}{mark(loop.skewness.p_value)}",
+            str(last.n),
         )
     return table
-
-
-def _bias(of: Iteration) -> str:
-    return f"{number(of.found.bias)} ({share(of.bias_interval.low)} to {share(of.bias_interval.high)})"
-
-
-def _skewness(of: Iteration) -> str:
-    return f"{share(of.found.skewness)} ({share(of.skewness_interval.low)} to {share(of.skewness_interval.high)})"
