@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,27 +25,36 @@ LEVEL = 0.05
 """Of the test whether the bias rises."""
 
 
+@dataclass(frozen=True)
+class _Loop:
+    """A loop that may be compiled: what is reported of it, (t + 1, n) what its outputs are worth, and its requests."""
+
+    record: LoopRecord
+    worth: FloatArray
+    calls: int
+
+
 class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
     """Compiles a refine loop under external feedback (Xu et al. 2024, section 6).
 
     Over the trainset the student's loop runs under its own feedback, once for every margin by which a refinement must
-    be better, and once under the external feedback. What the outputs are worth decides which margin the compiled loop
-    takes and where it stops: the fewest refinements, and of equals the smallest margin, that reach the highest mean
-    worth. The refinements that external feedback accepted become demonstrations: of the generator, the final output of
-    an item; of the refiner, the step that led there. The compiled loop listens to the student's own feedback, since a
-    reference is there for training items alone.
+    be better, and once under the external feedback. The refinements that external feedback accepted become
+    demonstrations: of the generator, the final output of an item; of the refiner, the step that led there. The loop
+    that is shown them runs over the other items. Of all these loops under its own feedback, the compiled one is that
+    which reaches the highest mean worth with the fewest refinements; demonstrations that do not help are left out. It
+    listens to the student's own feedback, since a reference is there for training items alone.
 
     Args:
         external: The feedback to learn from.
         worth: What the outputs are worth; by default the external feedback itself.
-        k: Demonstrations at most, of the items whose worth rose most.
+        k: Demonstrations at most, of the items whose worth rose most; never more than half of the items.
         margins: Tried, as shares of the range of the student's own feedback, ascending from the loop that is to be
             improved. A student with a rule of its own keeps that one.
         until: ``"worth"`` stops where the worth rises no more; ``"worth or bias"`` also before the self-bias rises
             (p < .05) above the first outputs', even if the worth would still rise.
         tolerance: A rise of the mean worth below this share of its range is none.
-        budget: Requests to models, in all loops over the trainset: no item is begun once they are spent, so that the
-            last ones may exceed it. None runs all items.
+        budget: Requests to models, in all loops over the trainset: no item is begun once they are spent, what the loop
+            with demonstrations is likely to cost included; the last items may exceed it. None runs all items.
         num_threads: Items at a time.
         n_resamples: Of intervals and tests.
         seed: Of intervals and tests.
@@ -134,58 +144,83 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         arms = runner(items, budget=self.budget)
         items = items[: len(arms.external.loops)]
         worth = Worth(self.worth, None if self.log_dir is None else self.log_dir / "worth.jsonl")
-        own = [self._record(run, items, worth, margin) for margin, run in arms.own.items()]
-        iterations, margin = self._stop(own)
-        compiled = student.deepcopy() if math.isnan(margin) else with_margin(student, margin)
+        own = [self._loop(run, items, worth, margin) for margin, run in arms.own.items()]
+        external = self._loop(arms.external, items, worth, 0.0)
+        best = self._best(external.worth)
+        others = [n for n in range(len(items)) if n not in best]
+        loops = [(loop, loop.worth[:, others]) for loop in own]
+        _, chosen = self._choose(loops)
+        taught = self._taught(self._at(student, chosen), items, arms.external, best)
+        shown = None
+        if best:
+            rest = [items[n] for n in others]
+            run = runner.run(taught, rest, "shown")
+            shown = self._loop(run, rest, worth, chosen.record.margin)
+            loops.append((shown, shown.worth))
+        iterations, chosen = self._choose(loops)
+        kept = chosen is shown
+        compiled = taught if kept else self._at(student, chosen)
         compiled.max_iterations = iterations
-        chosen = self._demonstrate(compiled, items, arms.external, arms.external.worth(items, worth))
         compiled.report = RefineReport(
-            own=tuple(own),
-            external=self._record(arms.external, items, worth, 0.0),
+            own=tuple(loop.record for loop in own),
+            external=external.record,
+            shown=None if shown is None else shown.record,
             iterations=iterations,
-            margin=margin,
-            demonstrations=chosen,
+            margin=chosen.record.margin,
+            demonstrations=tuple(str(items[n].id) for n in best) if kept else (),
             items=len(items),
-            calls=arms.calls,
+            calls=arms.calls + (0 if shown is None else shown.calls),
             validation=self._validate(runner, student, compiled, valset, worth),
         )
         return compiled
 
-    def _stop(self, own: Sequence[LoopRecord]) -> tuple[int, float]:
-        """The fewest refinements, then the smallest margin, that reach the highest mean worth but for the tolerance."""
+    def _at(self, student: SelfRefine, chosen: _Loop) -> SelfRefine:
+        """A copy of the student with the chosen margin."""
+        margin = chosen.record.margin
+        copy: SelfRefine = student.deepcopy() if math.isnan(margin) else with_margin(student, margin)
+        return copy
+
+    def _choose(self, loops: Sequence[tuple[_Loop, FloatArray]]) -> tuple[int, _Loop]:
+        """The fewest refinements, and the first loop, that reach the highest mean worth but for the tolerance.
+
+        Args:
+            loops: With the worth of their outputs on the items that count, (t + 1, n).
+        """
         means: dict[tuple[int, int], float] = {}
-        for place, record in enumerate(own):
-            end = len(record.worth)
-            if self.until == "worth or bias" and record.bias_rises is not None:
-                end = record.bias_rises
-            means |= {(k, place): record.worth[k] for k in range(end) if not math.isnan(record.worth[k])}
+        for place, (loop, values) in enumerate(loops):
+            end = len(values)
+            if self.until == "worth or bias" and loop.record.bias_rises is not None:
+                end = loop.record.bias_rises
+            means |= {(k, place): _mean(values[k]) for k in range(end)}
+        means = {at: mean for at, mean in means.items() if not math.isnan(mean)}
         if not means:
             raise ValueError(f"{self.worth.name!r} is undefined for every output: nothing tells where to stop.")
         enough = max(means.values()) - self.tolerance * (self.worth.high - self.worth.low)
         iterations, place = min(at for at, mean in means.items() if mean >= enough)
-        return iterations, own[place].margin
+        return iterations, loops[place][0]
 
-    def _demonstrate(
-        self, compiled: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, worth: FloatArray
-    ) -> tuple[str, ...]:
-        """Show the generator the best outputs, and the refiner the steps to them."""
+    def _best(self, worth: FloatArray) -> list[int]:
+        """The items whose worth rose most under external feedback."""
         gain = worth[-1] - worth[0]
-        best = [i for i in np.argsort(-gain, kind="stable") if gain[i] > 0][: self.k]  # NaN is not above 0
+        most = min(self.k, len(gain) // 2)
+        return [int(n) for n in np.argsort(-gain, kind="stable") if gain[n] > 0][:most]  # NaN is not above 0
+
+    def _taught(self, loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, best: Sequence[int]) -> SelfRefine:
+        """Show the loop's generator the best outputs, and its refiner the steps to them."""
         writers, refiners = [], []
         for index in best:
-            example, loop = items[index], run.loops[index]
-            accepted = [step for step in loop.steps if step.accepted]
-            shown = {name: example[name] for name in sorted(compiled.inputs)}
+            example, accepted = items[index], [step for step in run.loops[index].steps if step.accepted]
+            shown = {name: example[name] for name in sorted(loop.inputs)}
             draft, final = accepted[-2], accepted[-1]
-            writers.append(dspy.Example(**shown, **{compiled.field: final.output}))
+            writers.append(dspy.Example(**shown, **{loop.field: final.output}))
             refiners.append(
-                dspy.Example(**shown, draft=draft.output, feedback=draft.feedback, **{compiled.field: final.output})
+                dspy.Example(**shown, draft=draft.output, feedback=draft.feedback, **{loop.field: final.output})
             )
-        for module, demos in ((compiled.generate, writers), (compiled.refine, refiners)):
+        for module, demos in ((loop.generate, writers), (loop.refine, refiners)):
             for predictor in module.predictors():
-                if demos and compiled.field in predictor.signature.output_fields:
+                if demos and loop.field in predictor.signature.output_fields:
                     predictor.demos = [*predictor.demos, *demos]
-        return tuple(str(items[i].id) for i in best)
+        return loop
 
     def _validate(
         self,
@@ -207,10 +242,10 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         spent = float(run.tokens()[-1]), float(run.calls()[-1])
         return LoopEnd(_mean(values), measure_self_bias(own, value), *spent, failed=_failed(run, worth))
 
-    def _record(self, run: LoopRun, items: Sequence[dspy.Example], worth: Worth, margin: float) -> LoopRecord:
+    def _loop(self, run: LoopRun, items: Sequence[dspy.Example], worth: Worth, margin: float) -> _Loop:
         own, values = run.own(), run.worth(items, worth)
         mine, value = shares(own, run), shares(values, self.worth)
-        return LoopRecord(
+        record = LoopRecord(
             feedback=run.feedback,
             margin=margin,
             own=tuple(map(_mean, own)),
@@ -221,6 +256,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             bias_rises=self._rise(mine - value),
             failed=_failed(run, worth),
         )
+        return _Loop(record, values, sum(step.calls for loop in run.loops for step in loop.steps))
 
     def _rise(self, difference: FloatArray) -> int | None:
         for k in range(1, len(difference)):

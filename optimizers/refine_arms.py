@@ -66,6 +66,8 @@ class ArmRunner:
     def __call__(self, items: Sequence[dspy.Example], *, budget: int | None) -> Arms:
         """All loops over the items, until so many requests are spent: then no further item is begun.
 
+        One more loop like the first is going to run over the items, and is counted as if it had.
+
         Raises:
             ValueError: Not one item came through a loop.
         """
@@ -81,7 +83,7 @@ class ArmRunner:
                 own[margin] += loops
             external += listened
             calls += spent + _calls(listened)
-            if budget is not None and calls >= budget:
+            if budget is not None and calls + _calls(own[next(iter(own))]) >= budget:
                 break
         runs = {margin: _run_of(loops, self._own[margin].feedback) for margin, loops in own.items()}
         return Arms(runs, _run_of(external, self._listening.feedback), calls)

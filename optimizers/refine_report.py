@@ -76,9 +76,10 @@ class RefineReport:
     Attributes:
         own: The loops under the student's own feedback, one a margin.
         external: The loop under external feedback.
+        shown: The loop under its own feedback with demonstrations, over the other items; None without any.
         iterations: Refinements that the compiled loop makes at most.
         margin: By how much each must be better, as a share of the range of its own feedback.
-        demonstrations: Items whose accepted refinement became a demonstration.
+        demonstrations: Items whose accepted refinement became a demonstration; empty where they did not help.
         items: Training items that were run.
         calls: Requests to models for them.
         validation: None without validation items.
@@ -86,6 +87,7 @@ class RefineReport:
 
     own: tuple[LoopRecord, ...]
     external: LoopRecord
+    shown: LoopRecord | None
     iterations: int
     margin: float
     demonstrations: tuple[str, ...]

@@ -69,11 +69,12 @@ def _arms(found: list[Arm]) -> str:
 
 def _compiled(report: RefineReport) -> str:
     assert report.validation is not None
+    tried = " (tried: they do not help)" if report.shown is not None and not report.demonstrations else ""
     before, after, test = report.validation.before, report.validation.after, report.validation.test
     return (
         f"Compiled with the truth as external feedback ({report.items} items, {report.calls} requests): "
         f"{report.iterations} refinements at most, accepted when better by more than {report.margin:.0%} of the range, "
-        f"{len(report.demonstrations)} demonstrations. On {test.n} other items: truth {before.worth:.2f} -> "
+        f"{len(report.demonstrations)} demonstrations{tried}. On {test.n} other items: truth {before.worth:.2f} -> "
         f"{after.worth:.2f} (p = {test.p_value:.4f}), Bias {before.bias.bias:+.2f} -> {after.bias.bias:+.2f} of the "
         f"range, requests an item {before.calls:.1f} -> {after.calls:.1f}."
     )

@@ -141,13 +141,13 @@ class Refining:
             log_dir=self.folder.path / "loops",
             **{name: self.options[name] for name in names},
         )
-        with progress_bar((len(optimizer.margins) + 1) * len(train) + 2 * len(test)) as optimizer.progress:
+        with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test)) as optimizer.progress:
             compiled = optimizer.compile(self.task.loop, trainset=train, valset=test, lm=self.lm)
         compiled.save(str(self.folder.path / "program.json"))
         report = compiled.report
         sides_plot(report, self.folder.path / "sides.png")
-        found = [*report.own, report.external, *([report.validation.before, report.validation.after])]
-        failed = {name: error for side in found for name, error in side.failed.items()}
+        found = [*report.own, report.external, report.shown, report.validation.before, report.validation.after]
+        failed = {name: error for side in found if side for name, error in side.failed.items()}
         self._finish({"report": report}, [refine_table(report)], as_json, failed)
 
     def style(self, *, threads: int, as_json: bool) -> None:

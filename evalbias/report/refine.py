@@ -53,6 +53,8 @@ def _compiled(report: RefineReport) -> str:
     margin = "" if math.isnan(report.margin) else f" accepted when better by more than {report.margin:.0%} of the range"
     told = f"compiled from {report.items} items, {report.calls} calls: {report.iterations} refinements at most{margin}"
     told += f", {len(report.demonstrations)} demonstrations"
+    if report.shown is not None and not report.demonstrations:
+        told += " (some were tried and did not help)"
     if report.validation is None:
         return told
     before, after, test = report.validation.before, report.validation.after, report.validation.test

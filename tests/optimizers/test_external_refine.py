@@ -52,19 +52,20 @@ def compiler(**options):
 
 
 def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
-    student = loop(*OWN * 2, *EXTERNAL * 2)
+    student = loop(*OWN * 2, *EXTERNAL * 2, "aaab", "aaaabb", "a", "b")
     compiled = compiler(k=1).compile(student, trainset=items(2))
     report = compiled.report
     (own,) = report.own
     assert own.worth == (1, 2, 2, 2)
     assert report.external.worth == (1, 2, 3, 4)
+    assert report.shown.worth == (3, 4, 4, 4)
     assert report.iterations == compiled.max_iterations == 1
     assert student.max_iterations == 3
     # own: 2, 4, 6, 8 of 20 against 1, 2, 2, 2 of 10
     assert [s.found.bias for s in own.bias] == pytest.approx([0.0, 0.0, 0.1, 0.2])
     assert [s.found.bias for s in report.external.bias] == pytest.approx([0] * 4)
     assert (own.tokens, own.calls) == ((10, 20, 30, 40), (1, 2, 3, 4))
-    assert (report.items, report.calls, report.validation) == (2, 16, None)
+    assert (report.items, report.calls, report.validation) == (2, 20, None)
     assert report.demonstrations == ("i0",)
     (demo,) = compiled.generate.predict.demos
     assert (demo.source, demo.output) == ("s0", "aaaab")
@@ -73,13 +74,22 @@ def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
     assert student.generate.predict.demos == []
 
 
+def test_demonstrations_that_do_not_help_are_left_out():
+    student = loop(*OWN * 2, *EXTERNAL * 2, "b", "bb", "bbb", "bbbb")
+    compiled = compiler(k=1).compile(student, trainset=items(2))
+    assert compiled.report.shown.worth == (0, 0, 0, 0)
+    assert compiled.report.demonstrations == ()
+    assert compiled.generate.predict.demos == []
+    assert compiled.max_iterations == 1
+
+
 def test_a_wider_margin_is_taken_where_it_leads_further_and_runs_only_what_it_changes():
     # i0 gains one letter at a time: every step is turned down at a margin of 2 of 20; i1 gains much at once
     base = ["ab", "ccc", "cccc", "ab", "aaaaaaaaab", "b"]
     wider = ["ab", "cac", "aaaaab"]
     external = ["ab", "b", "b"] * 2
     student = loop(*base, *wider, *external, iterations=2)
-    compiled = compiler(margins=(0.0, 0.1)).compile(student, trainset=items(2))
+    compiled = compiler(margins=(0.0, 0.1), k=0).compile(student, trainset=items(2))
     first, second = compiled.report.own
     assert (first.margin, second.margin) == (0.0, 0.1)
     assert first.worth == (1, 4.5, 4.5)
@@ -104,21 +114,21 @@ def test_it_can_stop_before_the_bias_rises():
     found = {}
     for until in ("worth", "worth or bias"):
         student = loop(*texts * 8, *EXTERNAL * 8)
-        found[until] = compiler(until=until, n_resamples=500).compile(student, trainset=items(8)).report
+        found[until] = compiler(until=until, n_resamples=500, k=0).compile(student, trainset=items(8)).report
     assert found["worth"].own[0].bias_rises == 1
     assert [found[until].iterations for until in found] == [3, 0]
 
 
 def test_validation_is_on_other_items_and_tested():
-    texts = [*OWN * 6, *EXTERNAL * 6]
-    student = loop(*texts, *OWN * 6, *("aaaa", "aaaab") * 6)
-    compiled = compiler(n_resamples=200).compile(student, trainset=items(6), valset=items(6, start=6))
+    texts = [*OWN * 6, *EXTERNAL * 6, *("aaaa", "aaaab", "b", "b") * 5]
+    student = loop(*texts, *OWN * 6, *["aaaa"] * 6)
+    compiled = compiler(n_resamples=200, k=1).compile(student, trainset=items(6), valset=items(6, start=6))
     found = compiled.report.validation
     assert (found.before.worth, found.after.worth) == (2, 4)
-    assert (found.before.calls, found.after.calls) == (4, 2)
-    assert (found.before.tokens, found.after.tokens) == (40, 20)
+    assert (found.before.calls, found.after.calls) == (4, 1)  # what is shown needs no loop
+    assert (found.before.tokens, found.after.tokens) == (40, 10)
     assert found.before.bias.bias == pytest.approx(0.2)
-    assert found.after.bias.bias == pytest.approx(-0.15)
+    assert found.after.bias.bias == pytest.approx(-0.2)
     assert found.test.p_value < 0.1
     assert found.test.n == 6
 
@@ -131,11 +141,11 @@ def test_a_loop_that_never_improves_is_compiled_to_none():
 
 
 def test_a_budget_a_log_and_a_saved_program(tmp_path):
-    first = loop(*OWN, *EXTERNAL)
-    made = compiler(budget=8, log_dir=tmp_path / "log")
+    first = loop(*(*OWN, *EXTERNAL) * 2, "aaaa", "aaaab", "b", "b")
+    made = compiler(budget=20, log_dir=tmp_path / "log")
     compiled = made.compile(first, trainset=items(5))
-    assert (compiled.report.items, compiled.report.calls) == (1, 8)
-    assert len(first.generate.predict.lm.asked) == 8
+    assert (compiled.report.items, compiled.report.calls) == (2, 20)  # 8 an item, and 4 for what is shown
+    assert len(first.generate.predict.lm.asked) == 20
     again = loop("never asked")
     assert repr(made.compile(again, trainset=items(5)).report) == repr(compiled.report)  # NaN is not equal to itself
     assert again.generate.predict.lm.asked == []
@@ -145,7 +155,7 @@ def test_a_budget_a_log_and_a_saved_program(tmp_path):
     compiled.set_lm(None)
     compiled.save(str(tmp_path / "program.json"))
     other.load(str(tmp_path / "program.json"))
-    assert other.max_iterations == compiled.max_iterations == 1
+    assert other.max_iterations == compiled.max_iterations == 0
     assert other.generate.predict.demos[0]["output"] == "aaaab"
 
 
@@ -157,7 +167,9 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
 
     three = [*items(2), dspy.Example(id="bare", source="s")]
     student = loop(*OWN * 3, *EXTERNAL * 2, "ab")
-    report = ExternalFeedbackRefine(Wanting(), margins=(0.0,), n_resamples=50).compile(student, trainset=three).report
+    report = (
+        ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50).compile(student, trainset=three).report
+    )
     assert "needs 'letter'; the item 'bare' has none" in report.external.failed["bare"]
     assert "needs 'letter'" in report.own[0].failed["bare"]
     assert report.own[0].worth == (1, 2, 2, 2)

@@ -47,6 +47,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     report = RefineReport(
         (record("own MQM", 0.0), record("own MQM", 0.1)),
         record("InstructScore", 0.0),
+        record("own MQM", 0.1),
         3,
         0.1,
         ("a", "b"),
@@ -62,7 +63,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     assert "Bias +0.50 -> +0.50" in shown
     sides_plot(report, tmp_path / "sides.png")
     assert image.imread(tmp_path / "sides.png").std() > 0
-    alone = RefineReport((record("own", math.nan),), record("x", 0.0), 0, math.nan, (), 5, 9, None)
+    alone = RefineReport((record("own", math.nan),), record("x", 0.0), None, 0, math.nan, (), 5, 9, None)
     assert "5 items, 9 calls: 0 refinements at most, 0 demonstrations" in " ".join(printed(refine_table(alone)).split())
 
 
