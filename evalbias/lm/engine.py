@@ -31,12 +31,18 @@ Question = tuple[Sequence[Message], tuple[str, ...]]
 class LocalEngine:
     """See ``LocalLM``, which is what users make."""
 
-    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool) -> None:
+    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
         self.loaded = loaded
-        self._options = {"batch_tokens": batch_tokens, "share_prefixes": share_prefixes}
+        self._options = {
+            "batch_tokens": batch_tokens,
+            "share_prefixes": share_prefixes,
+            "prefix_bytes": prefix_bytes,
+        }
         self._render = Renderer(loaded.tokenizer)
         context = loaded.context_length
-        self.scorer = Scorer(loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes)
+        self.scorer = Scorer(
+            loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=prefix_bytes
+        )
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._judge: Gatherer[Question, ChoiceLogprobs] = Gatherer(self._judgments)
         self._write: Gatherer[Start, Generated] = Gatherer(self._generations)
@@ -79,6 +85,11 @@ class LocalEngine:
 
     def close(self) -> None:
         """Nothing to close: the weights go with the object."""
+
+    def forget(self) -> None:
+        """Start cold: keep no prefix of earlier calls."""
+        with self._busy:
+            self.scorer.prefixes.clear()
 
     def dump_state(self) -> dict[str, Any]:
         """The arguments of ``LocalLM`` for the same model; no weights, no keys."""

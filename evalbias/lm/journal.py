@@ -100,6 +100,9 @@ class JournaledLM:
         todo = list(unseen.items())
         for start in range(0, len(todo), self._chunk):
             part = todo[start : start + self._chunk]
+            forget = getattr(self._lm, "forget", None)
+            if forget is not None:
+                forget()  # what a chunk is told must not depend on the chunks before, which a resumed run skips
             answers = ask([item for _, item in part])
             size = len(part)
             self._write([{"key": k, "chunk": size, **a} for (k, _), a in zip(part, answers, strict=True)])

@@ -14,6 +14,7 @@ from evalbias.lm.load import load
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
+PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
 class LocalLM(dspy.LM):  # type: ignore[misc]
@@ -28,6 +29,8 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         revision: Of a Hugging Face model.
         batch_tokens: Tokens in one forward pass; memory grows with it. None chooses by device.
         share_prefixes: Whether prompts that begin alike share their computation.
+        prefix_bytes: Memory for the beginnings of earlier prompts, so that the next call with the same one starts
+            warm; 0 keeps none. None chooses by device.
         trust_remote_code: Whether the model may run its own code.
         **kwargs: As ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
 
@@ -45,12 +48,17 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         revision: str | None = None,
         batch_tokens: int | None = None,
         share_prefixes: bool = True,
+        prefix_bytes: int | None = None,
         trust_remote_code: bool = False,
         **kwargs: Any,
     ) -> None:
         loaded = load(model, device=device, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code)
         size = batch_tokens or BATCH_TOKENS.get(loaded.model.device.type, BATCH_TOKENS["cpu"])
-        engine = LocalEngine(loaded, batch_tokens=size, share_prefixes=share_prefixes)
+        if prefix_bytes is None:
+            prefix_bytes = PREFIX_BYTES.get(loaded.model.device.type, PREFIX_BYTES["cpu"])
+        engine = LocalEngine(
+            loaded, batch_tokens=size, share_prefixes=share_prefixes, prefix_bytes=prefix_bytes if share_prefixes else 0
+        )
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncLocalEngine(engine), **kwargs)
@@ -75,6 +83,10 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         """
         return self._local.choice_logprobs(prompts, choices)
 
+    def forget(self) -> None:
+        """Start cold: keep no prefix of earlier calls. Their reuse may change the last digits of an answer."""
+        self._local.forget()
+
     @property
     def context_length(self) -> int:
         """In tokens."""
@@ -84,6 +96,11 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
     def tokens_run(self) -> int:
         """Tokens that went through the model for probabilities so far, padding included."""
         return self._local.scorer.tokens_run
+
+    @property
+    def tokens_distinct(self) -> int:
+        """Distinct tokens of the calls so far: what any model must run that starts each of them cold."""
+        return self._local.scorer.tokens_distinct
 
     def provenance(self) -> dict[str, str]:
         """Which numbers these are: model, fingerprint, dtype, device and versions."""

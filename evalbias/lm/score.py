@@ -1,28 +1,33 @@
 """Log-probabilities of token sequences under a causal model, computed once for what the sequences share.
 
-Rows that begin alike run their common prefix once; its keys and values are repeated for every batch of what remains.
-Only the positions that are read become logits, and log-softmax is taken in float32. An answer does not depend on the
-batch: padding stands on the right, where causal attention never looks.
+The distinct tokens of a call form a trie. They run in packs (``evalbias.lm.trie``): one sequence without padding, in
+which a mask lets every token see its own ancestors and nothing else. Only the positions that are read become logits,
+and log-softmax is taken in float32. An answer does not depend on the batch.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import DynamicCache
 
-from evalbias.lm.tokens import Ids, PromptTooLong, Scored, common_prefix
+from evalbias.lm.prefixes import Layers, PrefixStore, size, sortable
+from evalbias.lm.tokens import PromptTooLong, Scored
+from evalbias.lm.trie import Ids, Pack, packs, shared
 from evalbias.lm.types import FloatArray
-
-MIN_SHARED = 8
-"""A shorter prefix is not worth a forward pass of its own."""
 
 LOGITS = 1 << 26
 """Logits in memory at once, 256 MiB in float32: a large vocabulary times every token that is read would be far more."""
+
+SMALLEST_PACK = 256
+
+Reads = list[tuple[int, int, int, int]]
+"""(place in the pack or row, next token, sequence, place in it)."""
 
 
 @dataclass
@@ -30,7 +35,7 @@ class Row:
     """Tokens to run, and what is read off them: (position, next token, sequence, place in it)."""
 
     ids: Ids
-    reads: list[tuple[int, int, int, int]] = field(default_factory=list)
+    reads: Reads = field(default_factory=list)
 
 
 class Scorer:
@@ -39,19 +44,29 @@ class Scorer:
     Args:
         model: A causal model of transformers in evaluation mode.
         context: Its context length in tokens.
-        batch_tokens: Tokens, shared prefix and padding included, in one forward pass.
-        share: Whether common prefixes are shared; the answers are the same.
+        batch_tokens: Tokens, padding included, in one forward pass.
+        share: Whether what sequences share is run once; the answers are the same.
+        prefix_bytes: Of keys and values that are kept from call to call.
 
     Attributes:
         tokens_run: Tokens that went through the model so far, padding included.
+        tokens_distinct: Distinct tokens of the calls so far: the nodes of their tries.
+        prefixes: What is kept from call to call.
     """
 
-    def __init__(self, model: Any, *, context: int, batch_tokens: int, share: bool = True) -> None:
+    def __init__(
+        self, model: Any, *, context: int, batch_tokens: int, share: bool = True, prefix_bytes: int = 0
+    ) -> None:
         self.model = model
         self.context = context
         self.batch_tokens = batch_tokens
-        self.share = share
         self.tokens_run = 0
+        self.tokens_distinct = 0
+        self.prefixes = PrefixStore(prefix_bytes)
+        self._window = _window(model.config)
+        self._pack_tokens = _pack_tokens(model)
+        self.share = share
+        self.share = share and self._packs_agree()
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
         """Log-probability of every scored token, one array a sequence.
@@ -67,106 +82,183 @@ class Scorer:
                     "shorten it or show fewer demonstrations; it is never cut."
                 )
         found = [np.full(len(s.ids) - s.start, np.nan) for s in sequences]
-        rows = sorted(_rows(sequences), key=lambda row: (len(row.ids), row.ids))
-        if not rows:
-            return found
+        rows = _rows(sequences)
+        self.tokens_distinct += sum(len(row.ids) - length for row, length in zip(rows, _shared(rows), strict=True))
+        longest = max((len(row.ids) for row in rows), default=0)
+        run = self._packed if self.share and longest <= self._window else self._padded
         with torch.inference_mode():
-            shared = self._shared(rows)
-            prefix = self._prefix(rows[0].ids[:shared]) if shared else None
-            self._run(rows, shared, prefix, found)
+            while rows and not self._fits(run, rows, found):
+                torch.cuda.empty_cache()
+                self.batch_tokens = max(1, self._most // 2)
+                rows = [row for row in rows if any(np.isnan(found[s][place]) for _, _, s, place in row.reads)]
         return found
 
-    def _shared(self, rows: Sequence[Row]) -> int:
-        if not self.share or len(rows) < 2:
-            return 0
-        read = min(position for row in rows for position, *_ in row.reads)
-        shared = min(common_prefix([row.ids for row in rows]), read)
-        return shared if shared >= MIN_SHARED else 0
+    def _fits(self, run: Any, rows: Sequence[Row], found: list[FloatArray]) -> bool:
+        """Whether memory sufficed; once this returns, nothing holds the memory of what did not fit."""
+        try:
+            run(rows, found)
+        except torch.OutOfMemoryError:
+            if self._most == 1:
+                raise
+            return False
+        return True
 
-    def _prefix(self, ids: Ids) -> Any:
-        self.tokens_run += len(ids)
-        return self.model.base_model(input_ids=self._tensor([ids]), use_cache=True).past_key_values
+    @property
+    def _most(self) -> int:
+        """Tokens of a forward pass at most."""
+        return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
-    def _run(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> None:
+    def _packed(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
+        """Run every distinct token once."""
+        ids, lengths = [row.ids for row in rows], _shared(rows)
+        first = [min(position for position, *_ in row.reads) for row in rows]
+        known = self.prefixes.known(ids, lengths, first)
+        walk = packs(
+            ids,
+            lengths,
+            [sorted({position for position, *_ in row.reads}) for row in rows],
+            self._most,
+            known={row: size(layers) for row, layers in known.items()},
+            kept=self.prefixes.wanted(ids, lengths, first),
+        )
+        layers: Layers = []
+        for pack in walk:
+            before = layers if pack.known is None else known[pack.known]
+            hidden, layers = self._run(pack, _selected(before, pack.source))
+            self._read(hidden, _reads(pack, rows), found)
+            for row, path in pack.paths.items():
+                self.prefixes.put(ids[row][: len(path)], _selected(layers, path, copy=True))
+
+    def _run(self, pack: Pack, context: Layers) -> tuple[torch.Tensor, Layers]:
+        """The (n, d) hidden states of a pack, and the keys and values of its context and itself."""
+        cache = DynamicCache()
+        for number, (keys, values) in enumerate(context):
+            cache.update(keys, values, number)
+        n, device = len(pack.ids), self.model.device
+        ends = torch.from_numpy(pack.ends).to(device)
+        place = torch.arange(-len(pack.source), n, device=device)
+        seen = (place[None, :] <= place[-n:, None]) & (place[-n:, None] < ends[None, :])  # (n, c + n)
+        self.tokens_run += n
+        hidden = self.model.base_model(
+            input_ids=torch.from_numpy(pack.ids).to(device)[None],
+            attention_mask=seen[None, None],
+            position_ids=torch.from_numpy(pack.positions).to(device)[None],
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        return hidden[0], [(layer.keys, layer.values) for layer in cache.layers]
+
+    def _padded(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
+        """Run every row by itself, in batches of like length."""
+        rows = sorted(rows, key=lambda row: len(row.ids))
         start = 0
         while start < len(rows):
             end = start + 1
             while end < len(rows) and (end + 1 - start) * len(rows[end].ids) <= self.batch_tokens:
                 end += 1
-            self._halving(rows[start:end], shared, prefix, found)
+            self._batch(rows[start:end], found)
             start = end
 
-    def _halving(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> None:
-        """Run a batch; where memory does not suffice, its halves."""
-        if self._fits(rows, shared, prefix, found):
-            return
-        torch.cuda.empty_cache()
-        middle = len(rows) // 2
-        self.batch_tokens = max(1, self.batch_tokens // 2)
-        self._halving(rows[:middle], shared, prefix, found)
-        self._halving(rows[middle:], shared, prefix, found)
-
-    def _fits(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> bool:
-        """Whether the batch ran; once this returns, nothing holds the memory of one that did not."""
-        try:
-            self._batch(rows, shared, prefix, found)
-        except torch.OutOfMemoryError:
-            if len(rows) == 1:
-                raise
-            return False
-        return True
-
-    def _batch(self, rows: Sequence[Row], shared: int, prefix: Any, found: list[FloatArray]) -> None:
-        width = max(len(row.ids) for row in rows)
-        pad = [(*row.ids[shared:], *([0] * (width - len(row.ids)))) for row in rows]
+    def _batch(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
+        """Padding stands on the right, where causal attention never looks."""
+        width, device = max(len(row.ids) for row in rows), self.model.device
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
         mask = torch.zeros(len(rows), width, dtype=torch.long)
         for index, row in enumerate(rows):
+            ids[index, : len(row.ids)] = torch.from_numpy(row.ids)
             mask[index, : len(row.ids)] = 1
-        cache = None
-        if prefix is not None:
-            cache = copy.deepcopy(prefix)
-            cache.batch_repeat_interleave(len(rows))
-        self.tokens_run += len(rows) * (width - shared)
+        self.tokens_run += len(rows) * width
         hidden = self.model.base_model(
-            input_ids=self._tensor(pad),  # (b, width - shared)
-            attention_mask=mask.to(self.model.device),  # (b, width)
-            position_ids=torch.arange(shared, width, device=self.model.device)[None].expand(len(rows), -1),
-            past_key_values=cache,
-            use_cache=cache is not None,
-        ).last_hidden_state  # (b, width - shared, d)
-        self._read(rows, hidden, shared, found)
+            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
+        ).last_hidden_state  # (b, width, d)
+        reads = [(index * width + position, *read) for index, row in enumerate(rows) for position, *read in row.reads]
+        self._read(hidden.flatten(0, 1), reads, found)
 
-    def _read(self, rows: Sequence[Row], hidden: torch.Tensor, shared: int, found: list[FloatArray]) -> None:
-        wanted: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-        for index, row in enumerate(rows):
-            for position, *read in row.reads:
-                wanted.setdefault((index, position - shared), []).append((read[0], read[1], read[2]))
+    def _read(self, hidden: torch.Tensor, reads: Sequence[Any], found: list[FloatArray]) -> None:
+        """Log-probabilities off (m, d) hidden states."""
+        wanted: dict[int, list[tuple[int, int, int]]] = {}
+        for place, token, sequence, at in reads:
+            wanted.setdefault(place, []).append((token, sequence, at))
         head, places = self.model.get_output_embeddings(), list(wanted)
-        size = max(1, LOGITS // self.model.config.vocab_size)
-        for start in range(0, len(places), size):
-            part = places[start : start + size]
-            where = torch.tensor(part, device=hidden.device)
-            logits = head(hidden[where[:, 0], where[:, 1]]).float()  # (m, V)
-            reads = [(at, *read) for at, place in enumerate(part) for read in wanted[place]]
+        step = max(1, LOGITS // self.model.config.vocab_size)
+        for start in range(0, len(places), step):
+            part = places[start : start + step]
+            logits = head(hidden[torch.tensor(part, device=hidden.device)]).float()  # (m, V)
+            told = [(row, *read) for row, place in enumerate(part) for read in wanted[place]]
             finite = torch.isfinite(logits).all(dim=1)
             if not bool(finite.all()):
                 bad = int((~finite).nonzero()[0])
-                item = next(sequence for at, _, sequence, _ in reads if at == bad)
+                item = next(sequence for row, _, sequence, _ in told if row == bad)
                 raise FloatingPointError(f"The model gave NaN or infinite logits for item {item}: try dtype='float32'.")
-            told = torch.tensor([[at, target] for at, target, _, _ in reads], device=hidden.device)
-            values = (logits[told[:, 0], told[:, 1]] - logits.logsumexp(dim=-1)[told[:, 0]]).cpu().double().numpy()
-            for value, (_, _, sequence, place) in zip(values, reads, strict=True):
+            at = torch.tensor([[row, token] for row, token, _, _ in told], device=hidden.device)
+            values = (logits[at[:, 0], at[:, 1]] - logits.logsumexp(dim=-1)[at[:, 0]]).cpu().double().numpy()
+            for value, (_, _, sequence, place) in zip(values, told, strict=True):
                 found[sequence][place] = value
 
-    def _tensor(self, rows: Sequence[Ids]) -> torch.Tensor:
-        return torch.tensor(rows, dtype=torch.long, device=self.model.device)
+    def _packs_agree(self) -> bool:
+        """Whether this model takes a mask of its own: some build one that ignores it."""
+        probe = [Scored((1, 2, 3, 1, 2), 2), Scored((1, 2, 2, 3), 2), Scored((2, 1, 3), 1)]
+        rows = _rows(probe)
+        runs = []
+        with torch.inference_mode():
+            for run in (self._padded, self._packed):
+                found = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
+                try:
+                    run(rows, found)
+                except (TypeError, ValueError, RuntimeError) as error:
+                    logging.getLogger(__name__).warning("This model shares no prefixes: %s", error)
+                    return False
+                runs.append(np.concatenate(found))
+        self.tokens_run = 0
+        alike = np.allclose(*runs, rtol=1e-2, atol=1e-2)
+        if not alike:
+            logging.getLogger(__name__).warning("This model shares no prefixes: its attention ignores a given mask.")
+        return bool(alike)
 
 
 def _rows(sequences: Sequence[Scored]) -> list[Row]:
-    """Each distinct token sequence once: the last scored token is read, never run."""
-    rows: dict[Ids, Row] = {}
+    """Each distinct token sequence once, sorted: the last scored token is read, never run."""
+    rows: dict[bytes, Row] = {}
     for number, sequence in enumerate(sequences):
-        row = rows.setdefault(sequence.ids[:-1], Row(sequence.ids[:-1]))
+        ids = np.array(sequence.ids[:-1], dtype=np.int64)
+        row = rows.setdefault(sortable(ids), Row(ids))
         for position in range(sequence.start, len(sequence.ids)):
             row.reads.append((position - 1, sequence.ids[position], number, position - sequence.start))
-    return list(rows.values())
+    return [rows[key] for key in sorted(rows)]
+
+
+def _shared(rows: Sequence[Row]) -> list[int]:
+    return shared([row.ids for row in rows])
+
+
+def _reads(pack: Pack, rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int]]:
+    """What is read off a pack's tokens."""
+    for place, row, position in pack.reads:
+        for at, token, sequence, number in rows[row].reads:
+            if at == position:
+                yield place, token, sequence, number
+
+
+def _selected(layers: Layers, places: Any, *, copy: bool = False) -> Layers:
+    """Keys and values at some places of the tokens."""
+    if not len(places):
+        return []
+    if not copy and int(places[-1]) == len(places) - 1:  # ascending from 0
+        return [(keys[:, :, : len(places)], values[:, :, : len(places)]) for keys, values in layers]
+    where = torch.from_numpy(places).to(layers[0][0].device)
+    return [(keys.index_select(2, where), values.index_select(2, where)) for keys, values in layers]
+
+
+def _window(config: Any) -> float:
+    """Tokens that every layer sees: longer rows need the model's own masks."""
+    window = getattr(config, "sliding_window", None)
+    if window is None or getattr(config, "use_sliding_window", True) is False:
+        return float("inf")
+    return int(window)
+
+
+def _pack_tokens(model: Any) -> int:
+    """Tokens in a pack, such that attention to those that see nothing of each other costs an eighth of the rest."""
+    config = model.config
+    weights = sum(p.numel() for p in model.base_model.parameters()) - model.get_input_embeddings().weight.numel()
+    return max(SMALLEST_PACK, int(weights / (8 * config.hidden_size * config.num_hidden_layers)))

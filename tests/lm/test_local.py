@@ -211,22 +211,23 @@ def test_many_logits_are_read_in_parts(lms, monkeypatch):
     assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 
-def test_out_of_memory_halves_the_batch(folders, lms):
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
-    run, sizes = lm.engine.scorer._batch, []
+@pytest.mark.parametrize(("share", "part"), [(True, "_run"), (False, "_batch")])
+def test_out_of_memory_halves_the_batch(folders, lms, share, part):
+    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", share_prefixes=share, batch_tokens=200)
+    run, sizes = getattr(lm.engine.scorer, part), []
 
     def tight(rows, *rest):
-        sizes.append(len(rows))
-        if len(rows) > 3:
+        sizes.append(len(rows.ids) if share else sum(len(row.ids) for row in rows))
+        if sizes[-1] > 60:
             raise torch.OutOfMemoryError("no memory")
-        run(rows, *rest)
+        return run(rows, *rest)
 
-    lm.engine.scorer._batch = tight
+    setattr(lm.engine.scorer, part, tight)
     prompts = text_prompts(10, 3)
     expected = lms["llama"].choice_logprobs(prompts, ["1", "2"]).logprobs
     np.testing.assert_allclose(lm.choice_logprobs(prompts, ["1", "2"]).logprobs, expected, atol=1e-5)
-    assert max(sizes) == 10
-    assert lm.engine.scorer.batch_tokens < 16_384
+    assert max(sizes) > 60
+    assert lm.engine.scorer.batch_tokens <= 60
 
 
 def test_bad_models_and_devices(tmp_path, folders):

@@ -1,0 +1,208 @@
+"""The trie of a call: every distinct token runs once, and an answer depends on nothing but its own row."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lm.models import build
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from evalbias.lm.prefixes import PrefixStore
+from evalbias.lm.score import Scorer
+from evalbias.lm.tokens import Scored
+from evalbias.lm.trie import packs, shared
+
+VOCABULARY = 40
+FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")
+
+
+class Words:
+    """As much of a tokenizer as ``build`` asks for."""
+
+    eos_token_id = 0
+
+    def __len__(self):
+        return VOCABULARY
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {family: build(family, Words()) for family in FAMILIES}
+
+
+def scorer(model, *, share=True, pack=16, prefix_bytes=0):
+    made = Scorer(model, context=256, batch_tokens=4096, share=share, prefix_bytes=prefix_bytes)
+    made._pack_tokens = pack
+    return made
+
+
+def random_trie(rng, n, *, depth=5):
+    """Sequences that begin like each other in many ways."""
+    trunks = [()]
+    for _ in range(max(1, n // 3)):
+        trunk = trunks[rng.integers(len(trunks))]
+        if len(trunk) < 12 * depth:
+            trunks.append((*trunk, *rng.integers(1, VOCABULARY, rng.integers(1, 13)).tolist()))
+    done = []
+    for _ in range(n):
+        trunk = trunks[rng.integers(len(trunks))]
+        ids = (*trunk, *rng.integers(1, VOCABULARY, rng.integers(2, 9)).tolist())
+        done.append(Scored(ids, int(rng.integers(1, len(ids)))))
+    return done
+
+
+def flat(found):
+    return np.concatenate(found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40), st.sampled_from(FAMILIES))
+def test_packed_is_alone_is_batched_is_permuted(models, seed, n, pack, family):
+    rng = np.random.default_rng(seed)
+    sequences = random_trie(rng, n)
+    packed = scorer(models[family], pack=pack)
+    found = packed(sequences)
+    plain = scorer(models[family], share=False)
+    np.testing.assert_allclose(flat(found), flat(plain(sequences)), atol=1e-5)
+    order = rng.permutation(n)
+    permuted = packed([sequences[i] for i in order])
+    np.testing.assert_allclose(flat([permuted[i] for i in np.argsort(order)]), flat(found), atol=1e-5)
+    one = int(rng.integers(n))
+    np.testing.assert_allclose(packed([sequences[one]])[0], found[one], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_thousand_prompts(models, family):
+    sequences = random_trie(np.random.default_rng(7), 2000, depth=10)
+    packed = scorer(models[family], pack=64, prefix_bytes=1 << 20)
+    found = flat(packed(sequences))
+    np.testing.assert_allclose(found, flat(scorer(models[family], share=False)(sequences)), atol=1e-5)
+    assert (
+        packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
+    )
+    np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), found, atol=1e-5)
+
+
+def test_sliding_windows_and_tied_embeddings():
+    """Rows within the window are packed, longer ones take the model's own masks."""
+    size = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
+    torch.manual_seed(0)
+    mistral = MistralForCausalLM(MistralConfig(**size, **heads, sliding_window=24, tie_word_embeddings=True)).eval()
+    qwen = Qwen2Config(**size, **heads, use_sliding_window=True, sliding_window=24, max_window_layers=1)
+    for model in (mistral, Qwen2ForCausalLM(qwen).eval()):
+        rng = np.random.default_rng(1)
+        for depth, ratio in ((1, 1.0), (5, None)):
+            sequences = random_trie(rng, 60, depth=depth)
+            packed = scorer(model)
+            found = flat(packed(sequences))
+            alone = flat([scorer(model, share=False)([s])[0] for s in sequences])
+            np.testing.assert_allclose(found, alone, atol=1e-5)
+            assert ratio is None or packed.tokens_run == packed.tokens_distinct
+        whole = torch.tensor([sequences[0].ids])
+        with torch.inference_mode():
+            logits = model(whole).logits[0].log_softmax(-1)
+        expected = [logits[p - 1, whole[0, p]].item() for p in range(sequences[0].start, whole.shape[1])]
+        np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-5)
+
+
+def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
+    class Deaf(torch.nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner, self.config, self.device = inner, inner.config, inner.device
+            self.base_model = self
+
+        def parameters(self, recurse=True):
+            return self.inner.base_model.parameters()
+
+        def get_input_embeddings(self):
+            return self.inner.get_input_embeddings()
+
+        def get_output_embeddings(self):
+            return self.inner.get_output_embeddings()
+
+        def forward(self, attention_mask=None, **rest):
+            given = attention_mask is not None and attention_mask.ndim == 4
+            return self.inner.base_model(attention_mask=None if given else attention_mask, **rest)
+
+    deaf = Scorer(Deaf(models["llama"]), context=256, batch_tokens=4096)
+    assert not deaf.share
+    assert "shares no prefixes" in caplog.text
+    sequences = random_trie(np.random.default_rng(3), 20)
+    np.testing.assert_allclose(flat(deaf(sequences)), flat(scorer(models["llama"])(sequences)), atol=1e-5)
+
+
+def prompts(rng, count, *, beginning):
+    """Prompts of one beginning, each with the same two answers."""
+    done = []
+    for _ in range(count):
+        ids = (*beginning, *rng.integers(1, VOCABULARY, 10).tolist())
+        done += [Scored((*ids, answer), len(ids)) for answer in (1, 2)]
+    return done
+
+
+def test_the_next_call_starts_warm(models):
+    rng = np.random.default_rng(0)
+    beginnings = [tuple(rng.integers(1, VOCABULARY, 100).tolist()) for _ in range(3)]
+    warm, cold = scorer(models["llama"], prefix_bytes=1 << 20), scorer(models["llama"])
+    calls = [
+        prompts(rng, 4, beginning=beginnings[0]),
+        prompts(rng, 1, beginning=beginnings[1]),
+        [s for b in beginnings for s in prompts(rng, 2, beginning=b)],
+        [s for b in beginnings[::-1] for s in prompts(rng, 1, beginning=b)],
+    ]
+    spent = []
+    for call in calls:
+        before = warm.tokens_run
+        np.testing.assert_allclose(flat(warm(call)), flat(cold(call)), atol=1e-5)
+        spent.append(warm.tokens_run - before)
+    assert spent == [140, 110, 100 + 60, 30]  # the third beginning is new in the third call
+    warm.prefixes.clear()
+    before = warm.tokens_run
+    warm(calls[3])
+    assert warm.tokens_run - before == 330
+
+
+def test_what_is_read_is_run_though_it_is_stored(models):
+    rng = np.random.default_rng(2)
+    beginning = tuple(rng.integers(1, VOCABULARY, 120).tolist())
+    warm, cold = scorer(models["qwen2"], prefix_bytes=1 << 20), scorer(models["qwen2"])
+    warm(prompts(rng, 3, beginning=beginning))
+    inside = [Scored((*beginning, 5, 6), 80), Scored((*beginning, 7), 121 - 1)]
+    np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
+
+
+def test_the_store_keeps_its_budget():
+    def layers(n):
+        return [(torch.zeros(1, 1, n, 4), torch.zeros(1, 1, n, 4))]  # 32 bytes a token
+
+    store = PrefixStore(32 * 250)
+    rows = [np.arange(k, k + 100) for k in (0, 1000, 2000)]
+    for row in rows[:2]:
+        store.put(row, layers(100))
+    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 1}
+    store.known(rows[:1], [0], [99])  # the first was used last
+    store.put(rows[2], layers(100))
+    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 2}
+    store.put(np.arange(5000, 5300), layers(300))  # more than the whole budget
+    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 2}
+    nothing = PrefixStore(0)
+    nothing.put(rows[0], layers(100))
+    assert nothing.known(rows, shared(rows), [99] * 3) == {}
+    assert nothing.wanted(rows, shared(rows), [99] * 3) == {}
+
+
+def test_a_walk_by_hand():
+    rows = [np.array(ids) for ids in ([1, 2, 3], [1, 2, 4, 5], [6])]
+    walk = list(packs(rows, shared(rows), [[1, 2], [1, 3], [0]], 4, known={}, kept={0: 2}))
+    first, second = walk
+    assert first.ids.tolist() == [1, 2, 3, 4]
+    assert first.positions.tolist() == [0, 1, 2, 2]
+    assert first.ends.tolist() == [4, 4, 3, 4]
+    assert set(first.reads) == {(1, 0, 1), (1, 1, 1), (2, 0, 2)}
+    assert first.paths[0].tolist() == [0, 1]
+    assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
+    assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row sees nothing of the path
+    assert set(second.reads) == {(0, 1, 3), (1, 2, 0)}
