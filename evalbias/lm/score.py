@@ -8,7 +8,7 @@ and log-softmax is taken in float32. An answer does not depend on the batch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from evalbias.lm.attention import attending, prepare
 from evalbias.lm.prefixes import Layers, PrefixStore, size, sortable
 from evalbias.lm.tokens import PromptTooLong, Scored
 from evalbias.lm.trie import Ids, Pack, packs, shared
@@ -26,16 +27,16 @@ LOGITS = 1 << 26
 
 SMALLEST_PACK = 256
 
-Reads = list[tuple[int, int, int, int]]
-"""(place in the pack or row, next token, sequence, place in it)."""
+Reads = dict[int, list[tuple[int, int, int]]]
+"""Place of a token that is read -> (next token, sequence, place in it) of everything read there."""
 
 
 @dataclass
 class Row:
-    """Tokens to run, and what is read off them: (position, next token, sequence, place in it)."""
+    """Tokens to run, and what is read off them, by position."""
 
     ids: Ids
-    reads: Reads = field(default_factory=list)
+    reads: Reads = field(default_factory=dict)
 
 
 class Scorer:
@@ -66,6 +67,8 @@ class Scorer:
         self._window = _window(model.config)
         self._pack_tokens = _pack_tokens(model)
         self.share = share
+        if share:
+            prepare(model)
         self.share = share and self._packs_agree()
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
@@ -90,7 +93,11 @@ class Scorer:
             while rows and not self._fits(run, rows, found):
                 torch.cuda.empty_cache()
                 self.batch_tokens = max(1, self._most // 2)
-                rows = [row for row in rows if any(np.isnan(found[s][place]) for _, _, s, place in row.reads)]
+                rows = [
+                    row
+                    for row in rows
+                    if any(np.isnan(found[s][place]) for read in row.reads.values() for _, s, place in read)
+                ]
         return found
 
     def _fits(self, run: Any, rows: Sequence[Row], found: list[FloatArray]) -> bool:
@@ -111,12 +118,12 @@ class Scorer:
     def _packed(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
         """Run every distinct token once."""
         ids, lengths = [row.ids for row in rows], _shared(rows)
-        first = [min(position for position, *_ in row.reads) for row in rows]
+        first = [min(row.reads) for row in rows]
         known = self.prefixes.known(ids, lengths, first)
         walk = packs(
             ids,
             lengths,
-            [sorted({position for position, *_ in row.reads}) for row in rows],
+            [list(row.reads) for row in rows],
             self._most,
             known={row: size(layers) for row, layers in known.items()},
             kept=self.prefixes.wanted(ids, lengths, first),
@@ -137,15 +144,18 @@ class Scorer:
         n, device = len(pack.ids), self.model.device
         ends = torch.from_numpy(pack.ends).to(device)
         place = torch.arange(-len(pack.source), n, device=device)
-        seen = (place[None, :] <= place[-n:, None]) & (place[-n:, None] < ends[None, :])  # (n, c + n)
+        hidden_from = (place[None, :] > place[-n:, None]) | (place[-n:, None] >= ends[None, :])  # (n, c + n)
+        mask = torch.zeros(hidden_from.shape, dtype=self.model.dtype, device=device)
+        mask.masked_fill_(hidden_from, torch.finfo(mask.dtype).min)  # as numbers: no layer has to turn it into them
         self.tokens_run += n
-        hidden = self.model.base_model(
-            input_ids=torch.from_numpy(pack.ids).to(device)[None],
-            attention_mask=seen[None, None],
-            position_ids=torch.from_numpy(pack.positions).to(device)[None],
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state
+        with attending(pack):
+            hidden = self.model.base_model(
+                input_ids=torch.from_numpy(pack.ids).to(device)[None],
+                attention_mask=mask[None, None],
+                position_ids=torch.from_numpy(pack.positions).to(device)[None],
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
         return hidden[0], [(layer.keys, layer.values) for layer in cache.layers]
 
     def _padded(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
@@ -171,27 +181,26 @@ class Scorer:
         hidden = self.model.base_model(
             input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
         ).last_hidden_state  # (b, width, d)
-        reads = [(index * width + position, *read) for index, row in enumerate(rows) for position, *read in row.reads]
+        reads = {
+            index * width + position: read for index, row in enumerate(rows) for position, read in row.reads.items()
+        }
         self._read(hidden.flatten(0, 1), reads, found)
 
-    def _read(self, hidden: torch.Tensor, reads: Sequence[Any], found: list[FloatArray]) -> None:
+    def _read(self, hidden: torch.Tensor, reads: Reads, found: list[FloatArray]) -> None:
         """Log-probabilities off (m, d) hidden states."""
-        wanted: dict[int, list[tuple[int, int, int]]] = {}
-        for place, token, sequence, at in reads:
-            wanted.setdefault(place, []).append((token, sequence, at))
-        head, places = self.model.get_output_embeddings(), list(wanted)
+        head, places = self.model.get_output_embeddings(), list(reads)
         step = max(1, LOGITS // self.model.config.vocab_size)
         for start in range(0, len(places), step):
             part = places[start : start + step]
             logits = head(hidden[torch.tensor(part, device=hidden.device)]).float()  # (m, V)
-            told = [(row, *read) for row, place in enumerate(part) for read in wanted[place]]
+            told = [(row, *read) for row, place in enumerate(part) for read in reads[place]]
             finite = torch.isfinite(logits).all(dim=1)
             if not bool(finite.all()):
                 bad = int((~finite).nonzero()[0])
                 item = next(sequence for row, _, sequence, _ in told if row == bad)
                 raise FloatingPointError(f"The model gave NaN or infinite logits for item {item}: try dtype='float32'.")
-            at = torch.tensor([[row, token] for row, token, _, _ in told], device=hidden.device)
-            values = (logits[at[:, 0], at[:, 1]] - logits.logsumexp(dim=-1)[at[:, 0]]).cpu().double().numpy()
+            where = torch.tensor([[row, token] for row, token, _, _ in told], device=hidden.device)
+            values = (logits[where[:, 0], where[:, 1]] - logits.logsumexp(dim=-1)[where[:, 0]]).cpu().double().numpy()
             for value, (_, _, sequence, place) in zip(values, told, strict=True):
                 found[sequence][place] = value
 
@@ -210,7 +219,7 @@ class Scorer:
                     return False
                 runs.append(np.concatenate(found))
         self.tokens_run = 0
-        alike = np.allclose(*runs, rtol=1e-2, atol=1e-2)
+        alike = np.allclose(runs[0], runs[1], rtol=1e-2, atol=1e-2)
         if not alike:
             logging.getLogger(__name__).warning("This model shares no prefixes: its attention ignores a given mask.")
         return bool(alike)
@@ -223,7 +232,8 @@ def _rows(sequences: Sequence[Scored]) -> list[Row]:
         ids = np.array(sequence.ids[:-1], dtype=np.int64)
         row = rows.setdefault(sortable(ids), Row(ids))
         for position in range(sequence.start, len(sequence.ids)):
-            row.reads.append((position - 1, sequence.ids[position], number, position - sequence.start))
+            read = (sequence.ids[position], number, position - sequence.start)
+            row.reads.setdefault(position - 1, []).append(read)
     return [rows[key] for key in sorted(rows)]
 
 
@@ -231,12 +241,12 @@ def _shared(rows: Sequence[Row]) -> list[int]:
     return shared([row.ids for row in rows])
 
 
-def _reads(pack: Pack, rows: Sequence[Row]) -> Iterator[tuple[int, int, int, int]]:
+def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
     """What is read off a pack's tokens."""
+    reads: Reads = {}
     for place, row, position in pack.reads:
-        for at, token, sequence, number in rows[row].reads:
-            if at == position:
-                yield place, token, sequence, number
+        reads.setdefault(place, []).extend(rows[row].reads[position])
+    return reads
 
 
 def _selected(layers: Layers, places: Any, *, copy: bool = False) -> Layers:

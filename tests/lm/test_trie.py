@@ -111,7 +111,7 @@ def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
     class Deaf(torch.nn.Module):
         def __init__(self, inner):
             super().__init__()
-            self.inner, self.config, self.device = inner, inner.config, inner.device
+            self.inner, self.config, self.device, self.dtype = inner, inner.config, inner.device, inner.dtype
             self.base_model = self
 
         def parameters(self, recurse=True):

@@ -1,0 +1,118 @@
+"""Attention of a pack on a CPU.
+
+Nearly all of a pack's tokens see the same context, and little of the pack: the context is attended to in one pass
+without a mask, the pack in short blocks that reach back no further than something is seen, and the two are merged by
+their normalisers. Everything else is transformers' own scaled-dot-product attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AttentionInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from evalbias.lm.trie import Pack
+
+NAME = "evalbias_pack"
+BLOCK = 128
+"""Queries that are attended together within a pack."""
+
+_FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+"""The kernel behind PyTorch's scaled-dot-product attention on a CPU; it alone tells the normalisers."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the tokens of a pack see.
+
+    Attributes:
+        context: Tokens of context.
+        all_of_it: Whether every token sees the whole context.
+        first: Of each block of queries: the first token of the pack that one of them sees.
+    """
+
+    context: int
+    all_of_it: bool
+    first: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pack: Pack) -> Sight:
+        """Of a pack."""
+        c, n = len(pack.source), len(pack.ids)
+        own = pack.ends[c:]
+        first = tuple(int((own > start).argmax()) for start in range(0, n, BLOCK))
+        return cls(c, bool((pack.ends[:c] == n).all()), first)
+
+
+_SIGHT: ContextVar[Sight | None] = ContextVar("sight", default=None)
+
+
+def prepare(model: Any) -> None:
+    """Let a model on a CPU attend packs this way, if it attends by PyTorch's kernels and they tell what is needed."""
+    if model.device.type == "cpu" and _FLASH is not None and model.config._attn_implementation == "sdpa":
+        AttentionInterface.register(NAME, attend)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        model.set_attn_implementation(NAME)
+
+
+@contextmanager
+def attending(pack: Pack) -> Iterator[None]:
+    """The forward pass inside is of this pack."""
+    token = _SIGHT.set(Sight.of(pack))
+    try:
+        yield
+    finally:
+        _SIGHT.reset(token)
+
+
+def attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """As ``sdpa_attention_forward``: (1, H, n, d) queries, (1, H', c + n, d) keys and values -> (1, n, H, d)."""
+    sight = _SIGHT.get()
+    if sight is None or attention_mask is None or attention_mask.shape[-1] != key.shape[2]:
+        return sdpa_attention_forward(  # type: ignore[no-any-return]
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
+        )
+    _, heads, n, size = query.shape
+    groups, c = heads // key.shape[1], sight.context
+    mask = attention_mask[0, 0]
+
+    def flash(
+        start: int, stop: int, low: int, high: int, seen: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Outputs (1, H, m, d) and normalisers (1, H, m) of some queries over some keys."""
+        part = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # heads that share their keys
+        out, normaliser = _FLASH(
+            part,
+            key[:, :, low:high],
+            value[:, :, low:high],
+            attn_mask=None if seen is None else seen.repeat(groups, 1)[None, None],
+            scale=scaling,
+        )
+        return out.reshape(1, heads, stop - start, size), normaliser.reshape(1, heads, stop - start)
+
+    parts = []
+    for number, start in enumerate(range(0, n, BLOCK)):
+        stop, low = min(start + BLOCK, n), c + sight.first[number]
+        parts.append(flash(start, stop, low, c + stop, mask[start:stop, low : c + stop]))
+    out = torch.cat([o for o, _ in parts], dim=2)
+    if c:
+        far, far_normaliser = flash(0, n, 0, c, None if sight.all_of_it else mask[:, :c])
+        share = (far_normaliser - torch.cat([z for _, z in parts], dim=2)).sigmoid()[..., None]
+        out = torch.lerp(out, far, share.to(out.dtype))
+    return out.transpose(1, 2), None
