@@ -96,6 +96,7 @@ def attend(
         start: int, stop: int, low: int, high: int, seen: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Outputs (1, H, m, d) and normalisers (1, H, m) of some queries over some keys."""
+        assert _FLASH is not None  # or ``prepare`` would not have come here
         part = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # heads that share their keys
         out, normaliser = _FLASH(
             part,
