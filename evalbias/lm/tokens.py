@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from evalbias.lm.encode import Encoded, encode, following
 from evalbias.lm.text import Rendered
 
 Ids = tuple[int, ...]
-QUIET = {"return_offsets_mapping": True, "verbose": False}
-"""A text over the context is told by us, not by the tokenizer's warning."""
 
 
 class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for what it says
@@ -44,32 +45,26 @@ def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: there is nothing to score.")
-    found = _encoded(tokenizer, [(p.context + continuation, p.special) for p, continuation in pairs])
-    done = []
-    for number, ((prompt, _), (ids, offsets)) in enumerate(zip(pairs, found, strict=True)):
-        context = prompt.context
-        start = next((i for i, (_, end) in enumerate(offsets) if end > len(context)), len(ids))
-        if start == len(ids):
-            raise ValueError(f"Continuation {number} has no token: the tokenizer drops {pairs[number][1]!r}.")
-        if start == 0:
-            raise ValueError(
-                f"Nothing precedes continuation {number}, so its first token has no probability: "
-                "give a context, or a tokenizer that adds a start token."
-            )
-        last = max(i for i, (_, end) in enumerate(offsets) if end > len(context))
-        done.append(Scored(tuple(ids[: last + 1]), start))  # a closing special token is no part of the text
-    return done
+    texts = [p.context + continuation for p, continuation in pairs]
+    done: dict[int, Scored] = {}
+    for special in (True, False):  # a chat template has written its special tokens already
+        where = [i for i, (prompt, _) in enumerate(pairs) if prompt.special is special]
+        for number, found in zip(where, encode(tokenizer, [texts[i] for i in where], special=special), strict=True):
+            done[number] = _scored(found, len(pairs[number][0].context), number, pairs[number][1])
+    return [done[i] for i in range(len(pairs))]
 
 
-def _encoded(tokenizer: Any, texts: Sequence[tuple[str, bool]]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-    """Ids and character offsets of (text, special) pairs; all texts of one kind in one call, which is fast."""
-    done: dict[int, Any] = {}
-    for special in (True, False):
-        where = [i for i, (_, own) in enumerate(texts) if own is special]
-        if where:
-            found = tokenizer([texts[i][0] for i in where], add_special_tokens=special, **QUIET)
-            done |= zip(where, zip(found["input_ids"], found["offset_mapping"], strict=True), strict=True)
-    return [done[i] for i in range(len(texts))]
+def _scored(found: Encoded, context: int, number: int, continuation: str) -> Scored:
+    """The sequence from the first token on that holds a character behind the context."""
+    own = np.flatnonzero(found.ends > context)
+    if not len(own):
+        raise ValueError(f"Continuation {number} has no token: the tokenizer drops {continuation!r}.")
+    if own[0] == 0:
+        raise ValueError(
+            f"Nothing precedes continuation {number}, so its first token has no probability: "
+            "give a context, or a tokenizer that adds a start token."
+        )
+    return Scored(tuple(found.ids[: own[-1] + 1].tolist()), int(own[0]))  # a closing special token is no part of it
 
 
 def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Sequence[str]) -> list[list[Scored]]:
@@ -99,8 +94,22 @@ def _check_choices(choices: Sequence[str]) -> None:
 
 
 def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
-    flat = iter(joint(tokenizer, [pair for row in rows for pair in row]))
-    return [[next(flat) for _ in row] for row in rows]
+    """Rows of (prompt, choice): every prompt is tokenised with its first choice, the others follow it."""
+    done: dict[int, list[Scored]] = {}
+    for special in (True, False):
+        where = [i for i, row in enumerate(rows) if row[0][0].special is special]
+        first = encode(tokenizer, [_text(*rows[i][0]) for i in where], special=special)
+        others = [(_text(*pair), found) for i, found in zip(where, first, strict=True) for pair in rows[i][1:]]
+        rest = iter(following(tokenizer, *map(list, zip(*others, strict=True)), special=special) if others else ())
+        for i, found in zip(where, first, strict=True):
+            texts = [found, *(next(rest) for _ in rows[i][1:])]
+            context = len(rows[i][0][0].context)
+            done[i] = [_scored(x, context, i, choice) for x, (_, choice) in zip(texts, rows[i], strict=True)]
+    return [done[i] for i in range(len(rows))]
+
+
+def _text(prompt: Rendered, continuation: str) -> str:
+    return prompt.context + continuation
 
 
 def _prefixes(row: Sequence[Scored]) -> bool:
