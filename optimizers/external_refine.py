@@ -22,7 +22,7 @@ from evalbias.programs.refine import SelfRefine
 from evalbias.programs.worth import Worth
 
 LEVEL = 0.05
-"""Of the test whether the bias rises."""
+"""Of the test whether the bias rises, over all rounds together (Bonferroni)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         margins: Tried, as shares of the range of the student's own feedback, ascending from the loop that is to be
             improved. A student with a rule of its own keeps that one.
         until: ``"worth"`` stops where the worth rises no more; ``"worth or bias"`` also before the self-bias rises
-            (p < .05) above the first outputs', even if the worth would still rise.
+            (p < .05 over all rounds) above the first outputs', even if the worth would still rise.
         tolerance: A rise of the mean worth below this share of its range is none.
         budget: Requests to models, in all loops over the trainset: no item is begun once they are spent, what the loop
             with demonstrations is likely to cost included; the last items may exceed it. None runs all items.
@@ -183,18 +183,25 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
     def _choose(self, loops: Sequence[tuple[_Loop, FloatArray]]) -> tuple[int, _Loop]:
         """The fewest refinements, and the first loop, that reach the highest mean worth but for the tolerance.
 
+        A loop that leaves more outputs undefined than another is none to choose; of the others, the items count whose
+        worth is defined in all of them.
+
         Args:
-            loops: With the worth of their outputs on the items that count, (t + 1, n).
+            loops: With the worth of their outputs on the same items, (t + 1, n).
         """
-        means: dict[tuple[int, int], float] = {}
+        ends: dict[tuple[int, int], FloatArray] = {}
         for place, (loop, values) in enumerate(loops):
             end = len(values)
             if self.until == "worth or bias" and loop.record.bias_rises is not None:
                 end = loop.record.bias_rises
-            means |= {(k, place): _mean(values[k]) for k in range(end)}
-        means = {at: mean for at, mean in means.items() if not math.isnan(mean)}
-        if not means:
-            raise ValueError(f"{self.worth.name!r} is undefined for every output: nothing tells where to stop.")
+            ends |= {(k, place): values[k] for k in range(end)}
+        undefined = {at: int(np.isnan(row).sum()) for at, row in ends.items()}
+        fewest = min(undefined.values())
+        rows = {at: row for at, row in ends.items() if undefined[at] == fewest}
+        counting = ~np.isnan(np.array(list(rows.values()))).any(axis=0)
+        if not counting.any():
+            raise ValueError(f"{self.worth.name!r} is defined for no item throughout: nothing tells where to stop.")
+        means = {at: float(row[counting].mean()) for at, row in rows.items()}
         enough = max(means.values()) - self.tolerance * (self.worth.high - self.worth.low)
         iterations, place = min(at for at, mean in means.items() if mean >= enough)
         return iterations, loops[place][0]
@@ -210,7 +217,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         writers, refiners = [], []
         for index in best:
             example, accepted = items[index], [step for step in run.loops[index].steps if step.accepted]
-            shown = {name: example[name] for name in sorted(loop.inputs)}
+            shown = {name: example[name] for name in sorted(loop.inputs) if name in example}
             draft, final = accepted[-2], accepted[-1]
             writers.append(dspy.Example(**shown, **{loop.field: final.output}))
             refiners.append(
@@ -218,7 +225,8 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             )
         for module, demos in ((loop.generate, writers), (loop.refine, refiners)):
             for predictor in module.predictors():
-                if demos and loop.field in predictor.signature.output_fields:
+                inputs = set(predictor.signature.input_fields)
+                if demos and inputs <= set(demos[0].keys()) and loop.field in predictor.signature.output_fields:
                     predictor.demos = [*predictor.demos, *demos]
         return loop
 
@@ -234,13 +242,17 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             return None
         runs = [runner.run(loop, valset, name) for loop, name in ((student, "before"), (compiled, "after"))]
         ends = [run.worth(valset, worth)[-1] for run in runs]
-        before, after = (self._end(run, values, worth) for run, values in zip(runs, ends, strict=True))
-        return Validation(before, after, self._test(ends[1], ends[0]))
+        test = self._test(ends[1], ends[0])
+        means = test.statistic_b, test.statistic_a
+        before, after = (
+            self._end(run, values, mean, worth) for run, values, mean in zip(runs, ends, means, strict=True)
+        )
+        return Validation(before, after, test)
 
-    def _end(self, run: LoopRun, values: FloatArray, worth: Worth) -> LoopEnd:
+    def _end(self, run: LoopRun, values: FloatArray, mean: float, worth: Worth) -> LoopEnd:
         own, value = shares(run.own()[-1], run), shares(values, self.worth)
         spent = float(run.tokens()[-1]), float(run.calls()[-1])
-        return LoopEnd(_mean(values), measure_self_bias(own, value), *spent, failed=_failed(run, worth))
+        return LoopEnd(mean, measure_self_bias(own, value), *spent, failed=_failed(run, worth))
 
     def _loop(self, run: LoopRun, items: Sequence[dspy.Example], worth: Worth, margin: float) -> _Loop:
         own, values = run.own(), run.worth(items, worth)
@@ -256,12 +268,12 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             bias_rises=self._rise(mine - value),
             failed=_failed(run, worth),
         )
-        return _Loop(record, values, sum(step.calls for loop in run.loops for step in loop.steps))
+        return _Loop(record, values, sum(loop.calls for loop in run.loops))
 
     def _rise(self, difference: FloatArray) -> int | None:
         for k in range(1, len(difference)):
             test = self._test(difference[k], difference[0])
-            if test.p_value < LEVEL and test.statistic_a > test.statistic_b:
+            if test.p_value < LEVEL / (len(difference) - 1) and test.statistic_a > test.statistic_b:
                 return k
         return None
 

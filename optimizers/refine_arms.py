@@ -61,7 +61,9 @@ class ArmRunner:
         if isinstance(student.accept, Improvement):
             self._own = {margin: with_margin(student, margin) for margin in margins}
         self._listening: SelfRefine = student.deepcopy()
-        self._listening.feedback, self._listening.perfect = external, external.high
+        self._listening.feedback = external
+        if isinstance(student.accept, Improvement):
+            self._listening.accept = Improvement()  # a margin is in points of the student's own feedback
 
     def __call__(self, items: Sequence[dspy.Example], *, budget: int | None) -> Arms:
         """All loops over the items, until so many requests are spent: then no further item is begun.
@@ -128,7 +130,7 @@ def _turned_down(loop: Loop, accept: Callable[[float, float], bool]) -> bool:
 
 
 def _calls(loops: Sequence[Loop]) -> int:
-    return sum(step.calls for loop in loops for step in loop.steps)
+    return sum(loop.calls for loop in loops)
 
 
 def _run_of(loops: Sequence[Loop], source: FeedbackSource) -> LoopRun:

@@ -19,8 +19,8 @@ class LoopRecord:
         tokens: (t + 1,) mean tokens spent on an item.
         calls: (t + 1,) mean requests to models for an item.
         bias: Bias and Dskew of each, own scores and worth both put on [0, 1].
-        bias_rises: The first number of refinements whose Bias lies above the first output's, p < .05 by a paired
-            permutation test; None where it never does.
+        bias_rises: The first number of refinements whose Bias lies above the first output's, p < .05 over all rounds by
+            paired permutation tests; None where it never does.
         failed: Item -> what went wrong.
     """
 
@@ -40,7 +40,7 @@ class LoopEnd:
     """Where a loop ends on the validation items.
 
     Attributes:
-        worth: Mean of what the final outputs are worth.
+        worth: Mean of what the final outputs are worth, over the items where both loops' are defined.
         bias: Self-bias of the final outputs, on shares of the ranges.
         tokens: Mean spent on an item.
         calls: Mean requests to models for an item.
@@ -75,7 +75,7 @@ class RefineReport:
 
     Attributes:
         own: The loops under the student's own feedback, one a margin.
-        external: The loop under external feedback.
+        external: The loop under external feedback; its Bias is 0 where that feedback is itself the worth.
         shown: The loop under its own feedback with demonstrations, over the other items; None without any.
         iterations: Refinements that the compiled loop makes at most.
         margin: By how much each must be better, as a share of the range of its own feedback.

@@ -26,9 +26,9 @@ from evalbias.measures import count_undefined
 from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.subjects import instruct
-from evalbias.optimizers.zepo.trace import described
 from evalbias.programs.bridges import preference_accuracy
 from evalbias.programs.comparison import rotations
+from evalbias.programs.identity import described
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
 
 PROPOSED = "wordings"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +18,8 @@ import numpy as np
 from evalbias.data.reading import whole_lines
 from evalbias.lm.types import FloatArray
 from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.step import Step
+from evalbias.programs.identity import described, digest
+from evalbias.programs.step import Step, counting
 from evalbias.programs.worth import Worth
 
 STEPS = "steps.jsonl"
@@ -38,10 +39,6 @@ class LoopProgram(Protocol):
         """Run the loop on one item."""
         ...
 
-    def predictors(self) -> list[Any]:
-        """Its ``dspy.Predict`` parts."""
-        ...
-
 
 @dataclass(frozen=True)
 class Loop:
@@ -52,12 +49,14 @@ class Loop:
         steps: From the first output on; empty where the item failed.
         stopped: Why the loop ended.
         error: What went wrong; empty if nothing did.
+        calls: Requests to models, also of an item that failed.
     """
 
     id: str
     steps: tuple[Step, ...]
     stopped: str = ""
     error: str = ""
+    calls: int = 0
 
     def at(self, iteration: int) -> Step | None:
         """The step whose output the loop would give after so many refinements; None where the item failed."""
@@ -164,74 +163,64 @@ def run_loops(
     lock = threading.Lock()
 
     def run(example: dspy.Example) -> Loop:
-        name = str(example.id)
-        loop = done.get(name) or _run(program, example, lm)
+        item = digest(dict(example.items()))
+        loop = done.get(item) or _run(program, example, lm)
         with lock:
-            if file is not None and name not in done and not loop.error:
-                _append(file, loop)
+            if file is not None and item not in done and not loop.error:
+                _append(file, loop, item)
             if progress is not None:
                 progress(1)
         return loop
 
-    with ThreadPoolExecutor(num_threads) as pool:
+    pool = ThreadPoolExecutor(num_threads)
+    try:
         futures = [pool.submit(copy_context().run, run, example) for example in examples]
         loops = tuple(future.result() for future in futures)
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
     source = program.feedback
     return LoopRun(loops, source.name, source.low, source.high)
 
 
 def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
     name = str(example.id)
-    try:
-        with dspy.context(**({} if lm is None else {"lm": lm})):
-            found = program(**dict(example.items()))
-    except Exception as error:  # any module of the user's may raise anything; the item is reported by its id
-        return Loop(name, (), error=f"{type(error).__name__}: {error}")
-    return Loop(name, tuple(found.steps), found.stopped)
+    with counting() as spent:
+        try:
+            with dspy.context(**({} if lm is None else {"lm": lm})):
+                found = program(**dict(example.items()))
+        except Exception as error:  # any module of the user's may raise anything; the item is reported by its id
+            return Loop(name, (), error=f"{type(error).__name__}: {error}", calls=spent.calls)
+    return Loop(name, tuple(found.steps), found.stopped, calls=spent.calls)
 
 
 def _own(folder: Path, program: LoopProgram, lm: Any) -> None:
     """Refuse the log of a program that would have written something else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    source, accept = program.feedback, getattr(program, "accept", None)
-    told = {
-        "program": type(program).__name__,
-        "predictors": [_described(predictor) for predictor in program.predictors()],
-        "settings": {k: v for k, v in vars(program).items() if isinstance(v, int | float | str)},
-        "accept": repr(accept) if is_dataclass(accept) else getattr(accept, "__qualname__", None),
-        "feedback": [source.name, source.low, source.high],
-        "lm": getattr(lm, "model", None),
-    }
-    text, file = json.dumps(told, sort_keys=True, default=str), folder / IDENTITY
-    if file.exists() and file.read_text(encoding="utf-8") != text:
+    file = folder / IDENTITY
+    with dspy.context(**({} if lm is None else {"lm": lm})):
+        told = {"program": digest(described(program))}
+    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != told:
         raise ValueError(f"{folder} is the log of another loop ({file.name} differs): choose another log_dir.")
-    file.write_text(text, encoding="utf-8")
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".part")
+        draft.write_text(json.dumps(told), encoding="utf-8")
+        draft.replace(file)
 
 
-def _described(predictor: Any) -> dict[str, Any]:
-    """What a ``dspy.Predict`` asks, and whom."""
-    return {
-        "instructions": predictor.signature.instructions,
-        "fields": list(predictor.signature.fields),
-        "demos": [dict(demo) for demo in predictor.demos],
-        "config": predictor.config,
-        "lm": getattr(predictor.lm, "model", None),
-    }
-
-
-def _append(file: Path, loop: Loop) -> None:
+def _append(file: Path, loop: Loop, item: str) -> None:
     """One line an item, so that a kill leaves whole items."""
     file.parent.mkdir(parents=True, exist_ok=True)
     steps = [{**asdict(s), "score": None if s.score != s.score else s.score} for s in loop.steps]
     with file.open("a", encoding="utf-8") as out:
-        out.write(json.dumps({"id": loop.id, "stopped": loop.stopped, "steps": steps}) + "\n")
+        record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls, "steps": steps}
+        out.write(json.dumps(record) + "\n")
         out.flush()
 
 
 def _read(file: Path) -> dict[str, Loop]:
-    """The items of a log."""
+    """The items of a log, by the digest of what they hold: another item of the same id is run."""
     found = {}
     for record in whole_lines(file):
         steps = (Step(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in record["steps"])
-        found[record["id"]] = Loop(record["id"], tuple(steps), record["stopped"])
+        found[record["item"]] = Loop(record["id"], tuple(steps), record["stopped"], calls=record["calls"])
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 import dspy
 
-from evalbias.programs.draws import drawn
+from evalbias.programs.draws import draw
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.step import take_step
 
@@ -84,26 +85,26 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         self.refine = refine
         self.max_iterations = max_iterations
         self.accept = accept
-        self.perfect = feedback.high if isinstance(perfect, str) else perfect
+        self.perfect = perfect
         self.plateau = plateau
         self.field = field
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; what the generator does not take (a reference) goes to the feedback alone."""
-        shown = {name: value for name, value in inputs.items() if name in self.inputs}
-        write = partial(self._written, self.generate, **shown)
+        taken = self.inputs
+        shown = {name: value for name, value in inputs.items() if name in taken}
+        write = partial(self._written, self.generate, 0, **shown)
         steps = [take_step(0, write, self.feedback, inputs, lambda _: True)]
         best, rejected, stopped = steps[0], 0, "iterations"
+        enough = self.feedback.high if isinstance(self.perfect, str) else self.perfect
         for iteration in range(1, self.max_iterations + 1):
-            if self.perfect is not None and best.score >= self.perfect:
+            if enough is not None and best.score >= enough:
                 stopped = "perfect"
                 break
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            write = partial(
-                self._written, drawn(self.refine, iteration), **shown, draft=best.output, feedback=best.feedback
-            )
+            write = partial(self._written, self.refine, iteration, **shown, draft=best.output, feedback=best.feedback)
             step = take_step(iteration, write, self.feedback, inputs, partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
@@ -112,7 +113,14 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
 
     @property
     def inputs(self) -> frozenset[str]:
-        """What the generator takes: the input fields of its predictors that no other of them makes."""
+        """What the generator takes.
+
+        The parameters of its ``forward`` by name; where that takes anything, the input fields of its predictors that no
+        other of them makes.
+        """
+        _, *parameters = inspect.signature(type(self.generate).forward).parameters.values()
+        if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+            return frozenset(p.name for p in parameters)
         made: set[str] = set()
         taken: set[str] = set()
         for predictor in self.generate.predictors():
@@ -120,8 +128,8 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             made |= set(predictor.signature.output_fields)
         return frozenset(taken - made)
 
-    def _written(self, module: dspy.Module, **inputs: Any) -> str:
-        return str(module(**inputs)[self.field])
+    def _written(self, module: dspy.Module, number: int, **inputs: Any) -> str:
+        return str(draw(module, number, **inputs)[self.field])
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The predictors' state and when the loop stops; no model and no key.
@@ -132,24 +140,31 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         own = {name: getattr(self, name) for name in SETTINGS}
         if isinstance(self.accept, Improvement):
             own["margin"] = self.accept.margin
-        return {**state, STATE: own}
+        return {**state, STATE: {**own, "fields": self._fields()}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Take over a saved loop of the same shape.
 
         Raises:
-            ValueError: The state is of no refine loop.
+            ValueError: The state is of no refine loop, or of one with other fields.
         """
         if STATE not in state:
             raise ValueError(
                 f"This is the state of no refine loop ({STATE!r} is missing): save one with loop.save(path)."
             )
         own = dict(state[STATE])
+        if own["fields"] != self._fields():
+            raise ValueError(
+                f"This is the state of another loop, with the fields {own['fields']}, not {self._fields()}."
+            )
         if "margin" in own:
             self.accept = Improvement(own.pop("margin"))
         for name in SETTINGS:
             setattr(self, name, own[name])
         super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+
+    def _fields(self) -> dict[str, list[str]]:
+        return {name: list(predictor.signature.fields) for name, predictor in self.named_predictors()}
 
 
 class BestOfK(dspy.Module):  # type: ignore[misc]
@@ -178,7 +193,7 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
         loop = SelfRefine(
             self.generate,
             self.feedback,
-            _Again(self.generate),
+            Anew(self.generate),
             max_iterations=self.k - 1,
             perfect=None,
             field=self.field,
@@ -186,7 +201,7 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
         return loop(**inputs)
 
 
-class _Again(dspy.Module):  # type: ignore[misc]
+class Anew(dspy.Module):  # type: ignore[misc]
     """A refiner that writes anew, whatever it is told."""
 
     def __init__(self, generate: dspy.Module) -> None:

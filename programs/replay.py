@@ -12,6 +12,7 @@ from dspy import lm15
 
 from evalbias.lm.recorded import record
 from evalbias.programs.refine import SelfRefine
+from evalbias.programs.step import EMPTY
 
 
 def write_recording(
@@ -22,7 +23,8 @@ def write_recording(
     """Write what the models of a loop would have been asked on the way of recorded loops, and what they answered.
 
     Args:
-        loop: Whose prompts are written: its generator, its feedback (a ``dspy.Module`` that asks once) and its refiner.
+        loop: Whose prompts are written: its generator, its refiner, and its feedback (a ``dspy.Module`` that asks once
+            and is answered in words).
         items: (inputs, [(output, feedback text), ...] from the first output on) of each; where nothing better was
             found, a recording repeats the output, and the loop's refiner writes the same text again.
         path: The JSONL file, written anew. An item's texts that are nothing are written as nothing.
@@ -44,8 +46,8 @@ def write_recording(
             answers.text = output
             written = str(module(**shown, **draft)[program.field])
             answers.text = feedback
-            heard = program.feedback(inputs, written)
-            draft, module = {"draft": written, "feedback": heard.text}, program.refine
+            said = program.feedback(inputs, written).text if written.strip() else EMPTY
+            draft, module = {"draft": written, "feedback": said}, program.refine
 
 
 class _Answers:

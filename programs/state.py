@@ -9,7 +9,7 @@ from typing import Any
 
 KINDS = {
     "evalbias": "a pointwise judge: load_judge and 'evalbias judge' read it",
-    "evalbias_refine": "a refine loop: load_loop and 'evalbias refine --program' read it",
+    "evalbias_refine": "a refine loop: its own load and 'evalbias refine --program' read it",
     "evalbias_ranker": "a ranker: load_ranker reads it",
     "evalbias_pairwise": "a pairwise judge: load_pairwise_judge, 'evalbias rank' and 'measure preference' read it",
 }
@@ -31,5 +31,5 @@ def read_state(path: str | os.PathLike[str], key: str, kind: str) -> dict[str, A
     if other is not None:
         raise ValueError(f"{path} is no saved {kind}, but {KINDS[other]}.")
     if not isinstance(state, dict) or key not in state:
-        raise ValueError(f"{path} is no saved {kind}: write one with judge.save({str(path)!r}).")
+        raise ValueError(f"{path} is no saved {kind}: write one with its save({str(path)!r}).")
     return {k: v for k, v in state.items() if k != "metadata"}

@@ -13,6 +13,9 @@ from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.programs.feedback.source import Feedback, FeedbackSource, checked
 
+EMPTY = "The output is empty."
+"""What the refiner is told then; no source is asked."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -25,8 +28,9 @@ class Step:
         feedback: What was said about it.
         accepted: Whether it became the loop's output.
         status: Why the score is undefined, or empty.
-        tokens: Prompt and completion tokens of writing and feedback together; 0 where the models do not tell.
-        calls: Requests to models, of writing and feedback together.
+        tokens: Prompt and completion tokens of writing and feedback together; 0 where the models do not tell, and for
+            what DSPy's cache answered.
+        calls: Requests to models, of writing and feedback together, answered by the cache or not.
     """
 
     iteration: int
@@ -58,19 +62,24 @@ def take_step(
     Raises:
         ValueError: A score outside the source's range.
     """
-    with _counting() as spent:
+    with counting() as spent:
         output = write()
         if output.strip():
             found = checked(source, source(example, output))
         else:
-            found = Feedback(float("nan"), "The output is empty.", status="empty output")
+            found = Feedback(float("nan"), EMPTY, status="empty output")
     accepted = accepts(found.score)
     return Step(iteration, output, found.score, found.text, accepted, found.status, spent.tokens, spent.calls)
 
 
 @dataclass
-class _Spent(BaseCallback):  # type: ignore[misc]
-    """What the models were asked inside a context."""
+class Spent(BaseCallback):  # type: ignore[misc]
+    """What the models were asked inside a context.
+
+    Attributes:
+        calls: Requests, those that DSPy's cache answered included.
+        tracker: Of the tokens; none are spent on what the cache answers.
+    """
 
     calls: int = 0
     tracker: UsageTracker = field(default_factory=UsageTracker)
@@ -81,14 +90,15 @@ class _Spent(BaseCallback):  # type: ignore[misc]
 
     @property
     def tokens(self) -> int:
+        """Prompt and completion tokens."""
         told = self.tracker.get_total_tokens().values()
         return int(sum(usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in told))
 
 
 @contextmanager
-def _counting() -> Iterator[_Spent]:
+def counting() -> Iterator[Spent]:
     """Count what is spent inside; an outer tracker of the user's hears of it too."""
-    outer, spent = dspy.settings.usage_tracker, _Spent()
+    outer, spent = dspy.settings.usage_tracker, Spent()
     with dspy.context(usage_tracker=spent.tracker, callbacks=[*dspy.settings.callbacks, spent]):
         yield spent
     if outer is not None:

@@ -17,6 +17,7 @@ from evalbias.programs.feedback import (
     MQMFeedback,
     ReferenceFeedback,
 )
+from evalbias.programs.feedback.concepts import wanted
 from evalbias.programs.plain import Plain
 from evalbias.programs.refine import SelfRefine
 
@@ -147,9 +148,13 @@ def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
     """Refuse items that lack what the task needs, before anything is written.
 
     Raises:
-        ValueError: An item lacks a field; both are named.
+        ValueError: An item lacks a field, or has what is no text there; both are named.
     """
     for example in items:
         for name in task.fields:
-            if not example.get(name):
+            if example.get(name) in (None, "", []):
                 raise ValueError(f"The item {example.get('id')!r} has no {name!r}: the task {task.name} needs it.")
+            if name == "concepts":
+                wanted(task.name, example)
+            elif not isinstance(example[name], str | int | float):
+                raise ValueError(f"The item {example.get('id')!r} has the {name} {example[name]!r:.60}: give a text.")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,19 +42,26 @@ def _translation(folder: Path, n_resamples: int) -> str:
         name = file.name.partition(".jsonl")[0]
         worth = found.scores("bleurt_mapped")
         loop = summarise_loop(name, found.scores("self_score"), worth, n_resamples=n_resamples, seed=0)
-        texts = [[found.records[k][item]["feedback_text"] for item in found.ids] for k in found.numbers]
-        read = np.array([[read_feedback(text or "").score for text in row] for row in texts])
-        ends = [measure_self_bias(read[at], worth[at]).bias for at in (0, -1)]
-        rows.append(
-            [*name.split("__"), *_rise(loop), f"{ends[0]:.2f} -> {ends[1]:.2f}", f"{np.isnan(read).mean():.1%}"]
-        )
-    title = "Own MQM against BLEURT mapped onto MQM, iteration 0 -> 10:"
-    headings = ("model", "pair", "Bias", "Dskew", "worth", "Bias, feedback read by us", "undefined feedback")
+        read = np.array([[_read(found.records[k][item]) for item in found.ids] for k in found.numbers])
+        both = ~np.isnan(read[0] + read[-1])
+        ends = [measure_self_bias(read[at][both], worth[at][both]).bias for at in (0, -1)]
+        told = f"{ends[0]:.2f} -> {ends[1]:.2f} ({both.sum()})", f"{np.isnan(read).mean():.1%}"
+        rows.append([*name.split("__"), found.numbers[-1], *_rise(loop), *told])
+    title = "Own MQM against BLEURT mapped onto MQM, the first output -> the last iteration:"
+    headings = ("model", "pair", "last", "Bias", "Dskew", "worth", "Bias, read by us (items)", "undefined")
     note = (
-        "\\* p < .05, † p < .06, last against first (paired permutation test). The first three are of the recorded "
-        "scores, which count substrings; read by us, what names no severity, breaks off or was blocked is undefined."
+        "\\* p < .05, † p < .06, last against first (paired permutation test). Bias, Dskew and worth are of the recorded "
+        "scores, which count substrings. Read by us, an empty output is undefined, so is feedback that names no "
+        "severity, breaks off or was blocked; that Bias is over the items defined at both ends."
     )
     return f"{table(title, headings, rows)}\n\n{note}"
+
+
+def _read(record: Mapping[str, Any]) -> float:
+    """The own score of a recorded output as our loops would have it."""
+    if not (record["output"] or "").strip():
+        return math.nan
+    return read_feedback(record["feedback_text"] or "").score
 
 
 def _rise(loop: LoopSummary) -> list[str]:

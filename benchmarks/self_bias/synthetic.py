@@ -24,7 +24,7 @@ from evalbias.programs.analyses import LoopSummary, summarise_loop
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback
 from evalbias.programs.loops import LoopRun, run_loops
 from evalbias.programs.plain import Plain
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.refine import Anew, SelfRefine
 from evalbias.programs.worth import Worth
 
 ITEMS = 200
@@ -48,18 +48,6 @@ class Truth:
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text about the example's ``source``."""
         return Feedback(world.true_quality(str(example["source"]), output), "")
-
-
-class Anew(dspy.Module):  # type: ignore[misc]
-    """A refiner that writes again, whatever it is told."""
-
-    def __init__(self, generate: dspy.Module) -> None:
-        super().__init__()
-        self.generate = generate
-
-    def forward(self, draft: str, feedback: str, **inputs: Any) -> Any:
-        """Write again."""
-        return self.generate(**inputs)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,21 @@ def measured_self(
     Raises:
         ValueError: A loop without an item that has both scores.
     """
+    _of_one_kind(data, own, expected, by)
     loops = [_finished(path) if path.is_dir() else _recorded(path, own, expected, by) for path in data]
+    names = [loop.name for loop in loops]
+    loops = [
+        replace(loop, name=f"{loop.name} ({n})") if names.count(loop.name) > 1 else loop
+        for n, loop in enumerate(loops, start=1)
+    ]
     for path, loop in zip(data, loops, strict=True):
         if np.isnan(loop.own - loop.expected).all():
             raise ValueError(f"{path} has no output with both an own and an expected score.")
     hashes = [loop.sha256 for loop in loops]
     settings = {"command": "measure self", "data": [str(path) for path in data], "data_sha256": hashes, "seed": seed}
     settings |= {"own": own, "expected": expected, "by": by, "resamples": resamples}
-    digest = hashlib.sha256("".join(hashes).encode()).hexdigest()[:10]
-    folder = RunFolder(out or Path("runs") / f"measure-self-{digest}-{own}-{expected}", settings)
+    digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:10]
+    folder = RunFolder(out or Path("runs") / f"measure-self-{digest}", settings)
     found = [
         summarise_loop(x.name, x.own, x.expected, numbers=x.numbers, n_resamples=resamples, seed=seed) for x in loops
     ]
@@ -84,6 +90,18 @@ def measured_self(
     console = Console()
     console.print(self_bias_table(found[0], rounds=by) if len(found) == 1 else loops_table(found, rounds=by))
     console.print(f"run folder: {folder.path}", soft_wrap=True)
+
+
+OWN, EXPECTED, BY = "self_score", "expected", "iteration"
+"""What the fields are called unless the user says otherwise."""
+
+
+def _of_one_kind(data: Sequence[Path], own: str, expected: str, by: str) -> None:
+    folders = [path for path in data if path.is_dir()]
+    if folders and len(folders) < len(data):
+        raise ValueError("Run folders hold shares of a range, recorded loops points: measure them one kind at a time.")
+    if folders and (own, expected, by) != (OWN, EXPECTED, BY):
+        raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
 
 
 def _recorded(data: Path, own: str, expected: str, by: str) -> Rounds:

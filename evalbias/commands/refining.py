@@ -25,7 +25,7 @@ from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedb
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.loops import Loop, run_loops
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.refine import STATE
+from evalbias.programs.refine import STATE, Improvement
 from evalbias.programs.state import read_state
 from evalbias.programs.tasks import TASKS, check_items
 from evalbias.programs.worth import Worth
@@ -66,14 +66,16 @@ class Refining:
         limit: int | None,
         seed: int,
         out: Path | None,
-        max_iterations: int = 10,
+        max_iterations: int | None = None,
         instructscore: str | None = None,
         prompt: Path | None = None,
         program: Path | None = None,
         **options: Any,
     ) -> None:
-        config = {} if max_tokens is None else {"max_tokens": max_tokens}
-        self.task = TASKS[task](max_iterations=max_iterations, **config)
+        self.config = {} if max_tokens is None else {"max_tokens": max_tokens}
+        if program is not None and max_iterations is not None:
+            raise ValueError("--program decides the refinements: leave --max-iterations out.")
+        self.task = TASKS[task](max_iterations=10 if max_iterations is None else max_iterations, **self.config)
         state = None if program is None else read_state(program, STATE, "refine loop")
         if state is not None:
             _load(self.task.loop, state, program)
@@ -83,6 +85,8 @@ class Refining:
         request = PROMPT if prompt is None else prompt.read_text(encoding="utf-8")
         if instructscore is not None and "reference" not in self.task.fields:
             raise ValueError(f"--instructscore compares with a reference: the task {task} has none.")
+        if instructscore is not None and options.get("feedback") == "own":
+            raise ValueError("--instructscore is external feedback: add --feedback external.")
         if instructscore is None and prompt is not None:
             raise ValueError("--instructscore-prompt is a request to a model: name it with --instructscore.")
         self.seed, self.options = seed, options
@@ -104,18 +108,22 @@ class Refining:
         """Run the loop; what it wrote and what the task's external source thinks of it."""
         loop, source = self.task.loop, self.task.external
         if self.options["feedback"] == "external":
-            loop.feedback, loop.perfect = self.external, self.external.high
+            loop.feedback = self.external
+            if isinstance(loop.accept, Improvement):
+                loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
         judged = self._aspects() if self.options["aspects"] else []
         with progress_bar(len(self.items)) as advance:
             run = run_loops(
                 loop, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
             )
+        if len(run.failed) == len(run.loops):
+            raise ValueError(f"No item came through the loop: {next(iter(run.failed.values()))}")
         worth = run.worth(self.items, self.worth)
         rows = [_output(one) for one in run.loops]
         file = self.folder.path / "outputs.jsonl"
         file.write_text("".join(json.dumps(plain(row)) + "\n" for row in rows), encoding="utf-8")
         aspects = measure_aspects(run, self.items, judged, seed=self.seed)
-        failed = self.worth.failed | run.failed
+        failed = {name: error for source in (*judged, self.worth) for name, error in source.failed.items()} | run.failed
         result = {
             "loops": rows,
             "ranges": {"own": [run.low, run.high], "worth": [source.low, source.high]},
@@ -155,7 +163,7 @@ class Refining:
         for item in self.items:
             if not str(item.get("output") or "").strip():
                 raise ValueError(f"The item {item.id!r} has no 'output': give an outside output to paraphrase.")
-        program = Paraphrased(self.task.loop.feedback)
+        program = Paraphrased(self.task.loop.feedback, **self.config)
         with progress_bar(len(self.items)) as advance:
             report = measure_style(
                 program,
@@ -203,8 +211,8 @@ class Refining:
 def _load(loop: Any, state: Mapping[str, Any], file: Path | None) -> None:
     try:
         loop.load_state(state)
-    except KeyError as error:
-        raise ValueError(f"{file} is a compiled loop of another task: {error} is missing.") from error
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{file} is a compiled loop of another task: {error}") from error
 
 
 def _output(one: Loop) -> dict[str, Any]:

@@ -19,7 +19,7 @@ Task = Annotated[
     Literal["translation", "constrained-generation", "mathematics"], typer.Option(help="What is written and refined.")
 ]
 Items = Annotated[Path, typer.Option("--data", help="JSONL with the fields of the task.", exists=True, dir_okay=False)]
-MaxIterations = Annotated[int, typer.Option(help="Refinements of an item at most.", min=0)]
+MaxIterations = Annotated[int | None, typer.Option(help="Refinements of an item at most; by default 10.", min=0)]
 MaxTokens = Annotated[int | None, typer.Option(help="Of every answer; by default what the task needs.", min=1)]
 Threads = Annotated[int, typer.Option("--threads", help="Items at a time.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Run only the first so many items.", min=1)]
@@ -78,7 +78,7 @@ def refine(
     task: Task,
     data: Items,
     lm: LM,
-    max_iterations: MaxIterations = 10,
+    max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
     feedback: Annotated[
         Literal["own", "external"], typer.Option(help="The model's own, or the task's external source.")
@@ -128,7 +128,7 @@ def compile_refine(
     task: Task,
     data: Items,
     lm: LM,
-    max_iterations: MaxIterations = 10,
+    max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
     k: Annotated[int, typer.Option("-k", help="Demonstrations at most.", min=0)] = 4,
     until: Annotated[

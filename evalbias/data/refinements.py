@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from evalbias.data.dataset import DataError
 from evalbias.data.reading import Source
+from evalbias.data.reading import number as finite
 from evalbias.measures.answers import boxed_answer
 
 FloatArray = NDArray[np.float64]
@@ -43,16 +44,23 @@ class Refinements:
         Args:
             field: Its name.
             of: The items; all by default.
+
+        Raises:
+            DataError: Something that is no number; item and round are named.
         """
         ids = self.ids if of is None else of
-        return np.array([[_number(self.records[k].get(i, {}).get(field)) for i in ids] for k in self.numbers])
+        return np.array([[self._number(k, i, field) for i in ids] for k in self.numbers])
+
+    def _number(self, number: int, item: str, field: str) -> float:
+        value = self.records[number].get(item, {}).get(field)
+        return math.nan if value is None else finite(value, f"{self.name}: {field} of item {item}, round {number},")
 
 
 def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
     """Read a JSONL file of recorded loops: one line an output, with ``iteration`` (or ``k``) and ``i`` or ``id``.
 
     Args:
-        path: ``.jsonl`` or ``.jsonl.gz``; ``steps.jsonl`` of a run folder too.
+        path: ``.jsonl`` or ``.jsonl.gz``.
         by: What numbers the rounds: ``"iteration"`` or ``"k"``.
 
     Raises:
@@ -62,7 +70,7 @@ def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
     records: dict[int, dict[str, dict[str, Any]]] = {}
     for where, record in source.rows():
         number, item = record.get(by), record.get("id", record.get("i"))
-        if not isinstance(number, int) or item is None:
+        if not isinstance(number, int) or isinstance(number, bool) or item is None:
             raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; both must be there.")
         of = records.setdefault(number, {})
         if str(item) in of:
@@ -87,7 +95,7 @@ def load_items(path: Path) -> tuple[list[dspy.Example], str]:
     source = Source("items", path)
     found: dict[str, dspy.Example] = {}
     for where, record in source.rows():
-        name = str(record.get("id", where.rpartition(":")[2]))
+        name = str(where.rpartition(":")[2] if record.get("id") is None else record["id"])
         if name in found:
             raise DataError(f"{where}: a second item with the id {name!r}; give each its own.")
         found[name] = dspy.Example({**record, "id": name})
@@ -119,12 +127,10 @@ def load_mathematics(path: Path) -> list[dspy.Example]:
     """
     source, done = Source("mathematics", path), []
     for number, (where, record) in enumerate(source.rows(), start=1):
-        answer = record.get("answer") or boxed_answer(str(record.get("solution", "")))
-        if not answer or not record.get("problem"):
+        answer = record.get("answer")
+        if answer is None or answer == "":
+            answer = boxed_answer(str(record.get("solution", "")))
+        if answer is None or not record.get("problem"):
             raise DataError(f"{where}: a problem needs 'problem', and 'answer' or a 'solution' with a box.")
         done.append(dspy.Example(id=str(record.get("id", number)), source=record["problem"], answer=str(answer)))
     return done
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)

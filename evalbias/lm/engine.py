@@ -96,14 +96,15 @@ class LocalEngine:
         return {**self.loaded.arguments, **self._options}
 
     def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
-        """Settings with a seed: asked again without one, the same request draws the next text, not the same."""
-        if settings.seed is not None:
-            return settings
-        key = hashlib.sha256(repr((prompt, settings)).encode()).digest()
-        with self._busy:
-            self._draws[key] += 1
-            number = self._draws[key]
-        # the prompt is part of the seed, or the same numbers would be drawn for all prompts
+        """Settings with a seed of the prompt's own, or the same numbers would be drawn for all prompts.
+
+        Asked again without a seed, the same request draws the next text; with one, the same text.
+        """
+        key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
+        if settings.seed is None:
+            with self._busy:
+                self._draws[key] += 1
+                number = self._draws[key]
         seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
         return replace(settings, seed=seed)
 

@@ -39,6 +39,9 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         ValueError: An unknown or missing device, an unknown dtype, or a model that cannot be measured.
     """
 
+    draws_by_seed = True
+    """A request with a seed gets the same text in any process."""
+
     def __init__(
         self,
         model: str,

@@ -6,12 +6,15 @@ import re
 from fractions import Fraction
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
 _NUMBER = re.compile(r"([+-]?)\(?(-?(?:\d+\.?\d*|\.\d+))\)?(?:/\(?(-?(?:\d+\.?\d*|\.\d+))\)?)?")
-_NOISE = re.compile(
-    r"\\(?:left|right|,|!|;|:|quad|text\s*\{[^{}]*\}|mathrm\s*\{[^{}]*\}|\$|%)|[\s$%]|\^\s*\{?\\circ\}?"
-)
+_NOISE = re.compile(r"\\(?:left|right|,|!|;|:|quad|\$|%)|[\s$%]|\^\s*\{?\\circ\}?")
+_GROUP = r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
+_FRACTION = re.compile(rf"\\[dt]?frac{_GROUP}{_GROUP}")
+_SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
+_UNIT = re.compile(rf"(?<=[\d}}\s])\\(?:text|mathrm|textrm|mbox){_GROUP}\s*$")
+"""Words behind a number: what it counts, not what it is."""
+_WORDS = re.compile(rf"\\(?:text|mathrm|textrm|textbf|mathbf|mbox){_GROUP}")
+_ALIASES = {r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne"}
 
 
 def boxed_answer(text: str) -> str | None:
@@ -41,20 +44,30 @@ def same_value(first: str, second: str) -> bool:
         >>> same_value("1/3", "0.33")
         False
     """
-    a, b = _number(first), _number(second)
-    if a is not None and b is not None:
-        return a == b
-    return _plain(first) == _plain(second)
+    a, b = _plain(first), _plain(second)
+    (left, a), (right, b) = _assigned(a), _assigned(b)
+    if left and right and left != right:
+        return False  # values of different letters
+    one, other = _number(a), _number(b)
+    return one == other if one is not None and other is not None else a == b
 
 
 def _plain(text: str) -> str:
-    bare = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", text))
-    bare = _NOISE.sub("", bare).rstrip(".")
-    return bare.partition("=")[2] if re.match(r"^[a-zA-Z]=", bare) else bare
+    bare = _WORDS.sub(r"\1", _UNIT.sub("", text.strip().rstrip(".")))
+    bare = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", bare))
+    for long, short in _ALIASES.items():
+        bare = re.sub(re.escape(long) + r"(?![a-zA-Z])", lambda _, short=short: short, bare)
+    return _NOISE.sub("", bare).rstrip(".")
+
+
+def _assigned(text: str) -> tuple[str, str]:
+    """The letter that an answer names, if it does, and its value."""
+    match = re.fullmatch(r"([a-zA-Z])=(.*)", text)
+    return (match[1], match[2]) if match else ("", text)
 
 
 def _number(text: str) -> Fraction | None:
-    bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _plain(text))
+    bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
     match = _NUMBER.fullmatch(bare)
     if not match:
         return None

@@ -22,6 +22,11 @@ _QUOTED = re.compile(
     rf"{_SEVERITY}[ \t]*(?P<kind>[^\n.;:,{_OPEN}]*?){_END}",
     re.IGNORECASE,
 )
+_LABELLED = re.compile(
+    rf"[{_OPEN}](?P<span>[^\n]*?)[{_CLOSE}]\s*{_VERB}{_LEAD}(?P<kind>[a-z][a-z /-]*?)\s*errors?\s*"
+    rf"\(\s*{_SEVERITY}\s*\)",
+    re.IGNORECASE,
+)
 _QUOTE = re.compile(rf"(?<!\w)[{_OPEN}][^\n]*?[{_CLOSE}](?!\w)")
 _BARE = re.compile(rf"{_SEVERITY}[ \t]*(?P<kind>[^\n.;:{_OPEN}]*?)\berrors?\b", re.IGNORECASE)
 _NEGATED = re.compile(
@@ -33,8 +38,13 @@ _NEGATED = re.compile(
 _NONE = re.compile(
     r"\bno[ -](?:\w+[ -]){0,4}?(?:errors?|mistakes?|issues?|problems?)\b|\berror[ -]free\b"
     r"|^\W*(?:none|n/a|no)(?: (?:are |were )?found)?\W*$"
-    r"|\b(?:without|free of|(?:not|n't) (?:have|contain|find|see|any))\b[^.\n]*\b(?:errors?|mistakes?)\b"
+    r"|\b(?:without|free of|(?:not|n't|cannot) (?:have|contain|find|see|any))\b[^.\n]*\b(?:errors?|mistakes?)\b"
     r"|\b(?:translation|text|output|answer|sentence)s? (?:is|are) (?:\w+ )?(?:correct|perfect|accurate)\b",
+    re.IGNORECASE,
+)
+_NOT_FOUND = re.compile(
+    r"\b(?:cannot|can't|can not|could not|couldn't|do not|don't|did not|didn't)\s+(?:find|see|identify|detect|spot)\s+"
+    r"(?:any|a single)\s+(?:\w+\s+){0,3}?(?:errors?|mistakes?|issues?|problems?)\b",
     re.IGNORECASE,
 )
 _BLOCKED = re.compile(
@@ -89,11 +99,15 @@ def read_mqm(text: str | None) -> MQMReading:
     """
     if text is None or not text.strip():
         return MQMReading("empty")
-    found = [(m.start(), _error(m, m["span"])) for m in _QUOTED.finditer(text)]
-    rest = _masked(_QUOTE, _masked(_QUOTED, text))  # what is quoted is no verdict
+    if _NONE.fullmatch(text.strip().strip(_OPEN + _CLOSE + ".")):
+        return MQMReading("no errors")  # quoted as the instruction has it
+    found = [(m.start(), _error(m, m["span"])) for shape in (_QUOTED, _LABELLED) for m in shape.finditer(text)]
+    rest = _masked(_QUOTE, _masked(_LABELLED, _masked(_QUOTED, text)))  # what is quoted is no verdict
     found += [(m.start(), _error(m, None)) for m in _BARE.finditer(rest) if not _NEGATED.search(rest[: m.start()])]
     if found:
         return MQMReading("errors", tuple(error for _, error in sorted(found, key=lambda pair: pair[0])))
+    if _NOT_FOUND.search(rest):
+        return MQMReading("no errors")
     if _BLOCKED.search(rest):
         return MQMReading("blocked")
     return MQMReading("no errors" if _NONE.search(rest) else "unreadable")

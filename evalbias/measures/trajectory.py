@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +29,8 @@ class Iteration:
         number: From 0, the first output.
         found: Bias and distance skewness.
         bias_interval: 95 % bootstrap interval over items.
-        skewness_interval: The same of the distance skewness.
+        skewness_interval: The same of the distance skewness, reflected at the estimate: resamples are more skewed than
+            their sample, and the plain interval would lie above it.
     """
 
     number: int
@@ -59,10 +60,10 @@ def trajectory(
     names = range(len(mine)) if numbers is None else numbers
     found = []
     for number, a, b in zip(names, mine, worth, strict=True):
-        intervals = (
+        bias, skewness = (
             bootstrap_ci(statistic, a - b, n_resamples=n_resamples, seed=seed) for statistic in (_means, _skewnesses)
         )
-        found.append(Iteration(number, measure_self_bias(a, b), *intervals))
+        found.append(Iteration(number, measure_self_bias(a, b), bias, _reflected(skewness)))
     return found
 
 
@@ -105,6 +106,12 @@ def compare_self_bias(
         paired_permutation_test(MeanStatistic(n), first, second, **options),
         paired_permutation_test(SkewnessStatistic(n), first, second, **options),
     )
+
+
+def _reflected(found: ConfidenceInterval) -> ConfidenceInterval:
+    """The basic bootstrap interval, within [0, 1]."""
+    low, high = (float(np.clip(2 * found.estimate - end, 0.0, 1.0)) for end in (found.high, found.low))
+    return replace(found, low=low, high=high)
 
 
 def _means(rows: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from evalbias.programs.analyses import Aspect, StyleReport
 from evalbias.programs.loops import LoopRun
 from evalbias.report.figure import new_figure
 from evalbias.report.self_bias import COLOURS
-from evalbias.report.tables import mark, number, share
+from evalbias.report.tables import mark, number, share, short
 
 
 def loop_table(run: LoopRun, worth: ArrayLike, external: str) -> Table:
@@ -33,7 +33,7 @@ def loop_table(run: LoopRun, worth: ArrayLike, external: str) -> Table:
 
 
 def refine_table(report: RefineReport) -> Table:
-    """One row a number of refinements: own feedback at the compiled margin, and external feedback, side by side."""
+    """One row a number of refinements: the loop that was compiled, and external feedback, side by side."""
     own = compiled_side(report)
     table = Table(title=f"own ({own.feedback}) | external ({report.external.feedback})", caption=_compiled(report))
     for heading in ("round", *("worth", "Bias", "Dskew", "calls") * 2):
@@ -43,26 +43,33 @@ def refine_table(report: RefineReport) -> Table:
         for side in (own, report.external):
             at = min(k, len(side.worth) - 1)  # a loop that stopped keeps what it has
             found = side.bias[at].found
-            cells += [number(side.worth[at]), number(found.bias), share(found.skewness), f"{side.calls[at]:.1f}"]
+            cells += [short(number(side.worth[at])), short(number(found.bias)), short(share(found.skewness))]
+            cells.append(f"{side.calls[at]:.1f}")
         table.add_row(str(k), *cells)
     return table
 
 
 def _compiled(report: RefineReport) -> str:
     """What was compiled, and what it does on other items."""
-    margin = "" if math.isnan(report.margin) else f" accepted when better by more than {report.margin:.0%} of the range"
-    told = f"compiled from {report.items} items, {report.calls} calls: {report.iterations} refinements at most{margin}"
-    told += f", {len(report.demonstrations)} demonstrations"
+    told = f"compiled from {report.items} items, {report.calls} calls: {_many(report.iterations, 'refinement')} at most"
+    if report.iterations and report.margin > 0:
+        told += f", accepted when better by more than {report.margin:.0%} of the range"
+    told += f", {_many(len(report.demonstrations), 'demonstration')}"
     if report.shown is not None and not report.demonstrations:
         told += " (some were tried and did not help)"
     if report.validation is None:
         return told
     before, after, test = report.validation.before, report.validation.after, report.validation.test
+    undefined = f", {test.undefined} undefined" if test.undefined else ""
     return (
-        f"{told}; on {test.n} other items: worth {number(before.worth)} -> {number(after.worth)} "
+        f"{told}; on {test.n} other items{undefined}: worth {number(before.worth)} -> {number(after.worth)} "
         f"(p = {test.p_value:.4f}), Bias {number(before.bias.bias)} -> {number(after.bias.bias)}, "
         f"calls an item {before.calls:.1f} -> {after.calls:.1f}"
     )
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" + ("" if count == 1 else "s")
 
 
 def aspects_table(found: Sequence[Aspect]) -> Table:
@@ -99,8 +106,12 @@ def sides_plot(report: RefineReport, path: Path) -> None:
     left, right = figure.subplots(1, 2)
     for name, side, colour in zip(("own", "external"), (compiled_side(report), report.external), COLOURS, strict=False):
         x = [step.number for step in side.bias]
-        left.plot(x, [step.found.own for step in side.bias], color=colour, label=f"{name}: its score")
-        left.plot(x, [step.found.expected for step in side.bias], color=colour, linestyle="--", label=f"{name}: worth")
+        own, worth = ([getattr(step.found, of) for step in side.bias] for of in ("own", "expected"))
+        if own == worth:  # the feedback is itself the worth
+            left.plot(x, own, color=colour, label=f"{name}: its score, the worth")
+        else:
+            left.plot(x, own, color=colour, label=f"{name}: its score")
+            left.plot(x, worth, color=colour, linestyle="--", label=f"{name}: worth")
         right.plot(x, [step.found.bias for step in side.bias], color=colour, marker="o", markersize=3, label=name)
         low, high = ([getattr(s.bias_interval, end) for s in side.bias] for end in ("low", "high"))
         right.fill_between(x, low, high, color=colour, alpha=0.15)
@@ -109,6 +120,7 @@ def sides_plot(report: RefineReport, path: Path) -> None:
     right.set_ylabel("Bias (score minus worth)")
     for axis in (left, right):
         axis.set_xlabel("refinements")
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, fontsize="small")
     right.legend(frameon=False)
@@ -116,7 +128,9 @@ def sides_plot(report: RefineReport, path: Path) -> None:
 
 
 def compiled_side(report: RefineReport) -> LoopRecord:
-    """The loop under its own feedback at the margin that was compiled."""
+    """The loop under its own feedback that was compiled."""
+    if report.demonstrations and report.shown is not None:
+        return report.shown
     return next(r for r in report.own if r.margin == report.margin or math.isnan(report.margin))
 
 

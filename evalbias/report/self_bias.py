@@ -41,6 +41,7 @@ def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path
     right.set_ylim(0, 1)
     for axis in (left, right):
         axis.set_xlabel(rounds)
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, loc="best")
     figure.savefig(path, dpi=120)
@@ -52,7 +53,7 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
     Args:
         own: (n,) NaN is left out.
         expected: (n,).
-        path: Of the PNG.
+        path: Of the PNG. A larger dot is several items.
     """
     mine, worth = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     kept = ~np.isnan(mine + worth)
@@ -61,7 +62,8 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
     if kept.any():
         ends = [min(mine[kept].min(), worth[kept].min()), max(mine[kept].max(), worth[kept].max())]
         axis.plot(ends, ends, color="0.6", linewidth=1)
-    axis.scatter(worth[kept], mine[kept], s=16, alpha=0.4, edgecolors="none", color=COLOURS[0])
+    points, counts = np.unique(np.stack([worth[kept], mine[kept]], axis=1), axis=0, return_counts=True)
+    axis.scatter(points[:, 0], points[:, 1], s=16 * counts, alpha=0.4, edgecolors="none", color=COLOURS[0])
     axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
     axis.set_xlabel("expected score")
     axis.set_ylabel("own score")
@@ -82,12 +84,14 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     rows = [row[~np.isnan(row)] for row in rows]
     figure = new_figure(5.6, 4.0)
     axis = figure.subplots()
-    bins = np.histogram_bin_edges(np.concatenate(rows), bins=20)
+    every = np.concatenate(rows)
+    bins = np.histogram_bin_edges(every, bins=20) if len(every) else np.array([0.0, 1.0])
     for row, name, colour in zip(rows, names, COLOURS, strict=False):
         axis.hist(row, bins=bins.tolist(), alpha=0.5, color=colour, label=f"{name} (n = {len(row)})")
     axis.axvline(0.0, color="0.4", linewidth=1)
     axis.set_xlabel("own minus expected score")
     axis.set_ylabel("items")
+    axis.set_ylim(bottom=0)
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
@@ -102,9 +106,13 @@ def self_bias_table(found: LoopSummary, *, rounds: str) -> Table:
     for heading in ("round", "own", "worth", "Bias", "Dskew", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
     for s in found.rounds:
+        if not s.found.n:
+            table.add_row(str(s.number), "-", "-", "-", "-", "0")
+            continue
         bias = f"{number(s.found.bias)} ({share(s.bias_interval.low)}, {share(s.bias_interval.high)})"
         skewness = f"{share(s.found.skewness)} ({share(s.skewness_interval.low)}, {share(s.skewness_interval.high)})"
-        table.add_row(str(s.number), number(s.found.own), number(s.found.expected), bias, skewness, str(s.found.n))
+        cells = number(s.found.own), number(s.found.expected), bias, skewness.replace("undefined", "-")
+        table.add_row(str(s.number), *cells[:2], cells[2].replace("undefined", "-"), cells[3], str(s.found.n))
     return table
 
 

@@ -29,6 +29,11 @@ def share(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.2f}"
 
 
+def short(cell: str) -> str:
+    """A figure in a wide table: a dash where it is undefined."""
+    return "-" if cell == "undefined" else cell
+
+
 def mark(p_value: float) -> str:
     """The paper's signs: * below .05, dagger below .06."""
     return "*" if p_value < 0.05 else "†" if p_value < 0.06 else ""

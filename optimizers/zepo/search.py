@@ -22,7 +22,8 @@ from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective, Sc
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.subjects import Judge, Subject, instruct, subject_of
-from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport, described
+from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport
+from evalbias.programs.identity import described
 from evalbias.programs.pairwise import PairwiseJudge
 
 SHORTEST = 20

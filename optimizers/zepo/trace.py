@@ -7,7 +7,7 @@ and ``instructions.jsonl``. Judgments are the journal's business (``evalbias.lm.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -111,24 +111,6 @@ class Log:
         if self._folder is not None:
             with (self._folder / name).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
-
-
-def described(part: Any) -> dict[str, Any]:
-    """What decides a part's behaviour, as far as JSON can hold it: its kind and its plain settings."""
-    plain = {name: _plain(value) for name, value in vars(part).items()}
-    return {"kind": type(part).__name__, **plain}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return str(getattr(value, "model", type(value).__name__))  # a language model by its name
 
 
 def _number(value: float) -> float | None:

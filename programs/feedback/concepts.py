@@ -45,7 +45,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text for the example's ``concepts``."""
-        concepts = list(needed(self.name, example, "concepts"))
+        concepts = wanted(self.name, example)
         told = self.find(concepts=concepts, text=output).missing
         missing = read_missing(told, concepts)
         if missing is None:
@@ -67,8 +67,20 @@ class ExactConcepts:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text for the example's ``concepts``."""
-        concepts = needed(self.name, example, "concepts")
+        concepts = wanted(self.name, example)
         return _feedback([c for c in concepts if c not in present(concepts, output)])
+
+
+def wanted(source: str, example: Mapping[str, Any]) -> list[str]:
+    """The example's ``concepts``.
+
+    Raises:
+        ValueError: They are no list of texts.
+    """
+    concepts = needed(source, example, "concepts")
+    if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
+        raise ValueError(f"The item {example.get('id')!r} has the concepts {concepts!r:.60}: give a list of words.")
+    return list(concepts)
 
 
 def present(concepts: Sequence[str], text: str) -> list[str]:
@@ -88,23 +100,32 @@ def coverage(concepts: Sequence[str], text: str) -> float:
     return len(present(concepts, text)) / len(concepts) if concepts else float("nan")
 
 
+_NONE = re.compile(
+    r"\[\s*\]|\W*n/a\W*|\W*(?:none|nothing|no (?:missing )?concepts?)(?: (?:of them )?(?:is|are) missing)?\W*"
+    r"|\W*all (?:of )?(?:the |them |these )?(?:concepts? )?(?:is|are) (?:all )?"
+    r"(?:present|included|covered|mentioned|there)\W*",
+    re.IGNORECASE,
+)
+
+
 def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     """The concepts that a feedback names, in their order; None where it names none and does not say so.
 
-    It may be a list as Python writes it, or words with commas between. A word that is no concept is ignored.
+    It may be a list as Python writes it, lines with bullets, or words with commas or "and" between. A word that is no
+    concept is ignored; in a sentence that says more than their names, nothing is read.
     """
     bare = text.strip()
-    if re.fullmatch(
-        r"\[\s*\]|\W*(?:none|no (?:missing )?concepts?(?: (?:is|are) missing)?|nothing)\W*", bare, re.IGNORECASE
-    ):
+    if _NONE.fullmatch(bare):
         return []
     try:
         found = ast.literal_eval(bare)
     except (ValueError, SyntaxError):
-        found = re.split(r"[,\n;]", bare)
-    named = {str(word).strip(" \t'\"[].").lower() for word in (found if isinstance(found, list | tuple) else [found])}
-    missing = [concept for concept in concepts if concept.lower() in named]
-    return missing or None
+        found = re.split(r"[,\n;]|\band\b", re.sub(r"^[^,\n:]*\bmissing\b[^,\n:]*:", "", bare))
+    parts = found if isinstance(found, list | tuple) else [found]
+    named = {str(word).strip(" \t'\"[].*-\u2022").lower() for word in parts}
+    if any(present(concepts, word) and word not in {c.lower() for c in concepts} for word in named):
+        return None
+    return [concept for concept in concepts if concept.lower() in named] or None
 
 
 def _feedback(missing: Sequence[str]) -> Feedback:

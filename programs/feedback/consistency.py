@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
-from evalbias.programs.draws import drawn
+from evalbias.programs.draws import draw
 from evalbias.programs.feedback.source import Feedback, needed
 
 
@@ -43,7 +43,7 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
         """Feedback on a solution of the example's ``source``."""
         source = needed(self.name, example, "source")
         first = 1 + zlib.crc32(output.encode()) * self.paths  # another output is held against paths of its own
-        paths = [drawn(self.solve, first + k)(source=source).output for k in range(self.paths)]
+        paths = [draw(self.solve, first + k, source=source).output for k in range(self.paths)]
         answers = map(boxed_answer, paths)
         winner = majority([answer for answer in answers if answer is not None])
         own = boxed_answer(output)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import dspy
+
 from evalbias.programs.feedback.source import Feedback, needed
 from evalbias.programs.pointwise import PointwiseJudge
 
 
-class JudgeFeedback:
+class JudgeFeedback(dspy.Module):  # type: ignore[misc]
     """A judge's expected score; the refiner is told it in words.
 
     Args:
@@ -23,12 +25,13 @@ class JudgeFeedback:
     """
 
     def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
+        super().__init__()
         self.judge = judge
         self.source = source
         self.name = f"judge of {judge.criterion.title}"
         self.low, self.high = (float(end) for end in judge.criterion.scale)
 
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example."""
         asked = needed(self.name, example, self.source)
         found = self.judge(source=asked if isinstance(asked, str) else ", ".join(map(str, asked)), output=output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import tempfile
@@ -58,7 +59,13 @@ class LearnedFeedback:
         """Feedback on an output for an example with ``source`` and ``reference``."""
         asked = {field: str(needed(self.name, example, field)) for field in ("source", "reference")}
         with self._turn:
-            score = min(self.high, max(self.low, float(self._answer({**asked, "output": output})["score"])))
+            told = self._answer({**asked, "output": output})
+        if "error" in told:
+            raise RuntimeError(f"{self.name}: {told['error']}")
+        score = float(told["score"])
+        if math.isnan(score):
+            return Feedback(score, "no score", status="no score")
+        score = min(self.high, max(self.low, score))
         return Feedback(score, f"similarity to a reference: {score:.2f} on a scale of 0 to 1")
 
     def close(self) -> None:

@@ -43,7 +43,10 @@ def main() -> None:
     print(json.dumps({"ready": metric}), file=answers, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        told = {"score": score(asked["source"], asked["output"], asked["reference"])}
+        try:
+            told: dict[str, object] = {"score": score(asked["source"], asked["output"], asked["reference"])}
+        except Exception as error:  # of this text: the next one may fare better
+            told = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(told), file=answers, flush=True)
 
 

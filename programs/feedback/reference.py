@@ -44,7 +44,7 @@ class ReferenceFeedback:
 
 
 class ScorerFeedback:
-    """A learned metric through the package its makers give out, such as COMET or BLEURT.
+    """Any metric that is a function; COMET and BLEURT in a Python of their own are ``LearnedFeedback``.
 
     Args:
         name: For reports.
@@ -52,14 +52,18 @@ class ScorerFeedback:
         low: Its lowest value.
         high: Its highest value.
 
+    Raises:
+        ValueError: ``low`` is not below ``high``.
+
     Examples:
-        >>> model = comet.load_from_checkpoint(path)  # doctest: +SKIP
-        >>> def score(src, mt, ref):  # doctest: +SKIP
-        ...     return model.predict([{"src": src, "mt": mt, "ref": ref}], gpus=0).scores[0]
-        >>> ScorerFeedback("COMET", score, low=0.0, high=1.0)  # doctest: +SKIP
+        >>> source = ScorerFeedback("length", lambda source, output, reference: len(output), low=0, high=100)
+        >>> source({"source": "chien", "reference": "dog"}, "dog").score
+        3.0
     """
 
     def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
+        if not low < high:
+            raise ValueError(f"low={low}, high={high}: give the range that the scores of {name!r} have.")
         self.name = name
         self._score = score
         self.low, self.high = low, high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,6 +75,7 @@ def checked(source: FeedbackSource, found: Feedback) -> Feedback:
     Raises:
         ValueError: It is not.
     """
+    found = replace(found, score=float(found.score))  # numpy's numbers are none to JSON
     if not math.isnan(found.score) and not source.low <= found.score <= source.high:
         raise ValueError(
             f"The feedback source {source.name!r} gave {found.score:g}, outside its range {source.low:g} to "

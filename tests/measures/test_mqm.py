@@ -71,3 +71,11 @@ def test_scores():
     assert mqm_score(errors * 3, floor=-100) == -33
     assert mqm_score([]) == 0
     assert math.isnan(mqm_score(parse_mqm("")))
+
+
+def test_other_shapes_of_the_same():
+    assert read_mqm("I cannot find any errors.").status == "no errors"
+    assert read_mqm('"no-error"').status == "no errors"
+    assert read_mqm("I cannot help with that.").status == "blocked"
+    (error,) = read_mqm("'cat' is an accuracy error (major).").errors
+    assert (error.severity, error.span, error.category) == ("major", "cat", "accuracy")

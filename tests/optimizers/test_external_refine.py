@@ -175,6 +175,40 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     assert report.own[0].worth == (1, 2, 2, 2)
 
 
+class Hard(Letters):
+    """Says nothing of an output without a letter to count."""
+
+    name = "hard"
+
+    def __call__(self, example, output):
+        return super().__call__(example, output) if "?" not in output else Feedback(math.nan, "", status="unreadable")
+
+
+def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
+    # without refinement half of the outputs are undefined and the other half good; the refinement mends the first half
+    student = loop("??", "aaa", "aaaaa", "aaaaa", *("a", "a") * 2, iterations=1)
+    student.accept = lambda before, after: after > before
+    compiled = ExternalFeedbackRefine(Hard(), k=0, n_resamples=50).compile(student, trainset=items(2))
+    (own,) = compiled.report.own
+    assert own.worth == (5, 4)
+    assert compiled.max_iterations == 1
+    # shown good examples, the generator leaves the hard item undefined: the demonstrations are left out
+    texts = [*("a", "a") * 3, *("a", "aa") * 3, *("aaaa", "??", "??", "??")]
+    student = loop(*texts, iterations=1)
+    report = (
+        ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50).compile(student, trainset=items(3)).report
+    )
+    assert report.shown.worth[0] == 4
+    assert report.demonstrations == ()
+
+
+def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
+    student = loop(*OWN, *EXTERNAL)
+    student.accept = Improvement(2.0)
+    report = compiler(margins=(0.0,), k=0).compile(student, trainset=items(1)).report
+    assert report.external.worth == (1, 2, 3, 4)
+
+
 def test_bad_input():
     made = compiler()
     with pytest.raises(ValueError, match="0 training items"):

@@ -63,7 +63,13 @@ def test_concepts_by_the_model_and_by_their_letters():
     assert (told.score, told.text) == (0, "missing: run, park")
     assert coverage(CONCEPTS, "dog park") == pytest.approx(2 / 3)
     assert math.isnan(coverage([], "x"))
-    assert read_missing("[]", CONCEPTS) == []
+    for told in ("[]", "None", "none are missing", "All concepts are present.", "All of the concepts are included"):
+        assert read_missing(told, CONCEPTS) == []
+    for told in ("- dog\n- park", "dog and park", "The missing concepts are: dog, park.", "* Dog\n* Park"):
+        assert read_missing(told, CONCEPTS) == ["dog", "park"], told
+    assert read_missing("dog, park are all there", CONCEPTS) is None  # a sentence is not understood
+    with pytest.raises(ValueError, match="'x' has the concepts 'dog park': give a list"):
+        exact({"id": "x", "concepts": "dog park"}, "dog")
     assert read_missing("no concepts are missing", CONCEPTS) == []
 
 
@@ -150,6 +156,8 @@ class Model:
         print("a package that talks")
         if rows[0]["mt"] == "boom":
             raise MemoryError("no memory left")
+        if rows[0]["mt"] == "nothing":
+            return type("P", (), {"scores": [float("nan")]})
         return type("P", (), {"scores": [len(rows[0]["mt"]) / len(rows[0]["ref"])]})
 def download_model(name): return "/there/" + name
 def load_from_checkpoint(path):
@@ -179,8 +187,12 @@ def test_learned_metrics_answer_from_another_interpreter(packages):
         assert comet(example, "dog\nand").score == pytest.approx(7 / 13)
         assert comet(example, "dog" * 9).score == 1
         assert comet.name == "comet wmt22"
-        with pytest.raises(RuntimeError, match="comet wmt22 stopped: MemoryError: no memory left"):
+        with pytest.raises(RuntimeError, match="comet wmt22: MemoryError: no memory left"):
             comet(example, "boom")
+        assert comet(example, "dog").score == pytest.approx(3 / 13)  # one text does not end it
+        nothing = comet(example, "nothing")
+        assert (math.isnan(nothing.score), nothing.status) == (True, "no score")
+        comet._process.kill()
         with pytest.raises(RuntimeError, match="comet wmt22 stopped"):
             comet(example, "dog")
     with LearnedFeedback("bleurt", "BLEURT-20", python=sys.executable) as bleurt:

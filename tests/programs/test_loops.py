@@ -143,9 +143,22 @@ def test_worth_is_asked_once_and_what_it_raises_is_reported(tmp_path):
     assert found[[0, 2], 1].tolist() == [1, 0.5]
     assert worth.failed == {"x1": "RuntimeError: the scorer is down"}
     assert source.asked == 6
+    source = Counting()
     again = Worth(source, tmp_path / "log/worth.jsonl")
     assert np.array_equal(run.worth(items(2), again), found, equal_nan=True)
-    assert source.asked == 7  # only what had failed
+    assert source.asked == 1  # only what had failed
+    other = Worth(Always(), tmp_path / "log/worth.jsonl")
+    assert run.worth(items(2), other)[0].tolist() == [5, 5]  # another source's scores are not taken for its own
+
+
+def test_another_item_of_the_same_id_is_run(tmp_path):
+    loop, lm = program("a 3", "b 4", "c 5", "d 6", "e 7", "f 8")
+    run_loops(loop, items(1), log_dir=tmp_path)
+    (other,) = items(1)
+    other.source = "something else"
+    again, lm = program("d 6", "e 7", "f 8")
+    assert run_loops(again, [other], log_dir=tmp_path).own()[:, 0].tolist() == [6, 7, 8]
+    assert len(lm.asked) == 3
 
 
 def test_bad_items():

@@ -172,3 +172,50 @@ def test_paths_are_not_the_caches(tmp_path):
         assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
         assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
     assert len(lm.asked) == 3
+
+
+def test_a_loop_of_another_shape_is_refused(tmp_path):
+    program, _ = loop("a 3")
+    program.set_lm(None)
+    program.save(str(tmp_path / "program.json"))
+    other = SelfRefine(Plain("concepts -> output"), Score(), Plain("concepts, draft, feedback -> output"))
+    with pytest.raises(ValueError, match="the state of another loop"):
+        other.load(str(tmp_path / "program.json"))
+    assert other.perfect == "best"
+
+
+def test_the_generators_own_parameters_are_its_inputs():
+    class Named(dspy.Module):
+        def forward(self, question, hint):
+            return dspy.Prediction(output=f"{question} {hint} 3")
+
+    program = SelfRefine(Named(), Score(), Plain("question, draft, feedback -> output"), max_iterations=0)
+    found = program(question="q", hint="h", reference="r")
+    assert found.output == "q h 3"
+
+
+def test_draws_of_a_local_model_are_the_same_in_any_order(lms):
+    lm = lms["llama"].copy(temperature=1.0, max_tokens=8, cache=False)
+    program = BestOfK(Plain("source -> output"), Length(), k=3)
+    with dspy.context(lm=lm):
+        first, other = program(source="the cat"), program(source="the dog")
+        assert [s.output for s in program(source="the cat").steps] == [s.output for s in first.steps]
+    assert len({s.output for s in first.steps}) == 3
+    assert [s.output for s in first.steps] != [s.output for s in other.steps]
+
+
+class Length:
+    name, low, high = "length", 0.0, 1000.0
+
+    def __call__(self, example, output):
+        return Feedback(float(len(output)), "")
+
+
+def test_the_trace_names_the_program_and_not_its_copies():
+    program, _ = loop("a 3", "b 5", "c 7", max_iterations=2)
+    program.set_lm(Cached(temperature=1.0, cache=False))
+    with dspy.context(trace=[]):
+        program(source="s")
+        named = {id(p) for p in program.predictors()}
+        assert {id(predictor) for predictor, *_ in dspy.settings.trace} <= named
+        assert len(dspy.settings.trace) == 3

@@ -59,7 +59,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     assert len(rows) == 11
     assert rows[0][4] == "123.0"
     shown = " ".join(printed(refine_table(report)).split())
-    assert "3 refinements at most accepted when better by more than 10% of the range, 2 demonstrations" in shown
+    assert "3 refinements at most, accepted when better by more than 10% of the range, 2 demonstrations" in shown
     assert "Bias +0.50 -> +0.50" in shown
     sides_plot(report, tmp_path / "sides.png")
     assert image.imread(tmp_path / "sides.png").std() > 0
