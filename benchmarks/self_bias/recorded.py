@@ -50,7 +50,7 @@ def _translation(folder: Path, n_resamples: int) -> str:
     title = "Own MQM against BLEURT mapped onto MQM, the first output -> the last iteration:"
     headings = ("model", "pair", "last", "Bias", "Dskew", "worth", "Bias, read by us (items)", "undefined")
     note = (
-        "\\* p < .05, † p < .06, last against first (paired permutation test). Bias, Dskew and worth are of the recorded "
+        "\\* p < .05, † p < .06, last against first (paired permutation test). The first are of the recorded "
         "scores, which count substrings. Read by us, an empty output is undefined, so is feedback that names no "
         "severity, breaks off or was blocked; that Bias is over the items defined at both ends."
     )

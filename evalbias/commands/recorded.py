@@ -57,9 +57,9 @@ def measured_self(
     """
     _of_one_kind(data, own, expected, by)
     loops = [_finished(path) if path.is_dir() else _recorded(path, own, expected, by) for path in data]
-    names = [loop.name for loop in loops]
+    called = [loop.name for loop in loops]
     loops = [
-        replace(loop, name=f"{loop.name} ({n})") if names.count(loop.name) > 1 else loop
+        replace(loop, name=f"{loop.name} ({n})") if called.count(loop.name) > 1 else loop
         for n, loop in enumerate(loops, start=1)
     ]
     for path, loop in zip(data, loops, strict=True):

@@ -72,7 +72,7 @@ class Refining:
         program: Path | None = None,
         **options: Any,
     ) -> None:
-        self.config = {} if max_tokens is None else {"max_tokens": max_tokens}
+        self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         if program is not None and max_iterations is not None:
             raise ValueError("--program decides the refinements: leave --max-iterations out.")
         self.task = TASKS[task](max_iterations=10 if max_iterations is None else max_iterations, **self.config)

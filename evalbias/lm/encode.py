@@ -59,14 +59,17 @@ def following(tokenizer: Any, texts: Sequence[str], known: Sequence[Encoded], *,
     """Tokenise texts each of which begins like another one whose tokens are known."""
     cuts = [_cut(text, other) for text, other in zip(texts, known, strict=True)]
     whole = [number for number, cut in enumerate(cuts) if cut is None]
-    done = dict(zip(whole, _whole(tokenizer, [texts[number] for number in whole], special), strict=True))
     part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
     tails = _whole(tokenizer, [texts[number][known[number].words[cut - 1, 0] :] for number, cut in part], False)
+    done: dict[int, Encoded] = {}
     for (number, cut), tail in zip(part, tails, strict=True):
-        done[number] = _joined(texts[number], known[number], cut, tail)
-    unclear = [number for number, found in done.items() if found is None]
-    done |= dict(zip(unclear, _whole(tokenizer, [texts[number] for number in unclear], special), strict=True))
-    return [done[number] for number in range(len(texts))]  # type: ignore[misc]
+        joined = _joined(texts[number], known[number], cut, tail)
+        if joined is None:
+            whole.append(number)
+        else:
+            done[number] = joined
+    done |= zip(whole, _whole(tokenizer, [texts[number] for number in whole], special), strict=True)
+    return [done[number] for number in range(len(texts))]
 
 
 def _cut(text: str, other: Encoded) -> int | None:

@@ -56,7 +56,7 @@ def _plain(text: str) -> str:
     bare = _WORDS.sub(r"\1", _UNIT.sub("", text.strip().rstrip(".")))
     bare = _SHORT_FRACTION.sub(r"(\1)/(\2)", _FRACTION.sub(r"(\1)/(\2)", bare))
     for long, short in _ALIASES.items():
-        bare = re.sub(re.escape(long) + r"(?![a-zA-Z])", lambda _, short=short: short, bare)
+        bare = re.sub(re.escape(long) + r"(?![a-zA-Z])", re.escape(short), bare)
     return _NOISE.sub("", bare).rstrip(".")
 
 
