@@ -1,0 +1,1 @@
+"""How fast judge probabilities come, beside other ways to ask for them."""
