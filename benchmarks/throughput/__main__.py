@@ -108,9 +108,9 @@ def main() -> None:
         [
             "## Throughput on a CPU",
             f"A Llama of random weights, {weights:,} parameters, float32, {torch.get_num_threads()} threads; medians "
-            f"of {args.repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the distinct "
-            "tokens' weights at a matrix product's rate in the same run; attention comes on top. Peak memory of the "
-            f"process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB.",
+            f"of {args.repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
+            "distinct tokens' weights at a matrix product's rate in the same run; attention comes on top. Peak memory "
+            f"of the process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB.",
             markdown(headings, found),
         ]
     )
