@@ -14,6 +14,7 @@ from dspy.teleprompt import Teleprompter
 
 from evalbias.lm.types import FloatArray
 from evalbias.measures import MeanStatistic, PermutationTest, measure_self_bias, paired_permutation_test, trajectory
+from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_arms import ArmRunner, with_margin
 from evalbias.optimizers.refine_report import LoopEnd, LoopRecord, RefineReport, Validation
 from evalbias.programs.feedback.source import FeedbackSource, shares
@@ -260,8 +261,8 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         record = LoopRecord(
             feedback=run.feedback,
             margin=margin,
-            own=tuple(map(_mean, own)),
-            worth=tuple(map(_mean, values)),
+            own=tuple(map(mean_of_defined, own)),
+            worth=tuple(map(mean_of_defined, values)),
             tokens=tuple(run.tokens().tolist()),
             calls=tuple(run.calls().tolist()),
             bias=tuple(trajectory(mine, value, n_resamples=self.n_resamples, seed=self.seed)),
@@ -285,9 +286,3 @@ def _failed(run: LoopRun, worth: Worth) -> dict[str, str]:
     """What went wrong in a loop, or with the worth of its outputs."""
     ids = {loop.id for loop in run.loops}
     return {name: error for name, error in worth.failed.items() if name in ids} | run.failed
-
-
-def _mean(row: FloatArray) -> float:
-    """Over the defined items; NaN where there is none."""
-    defined = row[~np.isnan(row)]
-    return float(defined.mean()) if len(defined) else math.nan

@@ -1,14 +1,10 @@
 """The commands of self-bias, as a user runs them."""
 
 import json
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, evalbias
+from commands import evalbias, kill_once
 from lm.models import save
 
 ITEMS = {
@@ -102,18 +98,7 @@ def test_a_killed_loop_goes_on(model, tmp_path):
     ]
     whole = json.loads(evalbias("refine", *options, "--out", "whole", "--json", cwd=tmp_path).stdout)
     log = tmp_path / "killed/steps.jsonl"
-    process = subprocess.Popen(
-        [*COMMAND, "refine", *options, "--out", "killed"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while process.poll() is None and not log.exists():
-        time.sleep(0.01)
-    assert process.poll() is None, "the command ended before it could be killed"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    done = log.read_text()
+    done = kill_once(log, "refine", *options, "--out", "killed", cwd=tmp_path)
     assert 1 <= done.count("\n") < 4
     found = json.loads(evalbias("refine", *options, "--out", "killed", "--json", cwd=tmp_path).stdout)
     assert log.read_text().startswith(done)
@@ -127,18 +112,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     options = [*task, "--max-iterations", "1"]
     whole = json.loads(evalbias("compile", "refine", *options, "--out", "whole", "--json", cwd=tmp_path).stdout)
     log = tmp_path / "killed/loops/own-0/steps.jsonl"
-    process = subprocess.Popen(
-        [*COMMAND, "compile", "refine", *options, "--out", "killed"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while process.poll() is None and not log.exists():
-        time.sleep(0.01)
-    assert process.poll() is None, "the command ended before it could be killed"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    done = log.read_text()
+    done = kill_once(log, "compile", "refine", *options, "--out", "killed", cwd=tmp_path)
     found = json.loads(evalbias("compile", "refine", *options, "--out", "killed", "--json", cwd=tmp_path).stdout)
     assert log.read_text().startswith(done)
     assert found == whole

@@ -38,3 +38,10 @@ def vectors(**arrays: ArrayLike) -> list[FloatArray]:
 def defined(*arrays: FloatArray) -> NDArray[np.bool_]:
     """(n,) whether an item is defined in every array."""
     return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))
+
+
+def mean_of_defined(values: ArrayLike) -> float:
+    """The mean without what is NaN; NaN where nothing is left."""
+    row = np.asarray(values, dtype=np.float64)
+    kept = row[~np.isnan(row)]
+    return float(kept.mean()) if len(kept) else float("nan")

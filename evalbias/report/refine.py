@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
+from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
 from evalbias.programs.analyses import Aspect, StyleReport
 from evalbias.programs.loops import LoopRun
@@ -28,7 +29,9 @@ def loop_table(run: LoopRun, worth: ArrayLike, external: str) -> Table:
     values = np.asarray(worth, dtype=np.float64)
     for k, (own, true, tokens) in enumerate(zip(run.own(), values, run.tokens(), strict=True)):
         undefined = int(np.isnan(own + true).sum())
-        table.add_row(str(k), number(_mean(own)), number(_mean(true)), f"{tokens:.0f}", str(undefined))
+        table.add_row(
+            str(k), number(mean_of_defined(own)), number(mean_of_defined(true)), f"{tokens:.0f}", str(undefined)
+        )
     return table
 
 
@@ -132,8 +135,3 @@ def compiled_side(report: RefineReport) -> LoopRecord:
     if report.demonstrations and report.shown is not None:
         return report.shown
     return next(r for r in report.own if r.margin == report.margin or math.isnan(report.margin))
-
-
-def _mean(values: ArrayLike) -> float:
-    row = np.asarray(values, dtype=np.float64)
-    return float(row[~np.isnan(row)].mean()) if (~np.isnan(row)).any() else math.nan

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.measures import ConfidenceInterval, MeanStatistic, PermutationTest, bootstrap_ci, paired_permutation_test
+from evalbias.measures.checks import mean_of_defined
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.loops import LoopRun
 from evalbias.programs.worth import Worth
@@ -54,10 +55,9 @@ def measure_aspects(
     for source in sources:
         values = run.worth(examples, source)
         options = {"n_resamples": n_resamples, "seed": seed}
-        defined = [row[~np.isnan(row)] for row in values]
         intervals = tuple(bootstrap_ci(lambda rows: rows.mean(axis=1), row, **options) for row in values)
         test = paired_permutation_test(MeanStatistic(values.shape[1]), values[-1], values[0], **options)
-        means = tuple(float(row.mean()) if len(row) else float("nan") for row in defined)
+        means = tuple(map(mean_of_defined, values))
         name = source.source.name if isinstance(source, Worth) else source.name
         found.append(Aspect(name, means, intervals, test, int(np.isnan(values[0] + values[-1]).sum())))
     return found
