@@ -19,10 +19,12 @@ def draw(module: dspy.Module, number: int, **inputs: Any) -> Any:
         number: From 0; the same number finds the same draw.
         **inputs: Of the module.
     """
-    copy = module.deepcopy()
-    changed = [_numbered(predictor, number) for predictor in copy.predictors()]
-    if not any(changed):
+    configs = [_numbered(predictor, number) for predictor in module.predictors()]
+    if not any(configs):
         return module(**inputs)
+    copy = module.deepcopy()
+    for predictor, config in zip(copy.predictors(), configs, strict=True):
+        predictor.config = {**predictor.config, **config}
     found = copy(**inputs)
     originals = dict(zip(map(id, copy.predictors()), module.predictors(), strict=True))
     trace = dspy.settings.trace
@@ -31,14 +33,13 @@ def draw(module: dspy.Module, number: int, **inputs: Any) -> Any:
     return found
 
 
-def _numbered(predictor: dspy.Predict, number: int) -> bool:
-    """Let a predictor ask for one of its draws; whether that changes anything."""
+def _numbered(predictor: dspy.Predict, number: int) -> dict[str, int]:
+    """What makes a predictor's request that of its number-th draw; nothing where it is the same every time."""
     lm = predictor.lm or dspy.settings.lm
     told = {**getattr(lm, "kwargs", {}), **predictor.config}
     if lm is None or told.get("temperature") == 0:
-        return False
+        return {}
+    drawn = {"rollout_id": number} if number else {}
     if getattr(lm, "draws_by_seed", False):
-        predictor.config = {**predictor.config, "seed": (told.get("seed") or 0) * 1_000_003 + number}
-    if number:
-        predictor.config = {**predictor.config, "rollout_id": number}
-    return bool(number) or "seed" in predictor.config
+        drawn["seed"] = (told.get("seed") or 0) * 1_000_003 + number
+    return drawn

@@ -19,7 +19,6 @@ Accept = Callable[[float, float], bool]
 
 SETTINGS = ("max_iterations", "perfect", "plateau", "field")
 STATE = "evalbias_refine"
-REASONS = ("perfect", "plateau", "iterations")
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,8 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         plateau: Stop after so many refinements in a row that were not accepted; None never does.
         field: The output's field.
 
-    A call gives the output's field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped`` (one of
-    ``REASONS``).
+    A call gives the output's field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``, which is
+    ``"perfect"``, ``"plateau"`` or ``"iterations"``.
     """
 
     def __init__(

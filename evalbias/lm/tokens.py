@@ -45,13 +45,7 @@ def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: there is nothing to score.")
-    texts = [p.context + continuation for p, continuation in pairs]
-    done: dict[int, Scored] = {}
-    for special in (True, False):  # a chat template has written its special tokens already
-        where = [i for i, (prompt, _) in enumerate(pairs) if prompt.special is special]
-        for number, found in zip(where, encode(tokenizer, [texts[i] for i in where], special=special), strict=True):
-            done[number] = _scored(found, len(pairs[number][0].context), number, pairs[number][1])
-    return [done[i] for i in range(len(pairs))]
+    return [row[0] for row in _rows(tokenizer, [[pair] for pair in pairs])]
 
 
 def _scored(found: Encoded, context: int, number: int, continuation: str) -> Scored:
@@ -94,9 +88,9 @@ def _check_choices(choices: Sequence[str]) -> None:
 
 
 def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
-    """Rows of (prompt, choice): every prompt is tokenised with its first choice, the others follow it."""
+    """Rows of (prompt, continuation): each is tokenised with its first continuation, the others follow that one."""
     done: dict[int, list[Scored]] = {}
-    for special in (True, False):
+    for special in (True, False):  # a chat template has written its special tokens already
         where = [i for i, row in enumerate(rows) if row[0][0].special is special]
         first = encode(tokenizer, [_text(*rows[i][0]) for i in where], special=special)
         others = [(_text(*pair), found) for i, found in zip(where, first, strict=True) for pair in rows[i][1:]]

@@ -68,7 +68,8 @@ class ExactConcepts:
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text for the example's ``concepts``."""
         concepts = wanted(self.name, example)
-        return _feedback([c for c in concepts if c not in present(concepts, output)])
+        there = present(concepts, output)
+        return _feedback([c for c in concepts if c not in there])
 
 
 def wanted(source: str, example: Mapping[str, Any]) -> list[str]:
