@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evalbias.lm.embedded import embedded_judge_lm
     from evalbias.lm.local import LocalLM
     from evalbias.lm.recorded import RecordedLM
+    from evalbias.lm.server import ServerLM
     from evalbias.optimizers.biased_demos import BiasedDemos
     from evalbias.optimizers.external_refine import ExternalFeedbackRefine
     from evalbias.optimizers.study import JudgeStudy
@@ -42,6 +43,7 @@ _HOME = {
     "PointwiseJudge": "evalbias.programs.pointwise",
     "RecordedLM": "evalbias.lm.recorded",
     "SelfRefine": "evalbias.programs.refine",
+    "ServerLM": "evalbias.lm.server",
     "ZEPO": "evalbias.optimizers.zepo.search",
     "embedded_judge_lm": "evalbias.lm.embedded",
     "judge_metric": "evalbias.programs.bridges",
@@ -73,6 +75,7 @@ __all__ = [
     "PointwiseJudge",
     "RecordedLM",
     "SelfRefine",
+    "ServerLM",
     "embedded_judge_lm",
     "judge_metric",
     "judge_reward",

@@ -11,16 +11,14 @@ import typer
 
 from evalbias.commands.options import (
     LM,
-    ApiBase,
     Candidates,
     Criteria,
     Data,
-    Device,
-    Dtype,
     Json,
     K,
     LikelihoodLM,
     Limit,
+    Models,
     Normalization,
     Out,
     Reduction,
@@ -28,18 +26,19 @@ from evalbias.commands.options import (
     Scale,
     Seed,
     SplitBy,
+    opening_models,
 )
 
 
+@opening_models
 def measure_likelihood(
     lm: LM,
     data: Data,
     criterion: Criteria = None,
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     k: K = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
@@ -66,7 +65,7 @@ def measure_likelihood(
         task,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        models={"api_base": api_base, "device": device, "dtype": dtype},
+        models=models,
         seed=seed,
         out=out,
         options={"k": k, **measured},
@@ -85,15 +84,15 @@ def measure_likelihood(
     run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals), found.coverage)
 
 
+@opening_models
 def compile_likelihood(
     lm: LM,
     data: Data,
     criterion: Criteria = None,
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     k: K = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
@@ -118,7 +117,7 @@ def compile_likelihood(
         task,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        models={"api_base": api_base, "device": device, "dtype": dtype},
+        models=models,
         seed=seed,
         out=out,
         options=options,
@@ -129,13 +128,13 @@ def compile_likelihood(
     run.finish(result_of(found), told, as_json, shown, found.after.coverage)
 
 
+@opening_models
 def judge(
     judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
     data: Data,
     lm: LM,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -149,7 +148,6 @@ def judge(
     items = load_items(data)
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
-    models = {"api_base": api_base, "device": device, "dtype": dtype}
     run = Run("judge", task, lm=lm, models=models, out=out, options=options)
     with run.progress(len(items)):
         found = program.batch(items, lm=run.lm)

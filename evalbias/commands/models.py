@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 SERVER = "hosted_vllm/"
@@ -9,13 +10,24 @@ ANY = "dspy:"
 EMBEDDED = "embedded"
 
 
-def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dtype: str = "auto") -> Any:
+def open_lm(
+    name: str,
+    *,
+    api_base: str | None = None,
+    tokenizer: str | None = None,
+    in_flight: int = 64,
+    device: str = "auto",
+    dtype: str = "auto",
+) -> Any:
     """A model by name.
 
     Args:
-        name: ``embedded``, a folder, a Hugging Face name, a server's model as DSPy writes it (``hosted_vllm/NAME``), or
-            any other of DSPy's models (``dspy:PROVIDER/NAME``; its key is read from the environment by DSPy).
-        api_base: The server's address; a name with one is a server's.
+        name: ``embedded``, a folder, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes it,
+            ``hosted_vllm/NAME``), or any other of DSPy's models (``dspy:PROVIDER/NAME``; its key is read from the
+            environment by DSPy).
+        api_base: The server's address; a name with one is a server's, whose key is read from ``OPENAI_API_KEY``.
+        tokenizer: Of a server's model; see ``ServerLM``.
+        in_flight: Requests to a server at the same time.
         device: Of a local model.
         dtype: Of a local model.
 
@@ -33,10 +45,11 @@ def open_lm(name: str, *, api_base: str | None = None, device: str = "auto", dty
     if api_base is not None or name.startswith(SERVER):
         if api_base is None:
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
-        import dspy
+        from evalbias.lm.server import ServerLM
 
-        # DSPy's cache would know the server by its model's name alone; the run folder's journal is what is replayed.
-        return dspy.LM(name, api_base=api_base, engine="lm15", cache=False)
+        lm = ServerLM(name.removeprefix(SERVER), base_url=api_base, tokenizer=tokenizer, in_flight=in_flight)
+        sys.stderr.write(f"{name}: {lm.told}\n")
+        return lm
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=device, dtype=dtype)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-LM = Annotated[str, typer.Option("--lm", help="'embedded', a folder, a Hugging Face name, or hosted_vllm/NAME.")]
+LM = Annotated[
+    str, typer.Option("--lm", help="'embedded', a folder, a Hugging Face name, or a server's model (--api-base).")
+]
 Data = Annotated[str, typer.Option(help="A .jsonl file, or NAME:PATH of a known data set.")]
 Criteria = Annotated[
     list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
 Scale = Annotated[str, typer.Option(help="Of criteria given as 'name: definition', such as 1-5.")]
 LikelihoodLM = Annotated[str | None, typer.Option(help="Whose likelihood is meant; by default the judge's model.")]
-ApiBase = Annotated[str | None, typer.Option(help="Address of the server that --lm names.")]
-Device = Annotated[str, typer.Option(help="Of local models: auto, cpu, cuda or cuda:0.")]
-Dtype = Annotated[str, typer.Option(help="Of local models: auto, float32, bfloat16 or float16.")]
 Seed = Annotated[int, typer.Option(help="Of everything that is drawn at random.")]
 Out = Annotated[
     Path | None, typer.Option(help="The run's folder; by default one under runs/, the same for the same run.")
@@ -65,3 +67,36 @@ Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that th
 Pairs = Annotated[int, typer.Option("--pairs", help="Most pairs, drawn with the seed.", min=1)]
 Documents = Annotated[int | None, typer.Option(help="Use only so many documents (inputs), drawn with the seed.", min=1)]
 Search = Annotated[Literal["greedy", "beam"], typer.Option(help="How the comparisons make an order.")]
+
+Models = dict[str, Any]
+"""How models are opened; see ``MODELS``."""
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+MODELS: dict[str, tuple[Any, Any]] = {
+    "api_base": (Annotated[str | None, typer.Option(help="Address of the server that --lm names.")], None),
+    "tokenizer": (
+        Annotated[str | None, typer.Option(help="Of a server's model: a folder or a name; vLLM and SGLang name it.")],
+        None,
+    ),
+    "in_flight": (Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)], 64),
+    "device": (Annotated[str, typer.Option(help="Of local models: auto, cpu, cuda or cuda:0.")], "auto"),
+    "dtype": (Annotated[str, typer.Option(help="Of local models: auto, float32, bfloat16 or float16.")], "auto"),
+}
+"""The options that say how models are opened, and their defaults."""
+
+
+def opening_models(command: Command) -> Command:
+    """Give a command, in the place of its parameter ``models``, the options that decide how models are opened."""
+
+    @wraps(command)
+    def asked(**given: Any) -> None:
+        command(models={name: given.pop(name) for name in MODELS}, **given)
+
+    own = inspect.signature(command, eval_str=True).parameters
+    kind = inspect.Parameter.KEYWORD_ONLY
+    options = [inspect.Parameter(n, kind, annotation=a, default=d) for n, (a, d) in MODELS.items()]
+    parameters = [x for p in own.values() for x in (options if p.name == "models" else [p.replace(kind=kind)])]
+    asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    asked.__annotations__ = {p.name: p.annotation for p in parameters}
+    return asked  # type: ignore[return-value]

@@ -10,15 +10,13 @@ import typer
 
 from evalbias.commands.options import (
     LM,
-    ApiBase,
     Calibration,
     Data,
     Debias,
-    Device,
     Documents,
-    Dtype,
     Json,
     LikelihoodLM,
+    Models,
     OneCriterion,
     Out,
     OutputLabel,
@@ -30,6 +28,7 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     Ties,
+    opening_models,
 )
 
 Objective = Annotated[
@@ -38,6 +37,7 @@ Objective = Annotated[
 ]
 
 
+@opening_models
 def optimize(
     criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of the data set's own.")],
     data: Data,
@@ -61,10 +61,9 @@ def optimize(
     documents: Documents = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
-    api_base: ApiBase = None,
     proposer_api_base: ProposerApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -106,7 +105,7 @@ def optimize(
         lm=lm,
         proposer_lm=None if proposer_lm == "grammar" else proposer_lm,
         proposer_api_base=proposer_api_base,
-        models={"api_base": api_base, "device": device, "dtype": dtype},
+        models=models,
         seed=seed,
         out=out,
         options=options,
@@ -116,6 +115,7 @@ def optimize(
     run.finish(found.result, found.brief, as_json, found.shown, found.coverage)
 
 
+@opening_models
 def measure_preference(
     data: Data,
     lm: LM,
@@ -131,9 +131,8 @@ def measure_preference(
     documents: Documents = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -158,7 +157,7 @@ def measure_preference(
         task,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        models={"api_base": api_base, "device": device, "dtype": dtype},
+        models=models,
         seed=seed,
         out=out,
         options={**told, "pairs": pairs, "likelihood": likelihood},
@@ -172,6 +171,7 @@ def measure_preference(
     run.finish(result, result, as_json, preference_table(name, found), {name: [found.coverage]})
 
 
+@opening_models
 def rank(
     data: Data,
     lm: LM,
@@ -186,9 +186,8 @@ def rank(
     documents: Documents = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -209,7 +208,7 @@ def rank(
         "rank",
         task,
         lm=lm,
-        models={"api_base": api_base, "device": device, "dtype": dtype},
+        models=models,
         seed=seed,
         out=out,
         options={**told, "search": search, "beam_size": beam_size, "gap": gap},

@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evalbias.commands.models import ANY, identity, open_lm
 from evalbias.commands.task import Task
-from evalbias.lm.contract import IN_FLIGHT, ContractLM, measuring
-from evalbias.lm.journal import CHUNK, JournaledLM
+from evalbias.lm.contract import measuring
+from evalbias.lm.journal import JournaledLM
 from evalbias.report.run import RunFolder, plain
 from evalbias.report.tables import coverage_note
 
@@ -31,7 +31,7 @@ class Run:
         likelihood_lm: The name of the model whose likelihood is meant; None for the judge's own.
         proposer_lm: The name of the model that writes; None for none.
         proposer_api_base: Its server's address.
-        models: How models are opened: ``api_base``, ``device`` and ``dtype``.
+        models: How models are opened; see ``open_lm``.
         seed: Of the command.
         out: The folder; by default one under runs/, the same for the same settings.
         options: The command's other settings that decide its numbers.
@@ -65,13 +65,14 @@ class Run:
         raw = open_lm(lm, **opened)
         model, told = measuring(raw), identity(raw)
         other, other_told = (model, told)
-        if likelihood_lm is not None:  # no server tells likelihoods
+        if likelihood_lm is not None:  # a local model
             local = open_lm(likelihood_lm, **{**opened, "api_base": None})
             other, other_told = measuring(local), identity(local)
         self.proposer_lm: Any = None
         if proposer_lm is not None:  # the same model is not loaded twice
             same = proposer_lm == lm and proposer_api_base is None
-            self.proposer_lm = raw if same else open_lm(proposer_lm, **{**opened, "api_base": proposer_api_base})
+            server = {"api_base": proposer_api_base, "tokenizer": None}
+            self.proposer_lm = raw if same else open_lm(proposer_lm, **{**opened, **server})
         settings = {
             "command": command,
             **task.settings(),
@@ -124,8 +125,7 @@ class Run:
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
 
     def _journaled(self, lm: Any, path: Path, told: Mapping[str, Any]) -> JournaledLM:
-        chunk = IN_FLIGHT if isinstance(lm, ContractLM) else CHUNK  # what a failed call costs
-        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance, chunk=chunk)
+        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance)
 
     def _advance(self, count: int) -> None:
         if self._bar is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from evalbias.commands.options import LM, ApiBase, Device, Dtype, Json, Out, Seed
+from evalbias.commands.options import LM, Json, Models, Out, Seed, opening_models
 
 Loops = Annotated[
     list[Path],
@@ -51,6 +51,7 @@ def measure_self(
     measured_self(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
 
 
+@opening_models
 def measure_style(
     task: Task,
     data: Items,
@@ -58,9 +59,8 @@ def measure_style(
     max_tokens: MaxTokens = None,
     threads: Threads = 1,
     limit: Limit = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -68,12 +68,11 @@ def measure_style(
     """Whether a model favours its own style: it paraphrases outside outputs (field 'output') and judges both."""
     from evalbias.commands.refining import Refining
 
-    run = Refining(
-        "measure style", task, data, lm, _models(api_base, device, dtype), max_tokens, limit=limit, seed=seed, out=out
-    )
+    run = Refining("measure style", task, data, lm, models, max_tokens, limit=limit, seed=seed, out=out)
     run.style(threads=threads, as_json=as_json)
 
 
+@opening_models
 def refine(
     task: Task,
     data: Items,
@@ -94,9 +93,8 @@ def refine(
     ] = False,
     threads: Threads = 1,
     limit: Limit = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -109,7 +107,7 @@ def refine(
         task,
         data,
         lm,
-        _models(api_base, device, dtype),
+        models,
         max_tokens,
         max_iterations=max_iterations,
         instructscore=instructscore,
@@ -124,6 +122,7 @@ def refine(
     run.refine(threads=threads, as_json=as_json)
 
 
+@opening_models
 def compile_refine(
     task: Task,
     data: Items,
@@ -140,9 +139,8 @@ def compile_refine(
     instructscore_prompt: InstructScorePrompt = None,
     threads: Threads = 1,
     limit: Limit = None,
-    api_base: ApiBase = None,
-    device: Device = "auto",
-    dtype: Dtype = "auto",
+    *,
+    models: Models,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -155,7 +153,7 @@ def compile_refine(
         task,
         data,
         lm,
-        _models(api_base, device, dtype),
+        models,
         max_tokens,
         max_iterations=max_iterations,
         instructscore=instructscore,
@@ -169,7 +167,3 @@ def compile_refine(
         test_fraction=test_fraction,
     )
     run.compile(threads=threads, as_json=as_json)
-
-
-def _models(api_base: str | None, device: str, dtype: str) -> dict[str, Any]:
-    return {"api_base": api_base, "device": device, "dtype": dtype}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
 from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt, Unanswered
+
+Told = TypeVar("Told")
 
 
 def measuring(lm: Any) -> MeasuringLM:
@@ -40,15 +42,36 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
         max_tokens: Of every answer.
 
     Raises:
-        ConnectionError: A request that the model did not answer, after DSPy's retries.
+        Unanswered: A request that the model did not answer, after DSPy's retries; the answers there are, are kept.
     """
     if hasattr(lm, "written"):
         found: list[str] = lm.written(prompts, max_tokens=max_tokens)
         return found
     config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
+
+    def ask(prompt: Prompt) -> str:
+        return _answer(lm, chat_request(str(lm.model), _messages(prompt), config)).text or ""
+
+    return _all(ask, prompts)
+
+
+def _all(ask: Callable[[Prompt], Told], prompts: Sequence[Prompt]) -> list[Told]:
+    """Ask for every prompt, several at the same time.
+
+    Raises:
+        Unanswered: A prompt has no answer; what was answered is kept, the others are asked no more.
+        ValueError: A prompt that a local model refuses.
+    """
     with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        answers = pool.map(lambda p: _answer(lm, chat_request(str(lm.model), _messages(p), config)), prompts)
-        return [answer.text or "" for answer in answers]
+        futures = [pool.submit(ask, prompt) for prompt in prompts]
+        failed = next((f.exception() for f in futures if f.exception() is not None), None)  # waits for all before it
+        if failed is not None:
+            pool.shutdown(cancel_futures=True)
+            answered = {i: f.result() for i, f in enumerate(futures) if not f.cancelled() and f.exception() is None}
+            if isinstance(failed, ConnectionError):
+                raise Unanswered(str(failed), answered) from failed
+            raise failed
+        return [future.result() for future in futures]
 
 
 def _messages(prompt: Prompt) -> Sequence[Message]:
@@ -81,15 +104,14 @@ class ContractLM:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``.
 
         Raises:
-            ConnectionError: A request that the model did not answer, after DSPy's retries.
+            Unanswered: A request that the model did not answer, after DSPy's retries; the answers there are, are kept.
         """
 
         def ask(prompt: Prompt) -> ChoiceLogprobs:
             request = judgment_request(self.model, _messages(prompt), choices)
             return read_judgment(_answer(self._lm, request), choices)
 
-        with ThreadPoolExecutor(IN_FLIGHT) as pool:
-            rows = list(pool.map(ask, prompts))
+        rows = _all(ask, prompts)
         logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))
         return ChoiceLogprobs(tuple(choices), logprobs, renormalised=any(r.renormalised for r in rows))
 

@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 from dspy import lm15
-from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments  # no public names in 3.4
 from dspy.clients.engines.base import validate_request
 
 from evalbias.lm.chat import Renderer
 from evalbias.lm.gather import Gatherer
 from evalbias.lm.generate import Generated, Settings, generate
-from evalbias.lm.judgment import LOGPROBS
 from evalbias.lm.load import Loaded
+from evalbias.lm.requests import judgments, measured, messages_of, refuse
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
+
+NAME = "LocalLM"
 
 Start = tuple[list[int], Settings]
 Question = tuple[Sequence[Message], tuple[str, ...]]
@@ -69,11 +70,10 @@ class LocalEngine:
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.base.Engine``."""
         validate_request(request)
-        _refuse(request)
-        messages = _messages(request)
-        asked = request_judgments(request)
-        if asked:
-            return self._measured(request, messages, asked)
+        refuse(request, NAME)
+        messages = messages_of(request, NAME)
+        if judgments(request):
+            return measured(request, messages, lambda asked, choices: self._judge((asked, choices)))
         rendered = self._render(messages)
         prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"]
         found = self._write((prompt, self._seeded(prompt, _settings(request))))
@@ -129,27 +129,6 @@ class LocalEngine:
                 done[index] = ChoiceLogprobs(choices, found.logprobs[row : row + 1])
         return [done[i] for i in range(len(questions))]
 
-    def _measured(self, request: lm15.Request, messages: list[Message], asked: dict[str, Any]) -> lm15.Response:
-        value, shares, logprobs = {}, {}, {}
-        for name, judgment in asked.items():
-            found = self._judge((messages, tuple(judgment.keys)))
-            row = found.probabilities[0]
-            if np.isnan(row).any():
-                raise lm15.UnsupportedFeatureError(f"No answer of {list(judgment.keys)} has any probability.")
-            best = judgment.keys[int(row.argmax())]
-            value[name] = _value(judgment.kind, best)
-            shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
-            logprobs[name] = dict(zip(judgment.keys, found.logprobs[0].tolist(), strict=True))
-        part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant([part]),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
-            provider_data={LOGPROBS: logprobs},
-        )
-
 
 class AsyncLocalEngine:
     """The same engine, awaited: each request waits in a thread, where it is gathered into batches with the others."""
@@ -172,44 +151,6 @@ class AsyncLocalEngine:
 
     async def aclose(self) -> None:
         """Nothing to close."""
-
-
-def _value(kind: str, key: str) -> Any:
-    """A judgment's key as the schema's value."""
-    return int(key) if kind == "ordered" else key == "true" if kind == "boolean" else key
-
-
-def _refuse(request: lm15.Request) -> None:
-    """What this engine cannot do is refused, never dropped."""
-    config, asked = request.config, request_judgments(request)
-    schema = (config.response_format or {}).get("schema")
-    given = {
-        "tools": bool(request.tools),
-        "config.extensions": bool(config.extensions),
-        "config.frequency_penalty": config.frequency_penalty is not None,
-        "config.presence_penalty": config.presence_penalty is not None,
-        "config.reasoning": config.reasoning is not None,
-        "config.response_format": config.response_format is not None and not asked,
-        "several judgments in a request": len(asked) > 1,
-        "text fields beside a judgment": bool(asked) and bool(non_judgment_properties(schema, asked)),
-    }
-    for feature, present in given.items():
-        if present:
-            raise lm15.UnsupportedFeatureError(
-                f"LocalLM does not support {feature}: leave it out, or ask for it alone."
-            )
-
-
-def _messages(request: lm15.Request) -> list[Message]:
-    system = request.system
-    if system is not None and not isinstance(system, str):
-        system = "".join(part.text for part in system)
-    done: list[Message] = [{"role": "system", "content": system}] if system else []
-    for message in request.messages:
-        if message.text is None:
-            raise lm15.UnsupportedFeatureError("LocalLM reads text only: leave images and other parts out.")
-        done.append({"role": message.role, "content": message.text})
-    return done
 
 
 def _settings(request: lm15.Request) -> Settings:

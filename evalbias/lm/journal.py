@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evalbias.lm.contract import written
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, Unanswered
 
 CHUNK = 256
 
@@ -62,12 +63,14 @@ class JournaledLM:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
 
-        def ask(part: list[Prompt]) -> Iterator[dict[str, Any]]:
-            answer = self._lm.choice_logprobs(part, choices)
-            for row in answer.logprobs.tolist():
-                yield {"logprobs": [_plain(v) for v in row], "renormalised": answer.renormalised}
+        def ask(part: list[Prompt]) -> list[ChoiceLogprobs]:
+            found = self._lm.choice_logprobs(part, choices)
+            return [replace(found, logprobs=found.logprobs[i : i + 1]) for i in range(len(part))]
 
-        records = self._answer([(p, [p, choices]) for p in prompts], ask)
+        def record(answer: ChoiceLogprobs) -> dict[str, Any]:
+            return {"logprobs": [_plain(v) for v in answer.logprobs[0].tolist()], "renormalised": answer.renormalised}
+
+        records = self._answer([(p, [p, choices]) for p in prompts], ask, record)
         rows = [[_number(v) for v in r["logprobs"]] for r in records]
         logprobs = np.array(rows, dtype=np.float64).reshape(len(prompts), len(choices))
         return ChoiceLogprobs(choices, logprobs, renormalised=any(r["renormalised"] for r in records))
@@ -75,24 +78,28 @@ class JournaledLM:
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context; see ``MeasuringLM``."""
 
-        def ask(part: list[tuple[Prompt, str]]) -> Iterator[dict[str, Any]]:
-            for answer in self._lm.loglikelihood(part):
-                yield {"per_token": [_plain(v) for v in answer.per_token.tolist()]}
+        def record(answer: LogLikelihood) -> dict[str, Any]:
+            return {"per_token": [_plain(v) for v in answer.per_token.tolist()]}
 
-        records = self._answer([(pair, list(pair)) for pair in pairs], ask)
+        records = self._answer([(pair, list(pair)) for pair in pairs], self._lm.loglikelihood, record)
         return [LogLikelihood(np.array([_number(v) for v in r["per_token"]])) for r in records]
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """What the model writes after every prompt, decoded greedily; see ``evalbias.lm.contract.written``."""
 
-        def ask(part: list[Prompt]) -> Iterator[dict[str, Any]]:
-            for text in written(self._lm, part, max_tokens=max_tokens):
-                yield {"written": text}
+        def ask(part: list[Prompt]) -> list[str]:
+            return written(self._lm, part, max_tokens=max_tokens)
 
-        return [r["written"] for r in self._answer([(p, [p, "written", max_tokens]) for p in prompts], ask)]
+        def record(text: str) -> dict[str, Any]:
+            return {"written": text}
+
+        return [r["written"] for r in self._answer([(p, [p, "written", max_tokens]) for p in prompts], ask, record)]
 
     def _answer(
-        self, items: list[tuple[Any, list[Any]]], ask: Callable[[list[Any]], Iterator[dict[str, Any]]]
+        self,
+        items: list[tuple[Any, list[Any]]],
+        ask: Callable[[list[Any]], Sequence[Any]],
+        record: Callable[[Any], dict[str, Any]],
     ) -> list[dict[str, Any]]:
         keys = [self._key(question) for _, question in items]
         unseen = {k: item for k, (item, _) in zip(keys, items, strict=True) if k not in self._seen}
@@ -103,11 +110,18 @@ class JournaledLM:
             forget = getattr(self._lm, "forget", None)
             if forget is not None:
                 forget()  # what a chunk is told must not depend on the chunks before, which a resumed run skips
-            answers = ask([item for _, item in part])
-            size = len(part)
-            self._write([{"key": k, "chunk": size, **a} for (k, _), a in zip(part, answers, strict=True)])
-            self._note(asked=size)
+            try:
+                answered = dict(enumerate(ask([item for _, item in part])))
+            except Unanswered as error:  # a server's answers do not depend on what else was asked: keep them
+                self._keep({part[i][0]: record(answer) for i, answer in error.answered.items()})
+                raise
+            self._keep({part[i][0]: record(answer) for i, answer in answered.items()})
         return [self._seen[k] for k in keys]
+
+    def _keep(self, records: dict[str, dict[str, Any]]) -> None:
+        if records:
+            self._write([{"key": key, "chunk": len(records), **told} for key, told in records.items()])
+            self._note(asked=len(records))
 
     def _note(self, *, asked: int = 0, replayed: int = 0) -> None:
         self.asked += asked

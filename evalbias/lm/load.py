@@ -45,9 +45,7 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     place = _device(device)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     config = _config(model, options)
-    tokenizer = AutoTokenizer.from_pretrained(model, **options)
-    if not tokenizer.is_fast:
-        raise ValueError(f"The tokenizer of {model} tells no character offsets: it needs a tokenizer.json.")
+    tokenizer = load_tokenizer(model, **options)
     quiet()
     weights = AutoModelForCausalLM.from_pretrained(model, config=config, dtype=_dtype(dtype), **options)
     weights = weights.eval().to(place)
@@ -57,6 +55,19 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     told = f"{getattr(config, '_commit_hash', None)} {weights.dtype} {tokenizer.chat_template}"
     return Loaded(weights, tokenizer, arguments, _fingerprint(model, told), context)
+
+
+def load_tokenizer(model: str, **options: Any) -> Any:
+    """The fast tokenizer of a folder or of a Hugging Face name.
+
+    Raises:
+        OSError: There is none.
+        ValueError: It tells no character offsets.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(model, **options)
+    if not tokenizer.is_fast:
+        raise ValueError(f"The tokenizer of {model} tells no character offsets: it needs a tokenizer.json.")
+    return tokenizer
 
 
 def _config(model: str, options: dict[str, Any]) -> Any:

@@ -26,10 +26,17 @@ class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, 
 
 @dataclass(frozen=True)
 class Scored:
-    """A token sequence of which the tokens from ``start`` on are scored, 1 <= start < len(ids)."""
+    """A token sequence of which the tokens from ``start`` on are scored, 1 <= start < len(ids).
+
+    Attributes:
+        ids: The tokens.
+        start: The first that is scored.
+        text: What they were made of.
+    """
 
     ids: Ids
     start: int
+    text: str = ""
 
 
 def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
@@ -58,7 +65,9 @@ def _scored(found: Encoded, context: int, number: int, continuation: str) -> Sco
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    return Scored(tuple(found.ids[: own[-1] + 1].tolist()), int(own[0]))  # a closing special token is no part of it
+    return Scored(
+        tuple(found.ids[: own[-1] + 1].tolist()), int(own[0]), found.text
+    )  # a closing special token is no part of it
 
 
 def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Sequence[str]) -> list[list[Scored]]:
@@ -67,7 +76,7 @@ def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Seque
     Where one choice's tokens begin another's ("1" and "10"), each is closed with the text that follows an answer, so
     that they exclude each other.
     """
-    _check_choices(choices)
+    check_choices(choices)
     rows = _rows(tokenizer, [[(p, choice) for choice in choices] for p in prompts])
     unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # each prompt for itself, whatever it is batched with
     closed = _rows(tokenizer, [[(prompts[i], choice + prompts[i].follow) for choice in choices] for i in unclear])
@@ -78,7 +87,12 @@ def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Seque
     return [_aligned(row) for row in rows]
 
 
-def _check_choices(choices: Sequence[str]) -> None:
+def check_choices(choices: Sequence[str]) -> None:
+    """Refuse choices that no probabilities can be told of.
+
+    Raises:
+        ValueError: There are none, or one is empty or repeated.
+    """
     if not choices:
         raise ValueError("There are no choices: give at least one.")
     if len(set(choices)) < len(choices):
@@ -113,7 +127,7 @@ def _prefixes(row: Sequence[Scored]) -> bool:
 
 def _aligned(row: Sequence[Scored]) -> list[Scored]:
     shared = min(min(s.start for s in row), common_prefix([s.ids for s in row]))
-    return [Scored(s.ids, max(1, shared)) for s in row]
+    return [Scored(s.ids, max(1, shared), s.text) for s in row]
 
 
 def common_prefix(sequences: Sequence[Ids]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,18 @@ from numpy.typing import NDArray
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 FloatArray = NDArray[np.float64]
+
+
+class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for what it says
+    """A call was not answered in full; what was answered is kept.
+
+    Attributes:
+        answered: Place of an item in the call -> its answer.
+    """
+
+    def __init__(self, message: str, answered: dict[int, Any]) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,19 @@
 
 import math
 
+import dspy
 import numpy as np
 import pytest
-from fake_vllm import serving
+from fake_server import serving
 
-from evalbias.commands.models import open_lm
 from evalbias.lm.contract import measuring
 from evalbias.programs import Criterion, PointwiseJudge
 
 LABELS = ["1", "2", "3"]
+
+
+def hosted(address):
+    return dspy.LM("hosted_vllm/tiny", api_base=address, engine="lm15", cache=False)
 
 
 def ask(text):
@@ -19,14 +23,14 @@ def ask(text):
 
 def test_a_servers_judgments_are_measured_with_their_coverage(lms):
     local = lms["qwen2-chat"]
-    with serving(local) as (address, asked):
-        server = measuring(open_lm("hosted_vllm/tiny", api_base=address))
+    with serving(local) as (address, fake):
+        server = measuring(hosted(address))
         found = server.choice_logprobs([ask("a cat"), ask("the mat")], LABELS)
-    assert [path for path, _ in asked].count("/v1/completions") == 2
+    assert [path for path, _ in fake.asked].count("/v1/completions") == 2
     tokenizer, rows = local.engine.loaded.tokenizer, []
     closing = tokenizer.decode(tokenizer("[end]", add_special_tokens=False)["input_ids"][:1])
     for text in ("a cat", "the mat"):
-        prompts = [body["messages"] for path, body in asked if path == "/tokenize"]
+        prompts = [body["messages"] for path, body in fake.asked if path == "/tokenize"]
         prompts = [messages for messages in prompts if messages[1]["content"] == text]
         opened = min(prompts, key=lambda messages: len(messages[-1]["content"]))  # the assistant says no choice yet
         rows.append([x.total for x in local.loglikelihood([(opened, f" {c}{closing}") for c in LABELS])])
@@ -38,7 +42,7 @@ def test_a_servers_judgments_are_measured_with_their_coverage(lms):
 def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     with serving(lms["qwen2-chat"]) as (address, _):
-        judge.predict.lm = open_lm("hosted_vllm/tiny", api_base=address)
+        judge.predict.lm = hosted(address)
         found = judge(source="the cat", output="a cat")
         with pytest.raises(NotImplementedError, match="tells no likelihoods"):
             measuring(judge.predict.lm).loglikelihood([("a", "b")])
@@ -48,6 +52,6 @@ def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
 
 
 def test_a_server_that_does_not_answer_is_named():
-    lm = open_lm("hosted_vllm/tiny", api_base="http://127.0.0.1:9/v1").copy(num_retries=0)
+    lm = hosted("http://127.0.0.1:9/v1").copy(num_retries=0)
     with pytest.raises(ConnectionError, match="hosted_vllm/tiny did not answer"):
         measuring(lm).choice_logprobs([ask("a cat")], LABELS)

@@ -1,0 +1,124 @@
+"""Finding out, once, what a server can do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+
+from evalbias.lm.servers.chat import Chat
+from evalbias.lm.servers.connection import Connection, Unreadable, told
+from evalbias.lm.servers.dialects import VLLM, Dialect, Echo, LlamaCpp, SGLang
+from evalbias.lm.tokens import Scored
+
+KINDS = {"vllm": VLLM, "sglang": SGLang, "llama.cpp": LlamaCpp, "echo": Echo}
+OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "me": "echo"}
+"""What each kind of server writes as the owner of its models."""
+
+TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as a server lists it.
+
+    Attributes:
+        owner: Which kind of server lists it; None where it is not told.
+        root: The model's own name or folder; None where it is not told.
+        context_length: In tokens; None where it is not told.
+        version: Of the server; None where it is not told.
+    """
+
+    owner: str | None = None
+    root: str | None = None
+    context_length: int | None = None
+    version: str | None = None
+
+
+async def served(connection: Connection, model: str) -> Served:
+    """What the server tells of the model.
+
+    Raises:
+        ValueError: It lists other models only.
+        openai.OpenAIError: There was no answer for too long, or the key was refused.
+    """
+    listed = await connection.get("/v1/models")
+    entries = listed.get("data") if isinstance(listed, dict) else None
+    if not isinstance(entries, list) or not entries:
+        return Served()  # some servers list nothing
+    known = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
+    if model not in known:
+        names = sorted(known)
+        raise ValueError(f"The server has no model {model!r}, but {', '.join(names[:10])}{' ...' * (len(names) > 10)}.")
+    found = known[model]
+    version = await connection.get("/version") if found.get("owned_by") == "vllm" else None
+    return Served(
+        owner=OWNERS.get(str(found.get("owned_by"))),
+        root=found.get("root"),
+        context_length=found.get("max_model_len"),
+        version=version.get("version") if isinstance(version, dict) else None,
+    )
+
+
+async def dialect_of(
+    connection: Connection, model: str, tokenizer: Any, *, kind: str | None, owner: str | None
+) -> Dialect:
+    """The first way to ask that the server understands, tried on one short text.
+
+    Args:
+        connection: To the server.
+        model: As it is served.
+        tokenizer: Of the model.
+        kind: The only way that is tried; None tries all.
+        owner: The way that is tried first.
+
+    Raises:
+        ValueError: It understands none, tells what cannot be, or has another tokenizer; what it said is told.
+        openai.OpenAIError: There was no answer for too long.
+    """
+    names = [kind] if kind is not None else sorted(KINDS, key=lambda name: name != owner)
+    said = {}
+    for name in names:
+        dialect: Dialect = KINDS[name](connection, model)
+        try:
+            await _try(dialect, tokenizer)
+        except (openai.APIStatusError, Unreadable, json.JSONDecodeError) as error:
+            said[name] = told(error)
+        else:
+            return dialect
+    tried = "; ".join(f"as {name}: {reason}" for name, reason in said.items())
+    raise ValueError(
+        f"{model} at {connection.base_url} tells no probabilities of given tokens. Tried {tried} "
+        "Use vLLM 0.29 or later, SGLang, llama.cpp, or dialect='chat' for the first token's top_logprobs alone."
+    )
+
+
+async def _try(dialect: Dialect, tokenizer: Any) -> None:
+    ids = tuple(tokenizer(TEXT)["input_ids"])
+    plain = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+    theirs = await dialect.tokens(TEXT)
+    if theirs is not None and theirs != plain:
+        raise ValueError(
+            f"The server makes the tokens {theirs[:8]}... of a text of which the tokenizer makes {plain[:8]}...: "
+            "give the tokenizer of the model that is served."
+        )
+    await dialect.check(Scored(ids, len(ids) - 1, TEXT), len(tokenizer))
+
+
+async def chat_of(connection: Connection, model: str, tolerance: float) -> Chat:
+    """The server as one that answers chats.
+
+    Raises:
+        ValueError: It tells no ``top_logprobs``; what it said is told.
+    """
+    chat = Chat(connection, model, tolerance=tolerance)
+    try:
+        await chat.probe()
+    except (openai.APIStatusError, Unreadable, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{model} at {connection.base_url} tells no probabilities in chats ({told(error)}). For a model behind "
+            "vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
+        ) from error
+    return chat

@@ -1,0 +1,213 @@
+"""A loopback server over a ``LocalLM``'s model that speaks as five kinds of server do, and fails on request."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import torch
+
+KEY = "a-key"
+
+
+class FakeServer:
+    """Answers for a model.
+
+    Args:
+        lm: Whose tokenizer and weights answer.
+        kind: vllm, sglang, llama.cpp, echo or chat.
+        faults: (number of the request, path, body) -> what goes wrong: a status, "close", "cut", "text", "drop" (the
+            answer lacks what was asked for) or seconds to wait; None for nothing.
+    """
+
+    def __init__(self, lm, kind, faults=lambda *_: None):
+        self.loaded, self.kind, self.faults = lm.engine.loaded, kind, faults
+        self.asked, self.lock, self.at_once, self.most_at_once = [], threading.Lock(), 0, 0
+        self.model, self.context, self.shift, self.processed = "tiny", 256, 0, 1.0
+
+    # what a model tells
+
+    def logprobs(self, ids):
+        with torch.inference_mode():
+            logits = self.loaded.model(torch.tensor([ids])).logits[0].float()
+        return (logits / self.processed).log_softmax(-1)
+
+    def text(self, ids):
+        return self.loaded.tokenizer.decode(ids)
+
+    def ids(self, prompt):
+        return prompt if isinstance(prompt, list) else self.loaded.tokenizer(prompt)["input_ids"]
+
+    # what servers are asked
+
+    def answer(self, path, body):
+        routes = {
+            "/v1/models": self.models,
+            "/version": lambda _: {"version": "9.9"} if self.kind == "vllm" else None,
+            "/tokenize": self.tokenize,
+            "/generate": self.generate if self.kind == "sglang" else None,
+            "/completion": self.completion if self.kind == "llama.cpp" else None,
+            "/v1/completions": self.completions if self.kind != "chat" else None,
+            "/v1/chat/completions": self.chat,
+        }
+        route = routes.get(path)
+        return route and route(body)
+
+    def models(self, _):
+        owner = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}.get(self.kind, self.kind)
+        told = {"vllm": {"root": self.loaded.arguments["model"], "max_model_len": self.context}}.get(self.kind, {})
+        return {"data": [{"id": self.model, "owned_by": owner, **told}]}
+
+    def tokenize(self, body):
+        if self.kind in ("echo", "chat"):
+            return None
+        if "messages" in body:  # DSPy's own engine
+            text = self.loaded.tokenizer.apply_chat_template(
+                body["messages"], tokenize=False, continue_final_message=body["continue_final_message"]
+            )
+        else:
+            text = body["content" if self.kind == "llama.cpp" else "prompt"]
+        return {"tokens": self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]}
+
+    def generate(self, body):
+        ids, start = body["input_ids"], body.get("logprob_start_len")
+        values, meta = self.logprobs(ids), {}
+        if start is not None:
+            told = [None] + [float(values[p - 1, ids[p]]) for p in range(start + 1, len(ids))]
+            meta["input_token_logprobs"] = [[v, t, None] for v, t in zip(told, ids[start:], strict=True)]
+        if "token_ids_logprob" in body:
+            meta["output_token_ids_logprobs"] = [[[float(values[-1, t]), t, None] for t in body["token_ids_logprob"]]]
+        return {"text": "", "meta_info": meta}
+
+    def completion(self, body):
+        values = self.logprobs(body["prompt"])[-1]
+        top = values.topk(min(body["n_probs"], len(values)))
+        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        return {"completion_probabilities": [{"top_logprobs": [{"id": i, "logprob": v} for i, v in pairs]}]}
+
+    def completions(self, body):
+        prompts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
+        if prompts and isinstance(prompts[0], int):
+            prompts = [prompts]
+        if self.kind == "echo" and not isinstance(prompts[0], str):
+            return 422
+        choices = [{"index": i, **self.completed(self.ids(p), body)} for i, p in enumerate(prompts)]
+        asked = sum(len(self.ids(p)) for p in prompts)
+        usage = {"prompt_tokens": asked, "completion_tokens": body["max_tokens"], "total_tokens": 0}
+        return {"model": body["model"], "choices": choices, "usage": usage}
+
+    def completed(self, ids, body):
+        start, found, logprobs = len(ids), {"finish_reason": "length"}, None
+        while len(ids) < start + body["max_tokens"]:
+            ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
+        values = self.logprobs(ids)
+        if self.kind == "vllm" and "prompt_logprobs" in body:
+            told = [{str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)]
+            found["prompt_logprobs"] = [None, *told]
+        if self.kind == "vllm" and "logprob_token_ids" in body:
+            top = {f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}
+            logprobs = {"top_logprobs": [top]}
+        elif body.get("logprobs") is not None:
+            first = 0 if body.get("echo") else start
+            told = [None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in range(first, len(ids))]
+            tops = [values[max(p - 1, 0)].topk(min(body["logprobs"], values.shape[1])) for p in range(first, len(ids))]
+            logprobs = {
+                "tokens": [self.text([i]) for i in ids[first:]],
+                "token_logprobs": told,
+                "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*t, strict=True)} for t in tops],
+            }
+        return {**found, "text": self.text(ids[start:]), "logprobs": logprobs}
+
+    def chat(self, body):
+        if "max_completion_tokens" in body:  # as older servers
+            return 400
+        text = self.loaded.tokenizer.apply_chat_template(body["messages"], tokenize=False, add_generation_prompt=True)
+        ids = self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        start = len(ids)
+        while len(ids) < start + body["max_tokens"]:
+            ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
+        values, content = self.logprobs(ids), []
+        for p in range(start, len(ids)):
+            top = values[p - 1].topk(body.get("top_logprobs", 0))
+            told = [{"token": self.text([i]), "logprob": float(v)} for v, i in zip(*top, strict=True)]
+            content.append(
+                {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]]), "top_logprobs": told}
+            )
+        choice = {"message": {"content": self.text(ids[start:])}, "finish_reason": "length"}
+        usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start}
+        return {
+            "choices": [{**choice, "logprobs": {"content": content} if body.get("logprobs") else None}],
+            "usage": usage,
+        }
+
+
+@contextmanager
+def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
+    """Serve a model on a free port; yields the address and the ``FakeServer``."""
+    fake = FakeServer(lm, kind, faults)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            self.reply({})
+
+        def do_POST(self):
+            self.reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def reply(self, body):
+            with fake.lock:
+                fake.asked.append((self.path, body))
+                fault = fake.faults(len(fake.asked), self.path, body)
+                fake.at_once += 1
+                fake.most_at_once = max(fake.at_once, fake.most_at_once)
+            try:
+                self.answered(body, fault)
+            finally:
+                with fake.lock:
+                    fake.at_once -= 1
+
+        def answered(self, body, fault):
+            if fault == "close":
+                self.close_connection = True
+                self.connection.close()
+                return
+            if isinstance(fault, float):
+                time.sleep(fault)
+            if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
+                fault = 401
+            if isinstance(fault, int):
+                found = fault
+            else:
+                with fake.lock:  # a model answers one at a time
+                    found = fake.answer(self.path, body)
+            status = 200
+            if found is None or isinstance(found, int):
+                status = found or 404
+                found = {"error": {"message": f"made to fail with {status}"}}
+            sent = b"<html>" if fault == "text" else json.dumps({} if fault == "drop" else found).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            if status == 429:
+                self.send_header("Retry-After", "0")
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent[: len(sent) // 2] if fault == "cut" else sent)
+            if fault == "cut":
+                self.close_connection = True
+                self.connection.close()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", fake
+    finally:
+        server.shutdown()
+        server.server_close()

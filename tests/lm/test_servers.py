@@ -1,0 +1,327 @@
+"""``ServerLM``: the same numbers as the model in this process, whatever the server, and nothing lost when it fails."""
+
+import json
+import math
+import threading
+
+import dspy
+import numpy as np
+import pytest
+from dspy import lm15
+from fake_server import KEY, serving
+
+from evalbias import PointwiseJudge, ServerLM
+from evalbias.lm.journal import JournaledLM
+from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import Unanswered
+from evalbias.programs import Criterion
+
+CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
+PROMPTS = [
+    CHAT,
+    [{"role": "user", "content": "the mat"}],
+    "Source: the cat sat",
+    [*CHAT, {"role": "assistant", "content": "It is"}],
+]
+CHOICES = ["1", "10", "the", "naïve café"]
+PAIRS = [(CHAT, "a cat was sitting"), ("Source: the cat", " sat on the mat"), (PROMPTS[3], " good")]
+QUICK = {"patience": 20.0, "timeout": 10.0}
+
+
+def server(address, lm, **options):
+    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **{**QUICK, **options})
+
+
+@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama.cpp", "echo"])
+@pytest.mark.parametrize("model", ["llama", "qwen2-chat"])
+def test_a_server_tells_what_the_model_tells(lms, dialect, model):
+    local = lms[model]
+    with serving(local, dialect) as (address, _):
+        lm = server(address, local)
+        assert lm.told.startswith(dialect)
+        found = lm.choice_logprobs(PROMPTS, CHOICES)
+        np.testing.assert_allclose(found.logprobs, local.choice_logprobs(PROMPTS, CHOICES).logprobs, atol=1e-4)
+        assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 4)
+        if dialect == "llama.cpp":
+            with pytest.raises(NotImplementedError, match=r"tells no likelihoods.*--likelihood-lm"):
+                lm.loglikelihood(PAIRS)
+            return
+        for ours, theirs in zip(local.loglikelihood(PAIRS), lm.loglikelihood(PAIRS), strict=True):
+            np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=1e-4)
+
+
+def test_one_request_a_prompt_where_choices_part_at_one_place(lms):
+    local = lms["qwen2"]
+    with serving(local) as (address, fake):
+        lm = server(address, local)
+        before = len(fake.asked)
+        prompts = [f"Source: the cat sat {word}" for word in ("on", "the", "mat")]
+        lm.choice_logprobs(prompts, ["1", "2", "3"])
+        asked = [body for _, body in fake.asked[before:]]
+    assert len(asked) == 3
+    assert all(len(body["logprob_token_ids"]) == 3 and body["max_tokens"] == 1 for body in asked)
+    assert all("prompt_logprobs" not in body for body in asked)  # vLLM reads no cached prefix for those
+
+
+def test_prompts_that_begin_alike_are_sent_one_after_another(lms):
+    local = lms["qwen2"]
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=1)
+        before = len(fake.asked)
+        prompts = [f"{a}: the cat sat {b}" for b in ("on", "the", "mat") for a in ("Source", "Output")]
+        found = lm.choice_logprobs(prompts, ["1", "2"])
+        sent = [body["prompt"] for _, body in fake.asked[before:]]
+    assert sent == sorted(sent)
+    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+
+
+def test_many_choices_are_asked_in_parts(lms):
+    local = lms["qwen2"]
+    words = [chr(code) for code in range(0x21, 0x7F)] + [chr(code) for code in range(0xC0, 0x100)]
+    with serving(local) as (address, fake):
+        lm = server(address, local)
+        found = lm.choice_logprobs(["the cat"], words)
+        most = max(len(body.get("logprob_token_ids", [])) for _, body in fake.asked)
+    assert most <= 128
+    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(["the cat"], words).logprobs, atol=1e-4)
+
+
+def test_the_first_tokens_of_chats_are_told_and_no_more(lms):
+    local = lms["qwen2-chat"]
+    choices = ["1", "2", "3"]
+    truth = local.choice_logprobs([CHAT], choices).logprobs[0]
+    with serving(local, "chat") as (address, fake):
+        lm = ServerLM("tiny", base_url=address, **QUICK)
+        assert lm.provenance() == {"model": "server/tiny", "server": "chat"}
+        assert "no likelihoods" in lm.told
+        with pytest.raises(NotImplementedError, match="tells no likelihoods"):
+            lm.loglikelihood(PAIRS)
+        with pytest.raises(ValueError, match="continues no answer"):
+            lm.choice_logprobs([PROMPTS[3]], choices)
+        row = lm.choice_logprobs([CHAT], choices).logprobs[0]
+        asked = {"messages": CHAT, "max_tokens": 1, "top_logprobs": 20, "logprobs": True}
+        tops = fake.chat(asked)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        encode = local.engine.loaded.tokenizer
+        top = [e["token"] for e in tops if encode.tokenize(e["token"]) == [e["token"]]]  # texts of one token
+        told = lm.choice_logprobs([CHAT], top[:3]).logprobs[0]
+    missing = [choice for choice in choices if choice not in top]
+    assert missing  # this model does not answer with digits
+    assert np.isnan(row).all()
+    assert np.isfinite(truth).all()
+    np.testing.assert_allclose(told, local.choice_logprobs([CHAT], top[:3]).logprobs[0], atol=1e-4)
+
+
+def test_choices_that_a_chat_does_not_tell_count_as_zero_only_where_they_cannot_matter():
+    from evalbias.lm.servers.chat import Chat
+
+    async def told(top, tolerance=1e-3, choices=("1", "2", "10")):
+        class Answers:
+            async def post(self, *_):
+                tops = [{"token": token, "logprob": math.log(p)} for token, p in top.items()]
+                return {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
+
+        return await Chat(Answers(), "m", tolerance=tolerance).choices(CHAT, choices)
+
+    import asyncio
+
+    sure = asyncio.run(told({"2": 0.9, "x": 0.0999, "y": 1e-5}, choices=("2", "3")))
+    np.testing.assert_allclose(np.exp(sure), [0.9, 0.0])
+    assert np.isnan(asyncio.run(told({"2": 0.9, "x": 0.05, "y": 0.04}, choices=("2", "3")))).all()
+    assert np.isnan(asyncio.run(told({"1": 0.9, "2": 0.1}))).all()  # "10" may begin with "1"
+    assert np.isfinite(asyncio.run(told({"1": 0.9, "2": 0.05, "10": 0.05}))).all()
+    assert np.isnan(asyncio.run(told({"x": 0.9, "y": 1e-9}))).all()  # nothing is known of any choice
+
+
+@pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", "text", 0.4])
+def test_what_may_pass_is_retried(lms, fault):
+    local = lms["qwen2"]
+    prompts = [f"the cat {word}" for word in "abcdefghij"]
+    with serving(local) as (address, fake):
+        lm = server(address, local, timeout=0.3 if fault == 0.4 else 10.0)
+        start = len(fake.asked)
+        fake.faults = lambda n, *_: fault if (n - start) % 3 == 1 and n - start < 10 else None
+        found = lm.choice_logprobs(prompts, ["1", "2"])
+        asked = len(fake.asked) - start
+    assert asked > len(prompts)
+    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+
+
+def test_an_item_that_a_server_refuses_costs_itself_alone(lms, tmp_path):
+    local = lms["qwen2"]
+    prompts = [f"the cat {word}" for word in "abcdefghij"]
+    bad = local.engine.loaded.tokenizer(prompts[3])["input_ids"]
+
+    def poison(_, path, body):
+        return 400 if path == "/v1/completions" and body["prompt"][: len(bad)] == bad else None
+
+    path = tmp_path / "j.jsonl"
+    with serving(local) as (address, fake):
+        lm = server(address, local)
+        fake.faults = poison
+        journal = JournaledLM(lm, path, model="m")
+        with pytest.raises(
+            Unanswered, match=r"item 3 of 10 \(9 answered, 1 failed\): status 400, made to fail"
+        ) as raised:
+            journal.choice_logprobs(prompts, ["1", "2"])
+        assert sorted(raised.value.answered) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        fake.faults = lambda *_: None
+        before = len(fake.asked)
+        resumed = JournaledLM(lm, path, model="m")
+        found = resumed.choice_logprobs(prompts, ["1", "2"])
+        assert len(fake.asked) - before == 1
+    assert (resumed.asked, resumed.replayed) == (1, 9)
+    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+
+
+def test_a_server_that_is_gone_is_given_up_once_and_what_it_answered_is_kept(lms):
+    local = lms["qwen2"]
+    prompts = [f"the cat {word}" for word in "abcdefghijklmnopqrstuvwxyz"]
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=2, patience=1.0)
+        start = len(fake.asked)
+        fake.faults = lambda n, *_: "close" if n - start > 6 else None
+        with pytest.raises(Unanswered, match="Check that the server runs") as raised:
+            lm.choice_logprobs(prompts, ["1", "2"])
+        asked = len({json.dumps(body) for _, body in fake.asked[start:]})
+    assert len(raised.value.answered) == 6
+    assert asked <= 10  # the others were not even tried
+
+
+def test_texts_are_kept_too_when_a_server_fails(lms, tmp_path):
+    local = lms["qwen2"]
+    prompts = [f"the cat {word}" for word in "abcd"]
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=1)
+        whole = lm.written(prompts, max_tokens=4)
+        start = len(fake.asked)
+        fake.faults = lambda n, *_: 400 if n - start == 3 else None
+        journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
+        with pytest.raises(Unanswered, match="3 answered, 1 failed"):
+            journal.written(prompts, max_tokens=4)
+        fake.faults = lambda *_: None
+        again = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
+        assert again.written(prompts, max_tokens=4) == whole
+        assert (again.asked, again.replayed) == (1, 3)
+        pairs = [("the cat", f" {word}") for word in "abcd"]
+        start = len(fake.asked)
+        fake.faults = lambda n, *_: 400 if n - start == 2 else None
+        with pytest.raises(Unanswered):
+            again.loglikelihood(pairs)
+        assert len(JournaledLM(lm, tmp_path / "j.jsonl", model="m")._seen) == 7
+    assert all(isinstance(text, str) for text in whole)
+
+
+def test_no_more_requests_are_in_flight_than_allowed(lms):
+    local = lms["qwen2"]
+    with serving(local, faults=lambda *_: 0.02) as (address, fake):
+        lm = server(address, local, in_flight=3)
+        threads = [
+            threading.Thread(target=lm.choice_logprobs, args=([f"the {w} {i}" for w in "abcd"], ["1", "2"]))
+            for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert 2 <= fake.most_at_once <= 3
+
+
+def test_a_key_is_sent_and_never_kept(lms, monkeypatch):
+    local = lms["qwen2"]
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving(local, key=KEY) as (address, _):
+        with pytest.raises(ConnectionError, match=r"401.*OPENAI_API_KEY"):
+            server(address, local)
+        lm = server(address, local, api_key=KEY)
+        assert KEY not in json.dumps(lm.dump_state()) + json.dumps(lm.provenance()) + repr(lm)
+        assert address not in json.dumps(lm.provenance())
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        again = ServerLM(**lm.dump_state())
+        found = [x.choice_logprobs(["the cat"], ["1", "2"]).logprobs for x in (lm, again)]
+    np.testing.assert_array_equal(*found)
+
+
+def refused(lms, match, kind="vllm", error=ValueError, tamper=lambda fake: None, **options):
+    local = lms["llama"]
+    with serving(local, kind) as (address, fake):
+        tamper(fake)
+        with pytest.raises(error, match=match):
+            server(options.pop("address", address), options.pop("tokenizer", local), **options)
+
+
+def test_what_would_be_wrong_is_refused(lms):
+    refused(lms, "no model 'tiny', but other", tamper=lambda fake: setattr(fake, "model", "other"))
+    refused(lms, "The server makes the tokens", tokenizer=lms["qwen2"])
+    refused(lms, "makes .* tokens of a text and the tokenizer", kind="echo", tokenizer=lms["qwen2"])
+    refused(lms, "nats of a token after a text", kind="echo", tamper=lambda fake: setattr(fake, "shift", 1))
+    refused(lms, "tells no probabilities of given tokens.*as sglang: status 404", dialect="sglang")
+    refused(lms, "no server's address", address="localhost:8000")
+    refused(lms, "a name or a password", address="http://me:secret@127.0.0.1:9/v1")
+    refused(lms, "in_flight must be at least 1", in_flight=0)
+    refused(
+        lms,
+        "does not answer.*Check that the server runs",
+        error=ConnectionError,
+        address="http://127.0.0.1:9/v1",
+        patience=0,
+    )
+    silent = serving(lms["llama-chat"], "chat", faults=lambda _, path, __: "drop" if "chat" in path else None)
+    with silent as (address, _), pytest.raises(ValueError, match=r"tells no probabilities in chats.*--tokenizer"):
+        ServerLM("tiny", base_url=address, **QUICK)
+
+
+def test_a_prompt_beyond_the_servers_context_is_named(lms):
+    local = lms["qwen2"]
+    with serving(local) as (address, _):
+        lm = server(address, local)
+        with pytest.raises(PromptTooLong, match=r"Text 1 of the call has .* the server's context 256"):
+            lm.choice_logprobs(["the cat", "the cat " * 200], ["1", "2"])
+
+
+def test_the_tokenizer_is_the_one_that_vllm_names(lms):
+    with serving(lms["llama"]) as (address, _):
+        lm = ServerLM("tiny", base_url=address, **QUICK)
+        told = lm.provenance()
+    assert told["server"] == "vllm"
+    assert told["version"] == "9.9"
+    assert len(told["tokenizer"]) == 12
+
+
+@pytest.mark.parametrize("kind", ["vllm", "chat"])
+def test_a_server_writes_as_a_dspy_lm(lms, kind):
+    local = lms["qwen2-chat"]
+    with serving(local, kind) as (address, _):
+        lm = ServerLM("tiny", base_url=address, max_tokens=5, temperature=0.0, **QUICK)
+        texts = lm(messages=CHAT)
+        expected = local.copy(temperature=0.0, max_tokens=5, cache=False)(messages=CHAT)
+        assert texts[0] if isinstance(texts[0], str) else texts[0]["text"]
+        assert texts == expected
+        request = lm15.Request(
+            model=lm.model,
+            messages=(lm15.Message.user("the cat"),),
+            config=lm15.Config(max_tokens=3, temperature=0.0, logprobs=2),
+        )
+        found = lm(request)
+        assert len(found.logprobs) == 3
+        assert all(len(token.top) >= 1 and token.logprob <= 0 for token in found.logprobs)
+        with pytest.raises(Exception, match=r"does not support config.presence_penalty"):
+            lm(lm15.Request(model=lm.model, messages=request.messages, config=lm15.Config(presence_penalty=1.0)))
+
+
+def test_judges_run_on_a_server_as_on_the_model(lms):
+    local = lms["qwen2-chat"]
+    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
+    examples = [
+        dspy.Example(source="the cat", output=text).with_inputs("source", "output") for text in ("a cat", "mat")
+    ]
+    with serving(local) as (address, _):
+        lm = server(address, local)
+        ours, theirs = judge.batch(examples, lm=local), judge.batch(examples, lm=lm)
+        judge.predict.lm = lm
+        one = judge(source="the cat", output="a cat")
+        request = judgment_request(lm.model, CHAT, ["1", "2"])
+        asked = read_judgment(lm(request), ["1", "2"])
+    assert [x.score for x in theirs] == pytest.approx([x.score for x in ours], abs=1e-4)
+    assert one.score == pytest.approx(ours[0].score, abs=1e-4)
+    np.testing.assert_allclose(asked.logprobs, local.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-4)
