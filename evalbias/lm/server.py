@@ -82,7 +82,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
                 way = connection.run(chat_of(connection, model, tolerance))
             else:
                 only = None if dialect == "auto" else dialect
-                way = connection.run(dialect_of(connection, model, loaded, kind=only, owner=self._served.owner))
+                way = connection.run(dialect_of(connection, model, loaded, only=only, owner=self._served.owner))
         except openai.OpenAIError as error:
             raise ConnectionError(f"{model} at {connection.base_url} does not answer: {told(error)}") from error
         self._vocabulary = None if loaded is None else _digest(loaded)

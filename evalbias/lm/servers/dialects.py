@@ -34,12 +34,14 @@ class Dialect(Protocol):
     Attributes:
         name: As ``ServerLM(dialect=...)`` takes it.
         likelihoods: Whether it tells the probabilities of given texts.
-        by_ids: Whether prompts are sent as tokens; else as texts, which the server turns into tokens itself.
     """
 
     name: str
     likelihoods: bool
-    by_ids: bool
+
+    def prompt(self, text: str, ids: Ids) -> str | list[int]:
+        """A prompt as the server takes it: its tokens, or the text of which the server makes the same tokens."""
+        ...
 
     async def tokens(self, text: str) -> list[int] | None:
         """The tokens that the server makes of a text, without special ones; None where it does not tell."""
@@ -70,11 +72,14 @@ class NextTokens:
     """A server that tells the probabilities of named tokens after a prompt."""
 
     likelihoods = True
-    by_ids = True
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
         self._model = model
+
+    def prompt(self, text: str, ids: Ids) -> str | list[int]:
+        """The tokens."""
+        return list(ids)
 
     async def tokens(self, text: str) -> list[int] | None:
         """The tokens that the server makes of a text, without special ones; None where it does not tell."""
@@ -164,12 +169,25 @@ class SGLang(NextTokens):
 
 
 class LlamaCpp(NextTokens):
-    """llama.cpp's ``llama-server``: the most probable next tokens by ``n_probs``, as many as it takes."""
+    """llama.cpp's ``llama-server``: the most probable next tokens by ``n_probs``, as many as it takes.
+
+    It keeps its answer back where the token that it draws is a part of a character, so it is made to draw another one;
+    what it tells are the probabilities before that.
+
+    Args:
+        connection: To the server.
+        model: As it is served.
+        whole: A token that is whole characters.
+    """
 
     name = "llama.cpp"
     likelihoods = False
     vocabulary = 1 << 20
     """Tokens that no vocabulary exceeds."""
+
+    def __init__(self, connection: Connection, model: str, *, whole: int) -> None:
+        super().__init__(connection, model)
+        self._whole = whole
 
     async def next_tokens(self, ids: Ids, wanted: Sequence[int]) -> dict[int, float]:
         """Log-probability of each wanted token after a prompt; more is asked until all are told."""
@@ -187,7 +205,8 @@ class LlamaCpp(NextTokens):
         raise NotImplementedError
 
     async def _complete(self, ids: Ids, count: int) -> dict[int, float]:
-        asked = {"prompt": list(ids), "n_predict": 1, "n_probs": count, "cache_prompt": True, "temperature": 1.0}
+        drawn = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[self._whole, 1e4]]}
+        asked = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **drawn}
         answer = await self._connection.post("/completion", asked)
         top = part(answer, "completion_probabilities", 0, "top_logprobs")
         return {entry["id"]: logprob_of(entry["logprob"]) for entry in top}
@@ -202,11 +221,15 @@ class Echo:
 
     name = "echo"
     likelihoods = True
-    by_ids = False
 
-    def __init__(self, connection: Connection, model: str) -> None:
+    def __init__(self, connection: Connection, model: str, *, start: str) -> None:
         self._connection = connection
         self._model = model
+        self._start = start  # the text of the token that tokenizer and server put in front of every text
+
+    def prompt(self, text: str, ids: Ids) -> str | list[int]:
+        """The text, without a start token that a chat template wrote: the server would put a second one in front."""
+        return text.removeprefix(self._start)
 
     async def tokens(self, text: str) -> list[int] | None:
         """None: they are counted with every answer."""
@@ -238,7 +261,7 @@ class Echo:
 
     async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
         """The answer to a text of so many tokens, and how many tokens were written behind it."""
-        asked = {"model": self._model, "prompt": text, "max_tokens": 1, **NEUTRAL, **body}
+        asked = {"model": self._model, "prompt": self.prompt(text, ()), "max_tokens": 1, **NEUTRAL, **body}
         answer = await self._connection.post("/v1/completions", asked)
         theirs = part(answer, "usage", "prompt_tokens")
         if theirs != count:

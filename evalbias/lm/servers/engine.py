@@ -100,14 +100,13 @@ class ServerEngine:
     async def _text(self, prompt: Prompt, config: lm15.Config) -> str:
         return (await self._write(prompt, config)).text or ""
 
-    async def _write(self, prompt: Prompt, config: lm15.Config) -> lm15.Response:
+    async def _write(self, asked: Prompt, config: lm15.Config) -> lm15.Response:
         if isinstance(self.way, Chat):
-            return await written_in_chat(self.connection, self.way, self._model, _asked(prompt), config)
-        (rendered,) = self._rendered([prompt])
-        asked: str | list[int] = rendered.text
-        if self.way.by_ids:
-            asked = list(self._tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"])
-        return await written_on(self.connection, self._model, asked, rendered.lead, config)
+            return await written_in_chat(self.connection, self.way, self._model, _asked(asked), config)
+        (rendered,) = self._rendered([asked])
+        ids = tuple(self._tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"])
+        prompt = self.way.prompt(rendered.text, ids)
+        return await written_on(self.connection, self._model, prompt, rendered.lead, config)
 
     def _rendered(self, prompts: Sequence[Prompt]) -> list[Any]:
         assert self._render is not None  # a dialect has a tokenizer

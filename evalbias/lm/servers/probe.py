@@ -13,7 +13,6 @@ from evalbias.lm.servers.connection import Connection, Unreadable, told
 from evalbias.lm.servers.dialects import VLLM, Dialect, Echo, LlamaCpp, SGLang
 from evalbias.lm.tokens import Scored
 
-KINDS = {"vllm": VLLM, "sglang": SGLang, "llama.cpp": LlamaCpp, "echo": Echo}
 OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "me": "echo"}
 """What each kind of server writes as the owner of its models."""
 
@@ -63,7 +62,7 @@ async def served(connection: Connection, model: str) -> Served:
 
 
 async def dialect_of(
-    connection: Connection, model: str, tokenizer: Any, *, kind: str | None, owner: str | None
+    connection: Connection, model: str, tokenizer: Any, *, only: str | None, owner: str | None
 ) -> Dialect:
     """The first way to ask that the server understands, tried on one short text.
 
@@ -71,21 +70,27 @@ async def dialect_of(
         connection: To the server.
         model: As it is served.
         tokenizer: Of the model.
-        kind: The only way that is tried; None tries all.
+        only: The only way that is tried; None tries all.
         owner: The way that is tried first.
 
     Raises:
         ValueError: It understands none, tells what cannot be, or has another tokenizer; what it said is told.
         openai.OpenAIError: There was no answer for too long.
     """
-    names = [kind] if kind is not None else sorted(KINDS, key=lambda name: name != owner)
+    dialects: list[Dialect] = [
+        VLLM(connection, model),
+        SGLang(connection, model),
+        LlamaCpp(connection, model, whole=tokenizer(TEXT)["input_ids"][1]),
+        Echo(connection, model, start=_start(tokenizer)),
+    ]
     said = {}
-    for name in names:
-        dialect: Dialect = KINDS[name](connection, model)
+    for dialect in sorted(dialects, key=lambda d: d.name != owner):
+        if only not in (None, dialect.name):
+            continue
         try:
             await _try(dialect, tokenizer)
         except (openai.APIStatusError, Unreadable, json.JSONDecodeError) as error:
-            said[name] = told(error)
+            said[dialect.name] = told(error)
         else:
             return dialect
     tried = "; ".join(f"as {name}: {reason}" for name, reason in said.items())
@@ -105,6 +110,13 @@ async def _try(dialect: Dialect, tokenizer: Any) -> None:
             "give the tokenizer of the model that is served."
         )
     await dialect.check(Scored(ids, len(ids) - 1, TEXT), len(tokenizer))
+
+
+def _start(tokenizer: Any) -> str:
+    """The text of the token that the tokenizer puts in front of every text; empty where it puts none."""
+    plain = len(tokenizer(TEXT, add_special_tokens=False)["input_ids"])
+    ids = tokenizer(TEXT)["input_ids"]
+    return str(tokenizer.bos_token) if len(ids) > plain and ids[0] == tokenizer.bos_token_id else ""
 
 
 async def chat_of(connection: Connection, model: str, tolerance: float) -> Chat:

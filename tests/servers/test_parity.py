@@ -1,0 +1,123 @@
+"""One small model in this process, in a real vLLM server and in both of llama.cpp's: the same numbers.
+
+Run by ``make test-servers``, which sets the servers up.
+"""
+
+import os
+import signal
+import threading
+import time
+
+import dspy
+import numpy as np
+import pytest
+from real import llama_cpp_python, llama_server, save_model, vllm
+
+from evalbias import LocalLM, PointwiseJudge, ServerLM
+from evalbias.lm.types import Unanswered
+from evalbias.programs import Criterion
+
+pytestmark = pytest.mark.servers
+
+SHARED = "Judge the output on quality: is it good?\nSource: the cat sat on the mat.\n" * 4
+CHATS = [
+    [{"role": "system", "content": SHARED}, {"role": "user", "content": f"Output: a cat {word}.\nQuality:"}]
+    for word in ("sat", "was sitting", "naïve café", "日本", "10 9 8")
+]
+TEXTS = [f"{SHARED}Output: a cat {word}.\nQuality:" for word in ("sat", "was", "mat")]
+CHOICES = ["1", "2", "3", "10", "yes"]
+PAIRS = [(CHATS[0], "a cat was sitting on a mat"), (TEXTS[0], " 4 the answer is yes"), (TEXTS[1], " naïve 日本")]
+TOLERANCE = 1e-3
+SERVERS = {"vllm": vllm, "llama.cpp": llama_server, "echo": llama_cpp_python}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def local(folder):
+    return LocalLM(str(folder), device="cpu", dtype="float32")
+
+
+@pytest.fixture(scope="module", params=list(SERVERS))
+def server(request, folder):
+    with SERVERS[request.param](folder) as (address, _):
+        tokenizer = None if request.param == "vllm" else str(folder)
+        yield ServerLM("tiny", base_url=address, tokenizer=tokenizer, patience=60), request.param
+
+
+def test_a_real_server_tells_what_the_model_tells(server, local):
+    lm, kind = server
+    assert lm.told.startswith(kind)
+    prompts = [*CHATS, *TEXTS]
+    found, truth = lm.choice_logprobs(prompts, CHOICES).logprobs, local.choice_logprobs(prompts, CHOICES).logprobs
+    print(f"{kind}: choices differ by at most {np.abs(found - truth).max():.1e} nats")
+    np.testing.assert_allclose(found, truth, atol=TOLERANCE)
+    assert truth.std() > 0.1
+    if kind == "llama.cpp":
+        with pytest.raises(NotImplementedError):
+            lm.loglikelihood(PAIRS)
+        return
+    for ours, theirs in zip(local.loglikelihood(PAIRS), lm.loglikelihood(PAIRS), strict=True):
+        print(f"{kind}: tokens differ by at most {np.abs(ours.per_token - theirs.per_token).max():.1e} nats")
+        np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=TOLERANCE)
+
+
+def test_a_real_server_writes_what_the_model_writes(server, local):
+    lm, _ = server
+    config = dspy.lm15.Config(temperature=0.0, max_tokens=8)
+    told = []
+    for text in ("the cat", "Output: a", "Judge", "Score: 10", "mat", "yes or no"):
+        messages = (dspy.lm15.Message.user(text),)
+        ours, theirs = (
+            model(dspy.lm15.Request(model=model.model, messages=messages, config=config)).text
+            for model in (local.copy(cache=False), lm)
+        )
+        whole = ours.split("\ufffd")[0]  # servers differ in what they write for half a character
+        assert theirs.startswith(whole)
+        told.append(whole)
+    assert len("".join(told)) > 10
+
+
+def test_a_judge_runs_on_a_real_server(server, local):
+    lm, _ = server
+    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 5)))
+    items = [dspy.Example(source="the cat", output=o).with_inputs("source", "output") for o in ("a cat", "mat", "yes")]
+    ours, theirs = judge.batch(items, lm=local), judge.batch(items, lm=lm)
+    assert [x.score for x in theirs] == pytest.approx([x.score for x in ours], abs=TOLERANCE)
+
+
+def test_a_vllm_server_that_is_killed_and_comes_back_loses_nothing(folder, local):
+    prompts = [f"{SHARED}{number}:" for number in range(200)]
+    with vllm(folder) as (address, process):
+        lm = ServerLM("tiny", base_url=address, in_flight=4, patience=2.0)
+        ask, asked = lm.engine.way.next_tokens, []
+
+        async def killing(*args):
+            asked.append(args)
+            if len(asked) == 50:
+                os.killpg(process.pid, signal.SIGKILL)
+            return await ask(*args)
+
+        lm.engine.way.next_tokens = killing
+        with pytest.raises(Unanswered, match="Check that the server runs") as raised:
+            lm.choice_logprobs(prompts, CHOICES)
+    kept = raised.value.answered
+    assert 0 < len(kept) < 60
+    truth = local.choice_logprobs([prompts[i] for i in kept], CHOICES).logprobs
+    np.testing.assert_allclose(np.concatenate([row.logprobs for row in kept.values()]), truth, atol=TOLERANCE)
+
+
+def test_a_vllm_server_that_stops_for_a_while_is_waited_for(folder, local):
+    with vllm(folder) as (address, process):
+        lm = ServerLM("tiny", base_url=address, in_flight=8, timeout=3.0, patience=120.0)
+        os.killpg(process.pid, signal.SIGSTOP)  # requests time out
+        resumed = threading.Timer(5.0, lambda: os.killpg(process.pid, signal.SIGCONT))
+        resumed.start()
+        started = time.monotonic()
+        found = lm.choice_logprobs(TEXTS, CHOICES).logprobs
+        resumed.join()
+    assert time.monotonic() - started > 3.0
+    np.testing.assert_allclose(found, local.choice_logprobs(TEXTS, CHOICES).logprobs, atol=TOLERANCE)
