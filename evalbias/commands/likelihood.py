@@ -1,13 +1,8 @@
-"""The commands of the likelihood bias: measure it, compile it away, judge with what was compiled."""
+"""The commands of the likelihood bias: measure it, compile it away."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from evalbias.commands.options import (
     LM,
@@ -126,42 +121,3 @@ def compile_likelihood(
     told = {"likelihood": {name: brief(c) for name, c in found.comparisons.items()}}
     shown = comparison_table(found.comparisons)
     run.finish(result_of(found), told, as_json, shown, found.after.coverage)
-
-
-@opening_models
-def judge(
-    judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
-    data: Data,
-    lm: LM,
-    *,
-    models: Models,
-    out: Out = None,
-    as_json: Json = False,
-) -> None:
-    """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
-    from evalbias.commands.run import Run
-    from evalbias.commands.task import Task, load_items
-    from evalbias.programs import load_judge
-    from evalbias.report.run import plain
-
-    program = load_judge(judge)
-    items = load_items(data)
-    task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
-    options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
-    run = Run("judge", task, lm=lm, models=models, out=out, options=options)
-    with run.progress(len(items)):
-        found = program.batch(items, lm=run.lm)
-    rows = [
-        {"id": e.get("id", i), "score": p.score, "mode": p.mode, "coverage": p.coverage, "distribution": p.distribution}
-        for i, (e, p) in enumerate(zip(items, found, strict=True))
-    ]
-    file = run.folder.path / "scores.jsonl"
-    file.write_text("".join(json.dumps(plain(r)) + "\n" for r in rows), encoding="utf-8")
-    scores = [r["score"] for r in rows if r["score"] == r["score"]]
-    brief = {
-        "n": len(scores),
-        "undefined": len(rows) - len(scores),
-        "mean": sum(scores) / len(scores) if scores else None,
-    }
-    told = f"{brief['n']} items scored, {brief['undefined']} undefined: {file}"
-    run.finish(brief, brief, as_json, told, {program.criterion.name: [r["coverage"] for r in rows]})

@@ -112,7 +112,7 @@ class Refining:
             if isinstance(loop.accept, Improvement):
                 loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
         judged = self._aspects() if self.options["aspects"] else []
-        with progress_bar(len(self.items)) as advance:
+        with progress_bar(len(self.items), "refining") as advance:
             run = run_loops(
                 loop, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
             )
@@ -149,7 +149,7 @@ class Refining:
             log_dir=self.folder.path / "loops",
             **{name: self.options[name] for name in names},
         )
-        with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test)) as optimizer.progress:
+        with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
             compiled = optimizer.compile(self.task.loop, trainset=train, valset=test, lm=self.lm)
         compiled.save(str(self.folder.path / "program.json"))
         report = compiled.report
@@ -164,7 +164,7 @@ class Refining:
             if not str(item.get("output") or "").strip():
                 raise ValueError(f"The item {item.id!r} has no 'output': give an outside output to paraphrase.")
         program = Paraphrased(self.task.loop.feedback, **self.config)
-        with progress_bar(len(self.items)) as advance:
+        with progress_bar(len(self.items), "refining") as advance:
             report = measure_style(
                 program,
                 self.items,

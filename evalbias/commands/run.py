@@ -111,18 +111,10 @@ class Run:
     ) -> None:
         """Write result.json; print the brief result as JSON, or what is to be shown and how far the labels cover it."""
         self.folder.write_result(result)
-        if as_json:
-            sys.stdout.write(json.dumps(plain(brief)) + "\n")
-            return
         lms = {id(lm): lm for lm in (self.lm, self.likelihood_lm)}.values()
-        console = Console()
-        console.print(shown)
-        if note := coverage_note(coverage):
-            console.print(note)
-        console.print(
-            f"answers asked {sum(lm.asked for lm in lms)}, replayed {sum(lm.replayed for lm in lms)}", style="dim"
-        )
-        console.print(f"run folder: {self.folder.path}", soft_wrap=True)
+        asked, replayed = (sum(getattr(lm, name) for lm in lms) for name in ("asked", "replayed"))
+        note = f"answers asked {asked}, replayed {replayed}"
+        print_result(brief, as_json, shown, coverage, self.folder, note)
 
     def _journaled(self, lm: Any, path: Path, told: Mapping[str, Any]) -> JournaledLM:
         return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance)
@@ -133,14 +125,35 @@ class Run:
             self._bar.update(task.id, advance=count, rate=f"{task.speed:.0f}/s" if task.speed else "")
 
 
+def print_result(
+    brief: Mapping[str, Any],
+    as_json: bool,
+    shown: Any,
+    coverage: Mapping[str, Any],
+    folder: RunFolder,
+    note: str | None = None,
+) -> None:
+    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and where it all is."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(brief)) + "\n")
+        return
+    console = Console()
+    console.print(shown, soft_wrap=isinstance(shown, str))
+    if covered := coverage_note(coverage):
+        console.print(covered)
+    if note is not None:
+        console.print(note, style="dim")
+    console.print(f"run folder: {folder.path}", soft_wrap=True)
+
+
 def _bar(doing: str) -> Progress:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     return Progress(doing, *columns, console=Console(stderr=True))
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(total: int, doing: str) -> Iterator[Callable[[int], None]]:
     """A bar on stderr for so many items; yields what advances it."""
-    with _bar("refining") as bar:
+    with _bar(doing) as bar:
         task = bar.add_task("", total=total, rate="")
         yield lambda count: bar.update(task, advance=count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,16 @@ def load_jsonl(path: Path) -> Dataset:
         DataError: A line that is no such object; file and line are named.
     """
     source = Source("jsonl", path)
-    for where, record in source.rows():
+    return load_records(source, source.rows())
+
+
+def load_records(source: Source, records: Iterable[tuple[str, dict[str, Any]]]) -> Dataset:
+    """Items of records, each with the place it stands at.
+
+    Raises:
+        DataError: A record that is no item; its place is named.
+    """
+    for where, record in records:
         fields = {
             "id": _id(record, where),
             "source": text(record, "source", where),

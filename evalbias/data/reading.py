@@ -47,7 +47,14 @@ class Source:
         if not path.is_file():
             what = "a folder, not a file" if path.is_dir() else "missing"
             raise DataError(f"{path} is {what}: {self.name} is read from such a file.")
-        raw = path.read_bytes()
+        return self.text(path.read_bytes(), path)
+
+    def text(self, raw: bytes, path: Path) -> str:
+        """The text of a file or of a part of one, added to the hash.
+
+        Raises:
+            DataError: It is no UTF-8 text.
+        """
         try:
             content = gzip.decompress(raw) if path.suffix == ".gz" else raw
             text = content.decode("utf-8-sig")
@@ -79,8 +86,16 @@ class Source:
         Raises:
             DataError: A line is no JSON object.
         """
-        lines = self.read(self.path).split("\n")  # str.splitlines would also cut inside texts, at U+2028 or U+0085
-        for number, line in enumerate(lines, start=1):
+        return self.records(self.read(self.path), first=1)
+
+    def records(self, content: str, *, first: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(``file:line``, record) of every line of a text that is not blank; the first line's number is given.
+
+        Raises:
+            DataError: A line is no JSON object.
+        """
+        lines = content.split("\n")  # str.splitlines would also cut inside texts, at U+2028 or U+0085
+        for number, line in enumerate(lines, start=first):
             if line.strip():
                 where = f"{self.path}:{number}"
                 yield where, _object(_decode(line, self.path, number), where)
