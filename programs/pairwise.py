@@ -24,6 +24,7 @@ from evalbias.programs.state import read_state
 STATE = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
+PLACES = ("first", "last")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
 """A judge that gives its answers less probability than this has not answered."""
@@ -43,6 +44,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         calibration: What the positions have by themselves is taken off: ``"contextual"`` measures it on a content-free
             input, ``"batch"`` as the mean over a batch. None takes nothing off.
         min_coverage: Comparisons whose answers have less probability are undefined.
+        instruction: Where it stands: ``"first"``, as in the paper, or ``"last"``, behind the candidates. Wordings that
+            are compared on the same pairs then share all but themselves, which is much faster.
 
     The prompt is one ``dspy.Predict``, ``predict``: its instructions and demonstrations are what optimizers change. The
     line that names the answers is not part of them.
@@ -59,8 +62,11 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         debias: str | None = None,
         calibration: str | None = None,
         min_coverage: float = MIN_COVERAGE,
+        instruction: str = "first",
     ) -> None:
         super().__init__()
+        if instruction not in PLACES:
+            raise ValueError(f"instruction={instruction!r} is unknown: choose one of {PLACES}.")
         if debias not in DEBIASING:
             raise ValueError(f"debias={debias!r} is unknown: choose one of {DEBIASING}.")
         if calibration not in CALIBRATIONS:
@@ -70,6 +76,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         self.debias = debias
         self.calibration = calibration
         self.min_coverage = min_coverage
+        self.instruction = instruction
         self.offsets: dict[int, list[float]] = {}
         instructions = comparison_instructions(criterion)
         self.predict = dspy.Predict(
@@ -218,11 +225,11 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         return done
 
     def _adapter(self) -> ComparisonAdapter:
-        return ComparisonAdapter(self.criterion, self.ties)
+        return ComparisonAdapter(self.criterion, self.ties, last=self.instruction == "last")
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The program's state and what it judges; no model and no key."""
-        own = {name: getattr(self, name) for name in ("ties", "debias", "calibration", "min_coverage")}
+        own = {name: getattr(self, name) for name in ("ties", "debias", "calibration", "min_coverage", "instruction")}
         own["offsets"] = {str(count): values for count, values in self.offsets.items()}
         return {**super().dump_state(json_mode), STATE: {"criterion": asdict(self.criterion), **own}}
 
@@ -239,10 +246,11 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
     """Asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
 
-    def __init__(self, criterion: Criterion, ties: bool) -> None:
+    def __init__(self, criterion: Criterion, ties: bool, *, last: bool = False) -> None:
         super().__init__()
         self.criterion = criterion
         self.ties = ties
+        self.last = last
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """The messages of one comparison."""
@@ -253,6 +261,7 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
             labels=self._labels(inputs),
             demos=[(text_field(d, "source"), d["candidates"], str(d["preference"])) for d in demos],
             instructions=signature.instructions,
+            last=self.last,
         )
 
     def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:

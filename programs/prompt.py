@@ -74,6 +74,7 @@ def comparison_messages(
     labels: Sequence[str],
     demos: Iterable[tuple[str, Sequence[str], str]] = (),
     instructions: str | None = None,
+    last: bool = False,
 ) -> list[Message]:
     """The prompt of one comparison.
 
@@ -85,20 +86,23 @@ def comparison_messages(
         demos: (source, candidates, label) of each demonstration, in the order shown.
         instructions: In place of ``comparison_instructions`` (an optimizer's wording). The line that names the answers
             stands behind either, so that no wording can lose it.
+        last: Put the instruction behind the candidates, where it is read after all that many wordings share.
     """
     asked = comparison_instructions(criterion) if instructions is None else instructions
     answers = f"Answer with {', '.join(labels[:-1])} or {labels[-1]}."
-    messages = [{"role": "system", "content": f"{asked}\n{answers}"}]
+    told = f"{asked}\n{answers}"
+    messages = [] if last else [{"role": "system", "content": told}]
     for demo_source, demo_candidates, label in demos:
-        messages.append({"role": "user", "content": _candidates_text(criterion, demo_source, demo_candidates)})
+        messages.append({"role": "user", "content": _candidates_text(criterion, demo_source, demo_candidates, [])})
         messages.append({"role": "assistant", "content": label})
-    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates)})
+    behind = ["", told] if last else []
+    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates, behind)})
     return messages
 
 
-def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str]) -> str:
+def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str], behind: Sequence[str]) -> str:
     lines = [f"{criterion.source_label}: {source}"]
     lines += [
         f"{criterion.output_label} {label}: {candidate}" for label, candidate in zip(LETTERS, candidates, strict=False)
     ]
-    return "\n".join([*lines, f"Better {criterion.title}:"])
+    return "\n".join([*lines, *behind, f"Better {criterion.title}:"])

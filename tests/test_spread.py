@@ -119,7 +119,7 @@ def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chun
     with pytest.raises(ValueError, match=r"bad.jsonl:257: 'output' is missing"):
         broken.run(1, lambda _: None)
     assert len(broken.scores.read_text().splitlines()) == 256
-    with pytest.raises(ValueError, match="./none does not exist"):
+    with pytest.raises(ValueError, match=r"./none does not exist"):
         Spread(corpus / "judge.json", bad, "./none", OPENED, tmp_path / "none").run(1, lambda _: None)
     ray.shutdown()
 

@@ -53,6 +53,10 @@ def optimize(
     ] = False,
     budget: Annotated[int | None, typer.Option(help="Most judgments the search may ask for.", min=1)] = None,
     ties: Ties = False,
+    instruction: Annotated[
+        Literal["first", "last"],
+        typer.Option(help="Where it stands in the prompt: last is faster, first is the paper's."),
+    ] = "first",
     search: Search = "greedy",
     curve: Annotated[
         bool, typer.Option("--curve", help="Rank with every wording tried: decision rate against agreement.")
@@ -96,6 +100,7 @@ def optimize(
         "halving": halving,
         "budget": budget,
         "ties": ties,
+        "instruction": instruction,
         "search": search,
         "curve": curve,
     }

@@ -56,7 +56,7 @@ def searched(
     seed: int,
 ) -> Searched:
     """Search on pairs of the training documents; measure on the others; leave plots and the judge in the folder."""
-    judge = PairwiseJudge(criterion, ties=options["ties"])
+    judge = PairwiseJudge(criterion, ties=options["ties"], instruction=options["instruction"])
     zepo = ZEPO(
         GrammarParaphraser(grammar) if run.proposer_lm is None else LMParaphraser(run.proposer_lm),
         population=options["population"],

@@ -66,8 +66,8 @@ def curve(
     keys = [input_key(e) for e in compared]
     found = []
     for text in instructions:
-        probabilities = subject.probabilities(text, compared)
-        free = subject.probabilities(text, [subject.content_free()])
+        probabilities = subject.probabilities([text], compared)[0]
+        free = subject.probabilities([text], [subject.content_free()])[0]
         if progress is not None:
             progress(len(compared) + 1)
         answers = Answers(probabilities, free, keys)

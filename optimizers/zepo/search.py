@@ -155,7 +155,7 @@ class _Search:
             raise ValueError(
                 f"budget={self.settings.budget} does not cover the {len(self.examples)} examples even once."
             )
-        self._test(incumbent, len(self.examples))
+        self._test([incumbent], len(self.examples))
         self._note(incumbent, accepted=True)
         if math.isnan(incumbent.objective):
             raise ValueError(
@@ -218,8 +218,7 @@ class _Search:
         """Those that were tested on all examples."""
         left = list(rivals)
         for rung, survivors in self._rungs(len(rivals)):
-            for wording in left:
-                self._test(wording, rung)
+            self._test(left, rung)
             left = sorted(left, key=lambda w: -w.objective if w.objective == w.objective else math.inf)[:survivors]
         return left
 
@@ -240,20 +239,25 @@ class _Search:
             before, left = rung, survivors
         return cost
 
-    def _test(self, wording: _Wording, upto: int) -> None:
-        """Judge the examples up to that one that were not judged under this wording yet."""
-        part = self.examples[len(wording.probabilities) : upto]
-        wording.probabilities = np.concatenate([wording.probabilities, self._probabilities(wording, part)])
-        if self.objective.content_free and not len(wording.content_free):
-            wording.content_free = self._probabilities(wording, [self.subject.content_free()])
-        documents = self.documents[: len(wording.probabilities)]
-        wording.objective = self.objective(Answers(wording.probabilities, wording.content_free, documents))
+    def _test(self, wordings: Sequence[_Wording], upto: int) -> None:
+        """Judge the examples up to that one that were not judged under these wordings yet; all had equally many."""
+        part = self.examples[len(wordings[0].probabilities) : upto]
+        found = self._probabilities(wordings, part)
+        for wording, rows in zip(wordings, found, strict=True):
+            wording.probabilities = np.concatenate([wording.probabilities, rows])
+        if self.objective.content_free and not len(wordings[0].content_free):
+            free = self._probabilities(wordings, [self.subject.content_free()])
+            for wording, rows in zip(wordings, free, strict=True):
+                wording.content_free = rows
+        documents = self.documents[:upto]
+        for wording in wordings:
+            wording.objective = self.objective(Answers(wording.probabilities, wording.content_free, documents))
 
-    def _probabilities(self, wording: _Wording, examples: Sequence[dspy.Example]) -> FloatArray:
-        found = self.subject.probabilities(wording.text, examples)
-        self.judgments += len(examples)
+    def _probabilities(self, wordings: Sequence[_Wording], examples: Sequence[dspy.Example]) -> FloatArray:
+        found = self.subject.probabilities([wording.text for wording in wordings], examples)
+        self.judgments += len(wordings) * len(examples)
         if self.settings.progress is not None:
-            self.settings.progress(len(examples))
+            self.settings.progress(len(wordings) * len(examples))
         return found
 
     def _affordable(self, wordings: int) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import dspy
-import numpy as np
 
-from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, FloatArray, MeasuringLM
 from evalbias.programs.comparison import rotations
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompt import comparison_labels
 
 Judge = PairwiseJudge | PointwiseJudge
 
@@ -36,8 +37,11 @@ class Subject(Protocol):
         """The whole instruction of a wording."""
         ...
 
-    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
-        """(n, classes) shares of the answers under the wording; NaN where undefined."""
+    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """(w, n, classes) shares of the answers under every wording; NaN where undefined.
+
+        All is asked in one call, example by example, so that the wordings of one example share what they can.
+        """
         ...
 
     def content_free(self) -> dspy.Example:
@@ -68,12 +72,12 @@ class Comparing:
         """The wording itself: the prompt names the answers behind it."""
         return wording
 
-    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
-        """(n, classes) by position."""
-        instruct(self._judge, wording)
-        orders = rotations(self._size, every=False)
-        found = self._judge.measured(examples, orders, self._lm)
-        return np.asarray(self._judge.combined(found, orders, None).positions[:, 0])
+    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """(w, n, classes) by position."""
+        labels = comparison_labels(self._size, ties=self._judge.ties)
+        logprobs = _logprobs(self._judge, wordings, examples, labels, self._lm)  # (w n, classes)
+        found = self._judge.combined(logprobs[:, None], rotations(self._size, every=False), None)
+        return found.positions.reshape(len(wordings), len(examples), self.classes)
 
     def content_free(self) -> dspy.Example:
         """As many candidates, all without content."""
@@ -104,11 +108,12 @@ class Scoring:
         """The wording and the line that names the answers."""
         return wording + self._format
 
-    def probabilities(self, wording: str, examples: Sequence[dspy.Example]) -> FloatArray:
-        """(n, classes) by label, ascending."""
-        instruct(self._judge, self.instruction(wording))
-        found = self._judge.batch(examples, lm=self._lm)
-        return np.array([[p.distribution[label] for label in self.criterion.labels] for p in found])
+    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """(w, n, classes) by label, ascending."""
+        labels, instructions = self.criterion.labels, [self.instruction(wording) for wording in wordings]
+        logprobs = _logprobs(self._judge, instructions, examples, labels, self._lm)
+        found = ChoiceLogprobs(labels, logprobs).probabilities
+        return found.reshape(len(wordings), len(examples), self.classes)
 
     def content_free(self) -> dspy.Example:
         """An output without content."""
@@ -126,6 +131,24 @@ def subject_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) ->
     if isinstance(judge, PointwiseJudge):
         return Scoring(judge, examples, lm)
     raise TypeError(f"{type(judge).__name__} is no judge whose instruction can be searched.")
+
+
+def _logprobs(
+    judge: Judge,
+    instructions: Sequence[str],
+    examples: Sequence[dspy.Example],
+    labels: tuple[str, ...],
+    lm: MeasuringLM,
+) -> FloatArray:
+    """(w n, c) of the labels, instruction by instruction; asked example by example."""
+    judges = [judge.deepcopy() for _ in instructions]
+    for one, instruction in zip(judges, instructions, strict=True):
+        instruct(one, instruction)
+    prompts = [one.messages(example) for example in examples for one in judges]
+    asked = [example for example in examples for _ in judges]
+    found = naming_too_long(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
+    by_example = found.reshape(len(examples), len(judges), len(labels))
+    return by_example.swapaxes(0, 1).reshape(-1, len(labels))
 
 
 def instruct(judge: Judge, instruction: str) -> None:

@@ -59,6 +59,34 @@ def test_the_search_finds_a_fairer_wording():
     assert decision_rates([p.positions[0] for p in rows]) == pytest.approx(best.decision_rates)
 
 
+def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_instructions(lms):
+    class Counting:
+        calls: tuple = ()
+
+        def choice_logprobs(self, prompts, choices):
+            self.calls = (*self.calls, len(prompts))
+            return lms["qwen2"].choice_logprobs(prompts, choices)
+
+        def loglikelihood(self, pairs):
+            raise NotImplementedError
+
+    pairs = [
+        pair(a, b, source=f"{d} the cat sat on the mat and the mat sat") for d in range(6) for a, b in [(1, 2), (2, 1)]
+    ]
+    run = {}
+    for place in ("first", "last"):
+        counting, before = Counting(), lms["qwen2"].tokens_run
+        judge = PairwiseJudge(C, instruction=place, min_coverage=0.0)
+        found = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2)).compile(
+            judge, trainset=pairs, lm=counting
+        )
+        assert counting.calls == (12, 48, 48)
+        assert found.report.judgments == 108
+        assert found.instruction == place
+        run[place] = lms["qwen2"].tokens_run - before
+    assert run["last"] < run["first"]
+
+
 def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
     report = search().report
     assert list(report.history) == sorted(report.history)

@@ -76,6 +76,19 @@ def test_listwise_choice_and_ties():
     assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
 
 
+def test_the_instruction_may_stand_behind_the_candidates():
+    first, last = PairwiseJudge(C), PairwiseJudge(C, instruction="last")
+    demo = dspy.Example(source="s", candidates=["a", "b"], preference="A")
+    for judge in (first, last):
+        judge.predict.demos = [demo]
+    (told, *others), shown = first.messages(pair(1, 2)), last.messages(pair(1, 2))
+    assert told["role"] == "system"
+    assert [m["role"] for m in shown] == ["user", "assistant", "user"]
+    assert shown[:2] == others[:2]
+    head, asked = others[2]["content"].rsplit("\n", 1)
+    assert shown[2]["content"] == f"{head}\n\n{told['content']}\n{asked}"
+
+
 def test_answers_without_mass_are_undefined():
     (found,) = PairwiseJudge(C, min_coverage=0.1).batch([pair(1, 2)], lm=Comparer(mass=0.05))
     assert found.preference is None
@@ -128,21 +141,23 @@ def test_bad_candidates(example, match):
         PairwiseJudge(C).batch([example], lm=Comparer())
 
 
-@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}])
+@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}, {"instruction": "middle"}])
 def test_unknown_options(options):
     with pytest.raises(ValueError, match="is unknown"):
         PairwiseJudge(C, **options)
 
 
 def test_save_and_load(tmp_path):
-    judge = PairwiseJudge(C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01)
+    judge = PairwiseJudge(
+        C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction="last"
+    )
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
     judge.predict.signature = judge.predict.signature.with_instructions("Which one would you keep?")
     judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
     judge.save(str(tmp_path / "judge.json"))
     loaded = load_pairwise_judge(tmp_path / "judge.json")
     assert loaded.messages(pair(1, 2)) == judge.messages(pair(1, 2))
-    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets"):
+    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets", "instruction"):
         assert getattr(loaded, name) == getattr(judge, name)
     assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
     (tmp_path / "x.json").write_text("{}")

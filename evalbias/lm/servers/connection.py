@@ -62,7 +62,14 @@ class Connection:
         self._at_once = in_flight
         self._in_flight = asyncio.Semaphore(in_flight)
         self._answered = 0.0  # when the server answered anything for the last time
-        self._client = openai.AsyncOpenAI(base_url=self.base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
+        self._client = openai.AsyncOpenAI(
+            base_url=self.base_url,
+            api_key=api_key,
+            timeout=timeout,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(limits=limits),
+        )
         loop = self._loop = asyncio.new_event_loop()
         threading.Thread(target=loop.run_forever, name="evalbias-server", daemon=True).start()
         weakref.finalize(self, loop.call_soon_threadsafe, loop.stop)
