@@ -18,7 +18,7 @@ from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
-from evalbias.programs.prompt import Message, judge_messages
+from evalbias.programs.prompt import Message, item_text, judge_head
 
 PASSED_ON = ("cache", "rollout_id")
 WRITTEN = 8
@@ -37,13 +37,19 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """The messages of one judgment."""
-        return judge_messages(
-            self.criterion,
-            text_field(inputs, "source"),
-            text_field(inputs, "output"),
-            demos=[(text_field(d, "source"), text_field(d, "output"), self._label(d)) for d in demos],
-            instructions=signature.instructions,
-        )
+        return self.prompts(signature, demos, [inputs])[0]
+
+    def prompts(
+        self, signature: Any, demos: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]
+    ) -> list[list[Message]]:
+        """The messages of a judgment of each item; demonstrations are worded once."""
+        shown = [(text_field(d, "source"), text_field(d, "output"), self._label(d)) for d in demos]
+        head = judge_head(self.criterion, demos=shown, instructions=signature.instructions)
+        return [[*head, self._asked(item)] for item in items]
+
+    def _asked(self, item: Mapping[str, Any]) -> Message:
+        text = item_text(self.criterion, text_field(item, "source"), text_field(item, "output"))
+        return {"role": "user", "content": text}
 
     def _label(self, demo: Mapping[str, Any]) -> str:
         if demo.get("score") is None:

@@ -91,7 +91,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         lm = lm or self.predict.lm or dspy.settings.lm
         for start in range(0, len(examples), chunk):
             part = examples[start : start + chunk]
-            rows = naming_too_long(lambda prompts: self._scores(lm, prompts), [self.messages(e) for e in part], part)
+            rows = naming_too_long(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
             done += [dspy.Prediction(**row) for row in rows]
             if progress is not None:
                 progress(len(part))
@@ -104,7 +104,10 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """The prompt of one judgment."""
-        return self._adapter().format(self.predict.signature, self.predict.demos, example)
+        return self._prompts([example])[0]
+
+    def _prompts(self, examples: Sequence[dspy.Example]) -> list[list[Message]]:
+        return self._adapter().prompts(self.predict.signature, self.predict.demos, examples)
 
     def _adapter(self) -> JudgmentAdapter:
         return JudgmentAdapter(self.criterion, self.scoring)

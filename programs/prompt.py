@@ -36,11 +36,18 @@ def judge_messages(
         demos: (source, output, label) of each demonstration, in the order shown.
         instructions: In place of ``criterion.instructions`` (an optimizer's wording).
     """
+    head = judge_head(criterion, demos=demos, instructions=instructions)
+    return [*head, {"role": "user", "content": item_text(criterion, source, output)}]
+
+
+def judge_head(
+    criterion: Criterion, *, demos: Iterable[tuple[str, str, str]], instructions: str | None
+) -> list[Message]:
+    """What stands before the item that is judged; see ``judge_messages``."""
     messages = [{"role": "system", "content": criterion.instructions if instructions is None else instructions}]
     for demo_source, demo_output, label in demos:
         messages.append({"role": "user", "content": item_text(criterion, demo_source, demo_output)})
         messages.append({"role": "assistant", "content": label})
-    messages.append({"role": "user", "content": item_text(criterion, source, output)})
     return messages
 
 

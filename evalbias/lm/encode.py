@@ -76,14 +76,14 @@ def _cut(text: str, other: Encoded) -> int | None:
     """The word from which on the text has tokens of its own; None where nothing is worth sharing."""
     if len(other.words) <= DOUBTFUL + 1:
         return None
-    alike = _alike(text, other.text)
-    within = int(np.searchsorted(other.words[:, 0], alike, side="right"))  # words that begin within
+    shared = alike(text, other.text)
+    within = int(np.searchsorted(other.words[:, 0], shared, side="right"))  # words that begin within
     cut = within - 1 - DOUBTFUL
     return cut if cut >= 2 else None
 
 
-def _alike(a: str, b: str) -> int:
-    """Characters that two texts begin with alike."""
+def alike(a: Any, b: Any) -> int:
+    """Characters or tokens that two sequences begin with alike."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -111,11 +111,13 @@ def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | Non
 
 
 def _whole(tokenizer: Any, texts: Sequence[str], special: bool) -> list[Encoded]:
-    """Each text by itself."""
+    """Each text by itself; equal ones, as the ends of prompts with their answers mostly are, once."""
     if not texts:
         return []
-    found = tokenizer.backend_tokenizer.encode_batch(list(texts), add_special_tokens=special)
-    return [_encoded(text, encoding) for text, encoding in zip(texts, found, strict=True)]
+    unique = list(dict.fromkeys(texts))
+    found = tokenizer.backend_tokenizer.encode_batch(unique, add_special_tokens=special)
+    done = {text: _encoded(text, encoding) for text, encoding in zip(unique, found, strict=True)}
+    return [done[text] for text in texts]
 
 
 def _encoded(text: str, encoding: Any) -> Encoded:

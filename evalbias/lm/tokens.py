@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.lm.encode import Encoded, encode, following
+from evalbias.lm.encode import Encoded, alike, encode, following
 from evalbias.lm.text import Rendered
 
 Ids = tuple[int, ...]
@@ -132,5 +132,4 @@ def _aligned(row: Sequence[Scored]) -> list[Scored]:
 
 def common_prefix(sequences: Sequence[Ids]) -> int:
     """Number of tokens that all sequences begin with."""
-    first, last = min(sequences), max(sequences)
-    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return alike(min(sequences), max(sequences))

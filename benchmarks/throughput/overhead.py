@@ -1,0 +1,117 @@
+"""What DSPy costs a judgment: ``judge.batch`` beside ``dspy.Evaluate`` with threads, on a model too small to matter.
+
+usage: python -m benchmarks.throughput.overhead [--items 1000] [--repeats 5] [--write]
+
+Both judge the same items of the synthetic world with the same eight demonstrations, one after the other, again and
+again, without a cache. Memory is what the process grows by between 2,000 and 20,000 items judged, scores kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import dspy
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import evalbias
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.results import write_section
+from evalbias.data import world
+from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
+from evalbias.programs.criteria import SYNTHETIC
+
+THREADS = 16
+
+
+def small_model(folder: Path) -> evalbias.LocalLM:
+    """One layer of random weights with the embedded judge's tokenizer."""
+    tokenizer = evalbias.embedded_judge_lm().engine.loaded.tokenizer
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=4096,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return evalbias.LocalLM(str(folder), device="cpu", dtype="float32", cache=False)
+
+
+def rates(judge: Any, lm: Any, items: list[dspy.Example], repeats: int) -> dict[str, list[float]]:
+    """Judgments a second of both ways, interleaved; the scores must agree."""
+    done: dict[str, list[float]] = {"judge.batch": [], f"dspy.Evaluate, {THREADS} threads": []}
+    evaluate = dspy.Evaluate(
+        devset=items, metric=lambda _, found, __=None: found.score, num_threads=THREADS, display_progress=False
+    )
+    batch, threads = done.values()
+    for _ in range(repeats):
+        started = time.perf_counter()
+        found = judge.batch(items, lm=lm)
+        batch.append(len(items) / (time.perf_counter() - started))
+        started = time.perf_counter()
+        other = evaluate(judge).results
+        threads.append(len(items) / (time.perf_counter() - started))
+        assert all(abs(a.score - b[1].score) < 1e-4 for a, b in zip(found, other, strict=True))
+    return done
+
+
+def growth(judge: Any, lm: Any, items: list[dspy.Example]) -> float:
+    """Bytes an item by which the process grows from the 2,000th to the 20,000th."""
+    kept: list[float] = []
+    marks = []
+    for count in (2_000, 18_000):
+        for start in range(0, count, 1_000):
+            kept += [p.score for p in judge.batch(items[: min(1_000, count - start)], lm=lm)]
+        marks.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
+    return (marks[1] - marks[0]) / 18_000
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=1_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    logging.getLogger("dspy").setLevel(logging.ERROR)
+    items = [e.with_inputs("source", "output") for e in world.examples(max(args.items, 1_000), seed=1)]
+    demos, _ = draw_demos(rated_items(world.examples(100, seed=5), SYNTHETIC), 8, seed=0)
+    judge = with_demos(evalbias.PointwiseJudge(SYNTHETIC), demos, bins=None)
+    with tempfile.TemporaryDirectory() as folder:
+        lm = small_model(Path(folder))
+        judge.predict.lm = lm
+        found = rates(judge, lm, items[: args.items], args.repeats)
+        grown = growth(judge, lm, items)
+    medians = {way: statistics.median(values) for way, values in found.items()}
+    base = list(medians.values())[1]
+    rows = [
+        [way, f"{medians[way]:.0f} ({min(values):.0f} to {max(values):.0f})", f"{medians[way] / base:.1f}x"]
+        for way, values in found.items()
+    ]
+    text = "\n\n".join(
+        [
+            "## DSPy's overhead",
+            f"{args.items} judgments with 8 demonstrations by a model of one layer, {torch.get_num_threads()} threads; "
+            f"medians of {args.repeats} interleaved repeats. Goal: 5x. From the 2,000th to the "
+            f"20,000th judgment the process grows by {grown:.0f} bytes an item.",
+            markdown(["way", "judgments/s (range)", "to Evaluate"], rows),
+        ]
+    )
+    print(text)
+    if args.write:
+        write_section("dspy overhead", text)
+
+
+if __name__ == "__main__":
+    main()
