@@ -1,20 +1,26 @@
 """Judge probabilities a second, beside other ways to ask for them, in one run with interleaved repeats.
 
-usage: python -m benchmarks.throughput [--sizes 64 256] [--repeats 5] [--hidden 512 --layers 8] [--write]
+usage: python -m benchmarks.throughput [--sizes 16 64 256] [--repeats 5] [--hidden 512 --layers 8] [--write]
 
 The model has random weights; the texts are read from EVALBIAS_DATA (default ../shared/data). All ways answer the same
-prompts in the same process, one after the other, again and again; the table has medians, their ratios, tokens run over
-distinct tokens, and the arithmetic of the distinct tokens in relation to what a matrix product reaches in the same run.
+prompts, one after the other, again and again, each from a cold start, and their answers are compared. The table has
+medians, their ratios, tokens run over distinct tokens, the arithmetic of the distinct tokens in relation to what a
+matrix product reaches in the same run, and the memory of each way at its highest. vLLM takes part where
+``make test-servers`` set it up, lm-evaluation-harness where it is installed; both are named as missing otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +28,30 @@ import torch
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
-from benchmarks.throughput.ways import WAYS, applies, sequences
+from benchmarks.servers import SERVERS, vllm
+from benchmarks.throughput.memory import forget_peak, peak
+from benchmarks.throughput.ways import HARNESS, OURS, SLOW, WAYS, Served, Way, applies, sequences
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
+
+VLLM = "vLLM server, prefix cache"
+HEADINGS = ["workload", "prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
+HEADINGS += ["GFLOP/s of GEMM's", "peak memory"]
+
+
+@dataclass
+class Measured:
+    """What was measured of a workload.
+
+    Attributes:
+        seconds: Of every way, repeat by repeat.
+        memory: Of every way, the highest in bytes.
+        rates: GFLOP/s of a matrix product before every repeat.
+    """
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
 
 
 def gemm(hidden: int) -> float:
@@ -37,47 +64,51 @@ def gemm(hidden: int) -> float:
     return rounds * 2 * a.shape[0] * hidden * 4 * hidden / (time.perf_counter() - started) / 1e9
 
 
-def timed(lm: LocalLM, work: Workload, repeats: int, hidden: int) -> tuple[dict[str, list[float]], list[float]]:
-    """Seconds of every way, interleaved, and the matrix product's rate before each round; answers must agree."""
-    seconds: dict[str, list[float]] = {way: [] for way in WAYS if applies(way, work)}
-    rates = []
+def timed(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hidden: int) -> Measured:
+    """Every way on the workload, interleaved; answers must agree."""
+    found = Measured()
     for _ in range(repeats):
-        rates.append(gemm(hidden))
+        found.rates.append(gemm(hidden))
         answers = {}
-        for way in seconds:
+        for name, way in ways.items():
+            forget_peak(way)
             started = time.perf_counter()
-            answers[way] = WAYS[way](lm, work)
-            seconds[way].append(time.perf_counter() - started)
-        for found in answers.values():
-            np.testing.assert_allclose(found, answers["evalbias"], atol=2e-3, rtol=1e-3)
-    return seconds, rates
+            answers[name] = way(lm, work)
+            found.seconds.setdefault(name, []).append(time.perf_counter() - started)
+            found.memory[name] = max(found.memory.get(name, 0), peak(way))
+        for told in answers.values():
+            np.testing.assert_allclose(told, answers[OURS], atol=2e-3, rtol=1e-3)
+    return found
 
 
-def rows(lm: LocalLM, work: Workload, repeats: int, hidden: int) -> list[list[str]]:
+def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hidden: int) -> list[list[str]]:
     """The table's rows of one workload."""
-    WAYS["evalbias"](lm, work)  # warm
+    ways[OURS](lm, work)  # warm
     before = lm.tokens_run, lm.tokens_distinct
-    WAYS["evalbias"](lm, work)
+    ways[OURS](lm, work)
     run, distinct = lm.tokens_run - before[0], lm.tokens_distinct - before[1]
-    seconds, rates = timed(lm, work, repeats, hidden)
-    medians = {way: statistics.median(values) for way, values in seconds.items()}
+    found = timed(lm, work, ways, repeats, hidden)
+    medians = {name: statistics.median(values) for name, values in found.seconds.items()}
     weights = sum(p.numel() for p in lm.engine.loaded.model.base_model.layers.parameters())
     head = lm.engine.loaded.model.get_output_embeddings().weight.numel()
     read = {s.ids[:at] for row in sequences(lm, work) for s in row for at in range(s.start, len(s.ids))}
-    floor = 2 * (weights * distinct + head * len(read)) / statistics.median(rates) / 1e9
+    gflop = 2 * (weights * distinct + head * len(read)) / 1e9
+    rate = statistics.median(found.rates)
     done = []
-    for way, median in medians.items():
-        own = way == "evalbias"
+    for name, median in medians.items():
+        seconds, own = found.seconds[name], name == OURS
         done.append(
             [
                 work.name,
                 str(len(work.prompts)),
-                way,
-                f"{median:.2f} ({min(seconds[way]):.2f} to {max(seconds[way]):.2f})",
+                name,
+                f"{median:.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
                 f"{len(work.prompts) / median:.1f}",
-                f"{median / medians['evalbias']:.2f}x",
+                f"{median / medians[OURS]:.2f}x",
                 f"{run / distinct:.3f}" if own else "",
-                f"{median / floor:.2f}" if own else "",
+                f"{median * rate / gflop:.2f}" if own else "",
+                f"{gflop / median:.0f} of {rate:.0f}" if own else "",
+                f"{found.memory[name] / 2**20:.0f} MB",
             ]
         )
     return done
@@ -87,34 +118,50 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workloads", nargs="+", choices=[*WORKLOADS], default=[*WORKLOADS])
-    parser.add_argument("--sizes", nargs="+", type=int, default=[64])
+    parser.add_argument("--sizes", nargs="+", type=int, default=[16, 64, 256])
+    parser.add_argument("--most-of-slow", type=int, default=64, help="Prompts that the ways without sharing are given.")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--ways", nargs="+", choices=[*WAYS, VLLM], help="Beside ours; by default all there are.")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
-    with tempfile.TemporaryDirectory() as place:
+    missing = []
+    with ExitStack() as open_until_done:
+        place = Path(open_until_done.enter_context(tempfile.TemporaryDirectory()))
         options = {"hidden": args.hidden, "layers": args.layers, "vocabulary": args.vocabulary}
-        path = model(folder, **options, save_to=Path(place))
+        path = model(folder, **options, save_to=place)
         lm = LocalLM(str(path), device="cpu", dtype="float32")
+        ways: dict[str, Way] = {n: way for n, way in WAYS.items() if n == OURS or args.ways is None or n in args.ways}
+        if HARNESS in ways and find_spec("lm_eval") is None:
+            missing.append(f"{HARNESS} (pip install 'evalbias[bench]')")
+            del ways[HARNESS]
+        if args.ways is None or VLLM in args.ways:
+            if (SERVERS / "vllm/.installed").exists():
+                ways[VLLM] = Served(*open_until_done.enter_context(vllm(path, length=4096, space=4)))
+            else:
+                missing.append(f"{VLLM} (make test-servers)")
         found = []
         for name in args.workloads:
             for size in args.sizes:
-                found += rows(lm, WORKLOADS[name](folder, size), args.repeats, args.hidden)
-                print(*found[-3:], sep="\n", flush=True)
+                work = WORKLOADS[name](folder, size)
+                asked = {
+                    n: w for n, w in ways.items() if applies(n, work) and (size <= args.most_of_slow or n not in SLOW)
+                }
+                found += rows(lm, work, asked, args.repeats, args.hidden)
+                print(*found[-len(asked) :], sep="\n", file=sys.stderr, flush=True)
         weights = sum(p.numel() for p in lm.engine.loaded.model.parameters())
-    headings = ["workload", "prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
     text = "\n\n".join(
         [
             "## Throughput on a CPU",
             f"A Llama of random weights, {weights:,} parameters, float32, {torch.get_num_threads()} threads; medians "
             f"of {args.repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
             "distinct tokens' weights, and of the logits that are read, at a matrix product's rate in the same run; "
-            "attention comes on top. Peak memory of the process: "
-            f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB.",
-            markdown(headings, found),
+            "attention comes on top. Memory is that of the way's own processes."
+            + (f" Missing: {', '.join(missing)}." if missing else ""),
+            markdown(HEADINGS, found),
         ]
     )
     print(text)

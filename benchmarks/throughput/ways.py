@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +13,9 @@ import numpy as np
 import torch
 
 from benchmarks.throughput.workloads import Workload
-from evalbias import LocalLM
+from evalbias import LocalLM, ServerLM
 from evalbias.lm.tokens import Scored, choice_sequences, joint
+from evalbias.lm.types import MeasuringLM
 
 Answers = list[list[float]]
 Way = Callable[[LocalLM, Workload], Answers]
@@ -61,6 +66,11 @@ def generate_scores(lm: LocalLM, work: Workload) -> Answers:
 def ours(lm: LocalLM, work: Workload) -> Answers:
     """This package, each time from a cold start."""
     lm.forget()
+    return asked(lm, work)
+
+
+def asked(lm: MeasuringLM, work: Workload) -> Answers:
+    """A workload's answers by a measuring model."""
     if all(len(choices) == 1 for choices in work.choices):
         pairs = [(p, choices[0]) for p, choices in zip(work.prompts, work.choices, strict=True)]
         return [[found.total] for found in lm.loglikelihood(pairs)]
@@ -68,16 +78,61 @@ def ours(lm: LocalLM, work: Workload) -> Answers:
     return [list(row) for row in np.asarray(rows)]
 
 
-WAYS: dict[str, Way] = {
-    "one forward a prompt, full logits": published_style,
-    "generate, output_scores": generate_scores,
-    "evalbias": ours,
-}
+def harness(lm: LocalLM, work: Workload) -> Answers:
+    """lm-evaluation-harness's transformers backend, given the same tokens as loglikelihood requests."""
+    from lm_eval.models.huggingface import HFLM
+
+    loaded = lm.engine.loaded
+    backend = HFLM(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=HARNESS_BATCH, backend="causal")
+    rows = sequences(lm, work)
+    asked = [(("", str(i)), list(s.ids[: s.start]), list(s.ids[s.start :])) for i, row in enumerate(rows) for s in row]
+    told = iter(backend._loglikelihood_tokens(asked, disable_tqdm=True))
+    return [[next(told)[0] for _ in row] for row in rows]
+
+
+HARNESS_BATCH = 8
+
+OURS = "evalbias"
+HARNESS = "lm-evaluation-harness, transformers"
+GENERATE = "generate, output_scores"
+PUBLISHED = "one forward a prompt, full logits"
+SLOW = (PUBLISHED, GENERATE, HARNESS)
+"""They share nothing: their cost is that of every prompt by itself."""
+
+WAYS: dict[str, Way] = {PUBLISHED: published_style, HARNESS: harness, GENERATE: generate_scores, OURS: ours}
+
+
+class Served:
+    """A real vLLM server of the same model, asked by ``ServerLM``; it sleeps while the other ways run.
+
+    Args:
+        address: Of the server.
+        process: Its process, the first of its group.
+
+    Attributes:
+        group: Of its processes.
+    """
+
+    def __init__(self, address: str, process: subprocess.Popen[bytes]) -> None:
+        self._address = address
+        self.group = process.pid
+        self._lm = ServerLM("tiny", base_url=address)
+        os.killpg(self.group, signal.SIGSTOP)
+
+    def __call__(self, lm: LocalLM, work: Workload) -> Answers:
+        """From a cold start: the server forgets its prefixes first."""
+        os.killpg(self.group, signal.SIGCONT)
+        try:
+            reset = self._address.removesuffix("/v1") + "/reset_prefix_cache"
+            with urllib.request.urlopen(urllib.request.Request(reset, method="POST")):
+                return asked(self._lm, work)
+        finally:
+            os.killpg(self.group, signal.SIGSTOP)
 
 
 def applies(way: str, work: Workload) -> bool:
     """Generation tells nothing of given texts."""
-    return way != "generate, output_scores" or len(work.choices[0]) > 1
+    return way != GENERATE or len(work.choices[0]) > 1
 
 
 def _sum(logprobs: torch.Tensor, sequence: Scored) -> float:

@@ -46,8 +46,8 @@ def pointwise(folder: Path, n: int) -> Workload:
     return Workload(f"{SHOTS}-shot pointwise, WebNLG", found, [criterion.labels] * n)
 
 
-def population(folder: Path, n: int) -> Workload:
-    """Newsroom pairs under each instruction of a population, n prompts in all."""
+def population(folder: Path, n: int, *, last: bool = True) -> Workload:
+    """Newsroom pairs under each instruction of a population, n prompts in all, pair by pair as ZEPO asks them."""
     items = data.load("newsroom", folder / "upstream/newsroom.json")
     criterion = NEWSROOM[0]
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
@@ -55,12 +55,23 @@ def population(folder: Path, n: int) -> Workload:
     pairs = make_pairs(items, inputs=max(1, n // 100), limit=-(-n // INSTRUCTIONS), seed=0)
     found: list[Prompt] = [
         comparison_messages(
-            criterion, pair.source, list(pair.candidates), labels=("A", "B"), instructions=wording.format(**told)
+            criterion,
+            pair.source,
+            list(pair.candidates),
+            labels=("A", "B"),
+            instructions=wording.format(**told),
+            last=last,
         )
-        for wording in wordings
         for pair in pairs
+        for wording in wordings
     ]
-    return Workload("ZEPO population, Newsroom pairs", found[:n], [("A", "B")] * n)
+    place = "last" if last else "first"
+    return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", found[:n], [("A", "B")] * n)
+
+
+def paper_order(folder: Path, n: int) -> Workload:
+    """The same with the instruction first."""
+    return population(folder, n, last=False)
 
 
 def likelihood(folder: Path, n: int) -> Workload:
@@ -71,7 +82,12 @@ def likelihood(folder: Path, n: int) -> Workload:
     return Workload("continuation likelihood, WebNLG", found, [(e.output,) for e in items])
 
 
-WORKLOADS = {"pointwise": pointwise, "population": population, "likelihood": likelihood}
+WORKLOADS = {
+    "pointwise": pointwise,
+    "population": population,
+    "population-first": paper_order,
+    "likelihood": likelihood,
+}
 
 
 def model(folder: Path, *, hidden: int, layers: int, vocabulary: int, save_to: Path) -> Path:

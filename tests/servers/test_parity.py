@@ -11,8 +11,9 @@ import time
 import dspy
 import numpy as np
 import pytest
-from real import llama_cpp_python, llama_server, save_model, vllm
+from real import save_model
 
+from benchmarks.servers import llama_cpp_python, llama_server, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
 from evalbias.lm.types import Unanswered
 from evalbias.programs import Criterion
