@@ -1,8 +1,8 @@
 """Attention of a pack on a CPU.
 
-Nearly all of a pack's tokens see the same context, and little of the pack: the context is attended to in one pass
-without a mask, the pack in short blocks that reach back no further than something is seen, and the two are merged by
-their normalisers. Everything else is transformers' own scaled-dot-product attention.
+Nearly all of a pack's tokens see the same context, and little of the pack: what all of them see (``context.py``: far) is
+attended to in one pass without a mask, the rest in short blocks that reach back no further than something is seen, and
+the two are merged by their normalisers. Everything else is transformers' own scaled-dot-product attention.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from evalbias.lm.context import Layers, tokens
 from evalbias.lm.trie import Pack
 
 NAME = "evalbias_pack"
@@ -33,39 +34,42 @@ class Sight:
     """What the tokens of a pack see.
 
     Attributes:
-        context: Tokens of context.
-        all_of_it: Whether every token sees the whole context.
-        first: Of each block of queries: the first token of the pack that one of them sees.
+        far: Of each layer the keys and values of the context that every token sees; may be empty.
+        first: Of each block of queries: the first token behind the far ones that one of them sees.
     """
 
-    context: int
-    all_of_it: bool
+    far: Layers
     first: tuple[int, ...]
 
     @classmethod
-    def of(cls, pack: Pack) -> Sight:
+    def of(cls, pack: Pack, far: Layers) -> Sight:
         """Of a pack."""
-        c, n = len(pack.source), len(pack.ids)
-        own = pack.ends[c:]
-        first = tuple(int((own > start).argmax()) for start in range(0, n, BLOCK))
-        return cls(c, bool((pack.ends[:c] == n).all()), first)
+        ends = pack.ends[tokens(far) :]
+        return cls(far, tuple(int((ends > start).argmax()) for start in range(0, len(pack.ids), BLOCK)))
 
 
 _SIGHT: ContextVar[Sight | None] = ContextVar("sight", default=None)
 
 
-def prepare(model: Any) -> None:
-    """Let a model on a CPU attend packs this way, if it attends by PyTorch's kernels and they tell what is needed."""
-    if model.device.type == "cpu" and _FLASH is not None and model.config._attn_implementation == "sdpa":
-        AttentionInterface.register(NAME, attend)
-        AttentionMaskInterface.register(NAME, sdpa_mask)
-        model.set_attn_implementation(NAME)
+def prepare(model: Any) -> bool:
+    """Let a model on a CPU attend packs this way; whether it does.
+
+    It must attend by PyTorch's kernels, and they must tell what is needed.
+    """
+    if model.config._attn_implementation == NAME:
+        return True
+    if model.device.type != "cpu" or _FLASH is None or model.config._attn_implementation != "sdpa":
+        return False
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+    return True
 
 
 @contextmanager
-def attending(pack: Pack) -> Iterator[None]:
-    """The forward pass inside is of this pack."""
-    token = _SIGHT.set(Sight.of(pack))
+def attending(pack: Pack, far: Layers) -> Iterator[None]:
+    """The forward pass inside is of this pack, which follows these keys and values besides those it is given."""
+    token = _SIGHT.set(Sight.of(pack, far))
     try:
         yield
     finally:
@@ -82,26 +86,29 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As ``sdpa_attention_forward``: (1, H, n, d) queries, (1, H', c + n, d) keys and values -> (1, n, H, d)."""
+    """As ``sdpa_attention_forward``: (1, H, n, d) queries, (1, H', m + n, d) keys and values -> (1, n, H, d).
+
+    The keys and values are those of m near tokens and of the pack.
+    """
     sight = _SIGHT.get()
     if sight is None or attention_mask is None or attention_mask.shape[-1] != key.shape[2]:
         return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
     _, heads, n, size = query.shape
-    groups, c = heads // key.shape[1], sight.context
+    groups, near = heads // key.shape[1], key.shape[2] - n
     mask = attention_mask[0, 0]
 
     def flash(
-        start: int, stop: int, low: int, high: int, seen: torch.Tensor | None
+        start: int, stop: int, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs (1, H, m, d) and normalisers (1, H, m) of some queries over some keys."""
+        """Outputs (1, H, q, d) and normalisers (1, H, q) of some queries over some keys."""
         assert _FLASH is not None  # or ``prepare`` would not have come here
         part = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # heads that share their keys
         out, normaliser = _FLASH(
             part,
-            key[:, :, low:high],
-            value[:, :, low:high],
+            keys,
+            values,
             attn_mask=None if seen is None else seen.repeat(groups, 1)[None, None],
             scale=scaling,
         )
@@ -109,11 +116,12 @@ def attend(
 
     parts = []
     for number, start in enumerate(range(0, n, BLOCK)):
-        stop, low = min(start + BLOCK, n), c + sight.first[number]
-        parts.append(flash(start, stop, low, c + stop, mask[start:stop, low : c + stop]))
+        stop = min(start + BLOCK, n)
+        seen = slice(sight.first[number], near + stop)
+        parts.append(flash(start, stop, key[:, :, seen], value[:, :, seen], mask[start:stop, seen]))
     out = torch.cat([o for o, _ in parts], dim=2)
-    if c:
-        far, far_normaliser = flash(0, n, 0, c, None if sight.all_of_it else mask[:, :c])
+    if sight.far:
+        far, far_normaliser = flash(0, n, *sight.far[module.layer_idx], None)
         share = (far_normaliser - torch.cat([z for _, z in parts], dim=2)).sigmoid()[..., None]
         out = torch.lerp(out, far, share.to(out.dtype))
     return out.transpose(1, 2), None

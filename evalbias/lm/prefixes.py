@@ -6,12 +6,8 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import torch
-
+from evalbias.lm.context import Layers, tokens
 from evalbias.lm.trie import Ids, common
-
-Layers = list[tuple[torch.Tensor, torch.Tensor]]
-"""Of each layer: keys and values, (1, heads, tokens, size)."""
 
 WORTH = 64
 """Tokens that a stored prefix must save beyond the next shorter one."""
@@ -69,7 +65,7 @@ class PrefixStore:
             while end < len(rows) and (end == row or lengths[end] >= length):
                 length = min(length, first[end])
                 end += 1
-            if length - lengths[row] >= WORTH and length > (size(found[row]) if row in found else 0):
+            if length - lengths[row] >= WORTH and length > (tokens(found[row]) if row in found else 0):
                 found[row] = [(keys[:, :, :length], values[:, :, :length]) for keys, values in layers]
                 self._kept.move_to_end(key)
         return found
@@ -96,11 +92,6 @@ class PrefixStore:
         if not found and first[-1] >= WORTH:
             found[len(rows) - 1] = first[-1]
         return found
-
-
-def size(layers: Layers) -> int:
-    """Tokens of a prefix."""
-    return int(layers[0][0].shape[2])
 
 
 def sortable(ids: Ids) -> bytes:

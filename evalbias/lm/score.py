@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache
 
 from evalbias.lm.attention import attending, prepare
-from evalbias.lm.prefixes import Layers, PrefixStore, size, sortable
+from evalbias.lm.context import Context, PackCache, tokens
+from evalbias.lm.prefixes import PrefixStore, sortable
 from evalbias.lm.tokens import PromptTooLong, Scored
 from evalbias.lm.trie import Ids, Pack, packs, shared
 from evalbias.lm.types import FloatArray
@@ -67,8 +67,7 @@ class Scorer:
         self._window = _window(model.config)
         self._pack_tokens = _pack_tokens(model)
         self.share = share
-        if share:
-            prepare(model)
+        self._split = share and prepare(model)
         self.share = share and self._packs_agree()
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
@@ -125,30 +124,32 @@ class Scorer:
             lengths,
             [list(row.reads) for row in rows],
             self._most,
-            known={row: size(layers) for row, layers in known.items()},
+            known={row: tokens(layers) for row, layers in known.items()},
             kept=self.prefixes.wanted(ids, lengths, first),
         )
-        layers: Layers = []
+        left = Context([], [])
         for pack in walk:
-            before = layers if pack.known is None else known[pack.known]
-            hidden, layers = self._run(pack, _selected(before, pack.source))
+            before = left if pack.known is None else Context(known[pack.known], [])
+            hidden, left = self._run(pack, before)
             self._read(hidden, _reads(pack, rows), found)
             for row, path in pack.paths.items():
-                self.prefixes.put(ids[row][: len(path)], _selected(layers, path, copy=True))
+                self.prefixes.put(ids[row][: len(path)], left.copy(path))
 
-    def _run(self, pack: Pack, context: Layers) -> tuple[torch.Tensor, Layers]:
+    def _run(self, pack: Pack, before: Context) -> tuple[torch.Tensor, Context]:
         """The (n, d) hidden states of a pack, and the keys and values of its context and itself."""
-        cache = DynamicCache()
-        for number, (keys, values) in enumerate(context):
-            cache.update(keys, values, number)
-        n, device = len(pack.ids), self.model.device
-        ends = torch.from_numpy(pack.ends).to(device)
-        place = torch.arange(-len(pack.source), n, device=device)
-        hidden_from = (place[None, :] > place[-n:, None]) | (place[-n:, None] >= ends[None, :])  # (n, c + n)
+        n, c, device = len(pack.ids), len(pack.source), self.model.device
+        partly = np.flatnonzero(pack.ends[:c] < n)
+        seen_by_all = int(partly[0]) if len(partly) else c
+        context = before.at(pack.source, seen_by_all)
+        cache = PackCache(context, whole=not self._split)
+        masked = seen_by_all if self._split else 0  # columns that need no mask
+        ends = torch.from_numpy(pack.ends[masked:]).to(device)
+        place = torch.arange(masked - c, n, device=device)
+        hidden_from = (place[None, :] > place[-n:, None]) | (place[-n:, None] >= ends[None, :])  # (n, c + n - masked)
         mask = torch.zeros(hidden_from.shape, dtype=self.model.dtype, device=device)
         mask.masked_fill_(hidden_from, torch.finfo(mask.dtype).min)  # as numbers: no layer has to turn it into them
         self.tokens_run += n
-        with attending(pack):
+        with attending(pack, context.far):
             hidden = self.model.base_model(
                 input_ids=torch.from_numpy(pack.ids).to(device)[None],
                 attention_mask=mask[None, None],
@@ -156,7 +157,7 @@ class Scorer:
                 past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state
-        return hidden[0], [(layer.keys, layer.values) for layer in cache.layers]
+        return hidden[0], cache.left()
 
     def _padded(self, rows: Sequence[Row], found: list[FloatArray]) -> None:
         """Run every row by itself, in batches of like length."""
@@ -247,16 +248,6 @@ def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
     for place, row, position in pack.reads:
         reads.setdefault(place, []).extend(rows[row].reads[position])
     return reads
-
-
-def _selected(layers: Layers, places: Any, *, copy: bool = False) -> Layers:
-    """Keys and values at some places of the tokens."""
-    if not len(places):
-        return []
-    if not copy and int(places[-1]) == len(places) - 1:  # ascending from 0
-        return [(keys[:, :, : len(places)], values[:, :, : len(places)]) for keys, values in layers]
-    where = torch.from_numpy(places).to(layers[0][0].device)
-    return [(keys.index_select(2, where), values.index_select(2, where)) for keys, values in layers]
 
 
 def _window(config: Any) -> float:
