@@ -33,6 +33,7 @@ from benchmarks.throughput.memory import forget_peak, peak
 from benchmarks.throughput.ways import HARNESS, OURS, SLOW, WAYS, Served, Way, applies, sequences
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
+from evalbias.lm.trie import shared
 
 VLLM = "vLLM server, prefix cache"
 HEADINGS = ["workload", "prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
@@ -81,6 +82,22 @@ def timed(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hi
     return found
 
 
+def arithmetic(lm: LocalLM, work: Workload) -> tuple[float, float]:
+    """GFLOP that the distinct tokens take: of the weights and the logits that are read, and of attention."""
+    model, scored = lm.engine.loaded.model, [s for row in sequences(lm, work) for s in row]
+    weights = sum(p.numel() for p in model.base_model.layers.parameters())
+    head = model.get_output_embeddings().weight.numel()
+    read = {s.ids[:at] for s in scored for at in range(s.start, len(s.ids))}
+    ids = [np.array(row) for row in sorted({s.ids[:-1] for s in scored})]
+    distinct, pairs = 0, 0
+    for row, length in zip(ids, shared(ids), strict=True):
+        distinct += len(row) - length
+        pairs += (len(row) * (len(row) + 1) - length * (length + 1)) // 2  # a token sees itself and what it follows
+    config = model.config
+    attention = 4 * pairs * config.hidden_size * config.num_hidden_layers
+    return 2 * (weights * distinct + head * len(read)) / 1e9, attention / 1e9
+
+
 def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hidden: int) -> list[list[str]]:
     """The table's rows of one workload."""
     ways[OURS](lm, work)  # warm
@@ -89,10 +106,7 @@ def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hid
     run, distinct = lm.tokens_run - before[0], lm.tokens_distinct - before[1]
     found = timed(lm, work, ways, repeats, hidden)
     medians = {name: statistics.median(values) for name, values in found.seconds.items()}
-    weights = sum(p.numel() for p in lm.engine.loaded.model.base_model.layers.parameters())
-    head = lm.engine.loaded.model.get_output_embeddings().weight.numel()
-    read = {s.ids[:at] for row in sequences(lm, work) for s in row for at in range(s.start, len(s.ids))}
-    gflop = 2 * (weights * distinct + head * len(read)) / 1e9
+    gflop, attention = arithmetic(lm, work)
     rate = statistics.median(found.rates)
     done = []
     for name, median in medians.items():
@@ -106,8 +120,8 @@ def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hid
                 f"{len(work.prompts) / median:.1f}",
                 f"{median / medians[OURS]:.2f}x",
                 f"{run / distinct:.3f}" if own else "",
-                f"{median * rate / gflop:.2f}" if own else "",
-                f"{gflop / median:.0f} of {rate:.0f}" if own else "",
+                f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})" if own else "",
+                f"{(gflop + attention) / median:.0f} of {rate:.0f}" if own else "",
                 f"{found.memory[name] / 2**20:.0f} MB",
             ]
         )
@@ -158,8 +172,9 @@ def main() -> None:
             "## Throughput on a CPU",
             f"A Llama of random weights, {weights:,} parameters, float32, {torch.get_num_threads()} threads; medians "
             f"of {args.repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
-            "distinct tokens' weights, and of the logits that are read, at a matrix product's rate in the same run; "
-            "attention comes on top. Memory is that of the way's own processes."
+            "distinct tokens' weights, and of the logits that are read, at a matrix product's rate in the same run; in "
+            "brackets with attention, which these prompts cannot do without. GFLOP/s count both, beside the matrix "
+            "product's. Memory is that of the way's own processes; vLLM's holds 4 GiB for its cache."
             + (f" Missing: {', '.join(missing)}." if missing else ""),
             markdown(HEADINGS, found),
         ]

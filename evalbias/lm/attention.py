@@ -1,8 +1,8 @@
 """Attention of a pack on a CPU.
 
-Nearly all of a pack's tokens see the same context, and little of the pack: what all of them see (``context.py``: far) is
-attended to in one pass without a mask, the rest in short blocks that reach back no further than something is seen, and
-the two are merged by their normalisers. Everything else is transformers' own scaled-dot-product attention.
+Nearly all of a pack's tokens see the same context, and little of the pack: what all of them see (``context.py``: far)
+is attended to in one pass without a mask, the rest in short blocks that reach back no further than something is seen,
+and the two are merged by their normalisers. Everything else is transformers' own scaled-dot-product attention.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def attend(
         parts.append(flash(start, stop, key[:, :, seen], value[:, :, seen], mask[start:stop, seen]))
     out = torch.cat([o for o, _ in parts], dim=2)
     if sight.far:
-        far, far_normaliser = flash(0, n, *sight.far[module.layer_idx], None)
+        layer: Any = module.layer_idx
+        far, far_normaliser = flash(0, n, *sight.far[layer], None)
         share = (far_normaliser - torch.cat([z for _, z in parts], dim=2)).sigmoid()[..., None]
         out = torch.lerp(out, far, share.to(out.dtype))
     return out.transpose(1, 2), None

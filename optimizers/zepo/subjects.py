@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import dspy
+import numpy as np
 
 from evalbias.lm.types import ChoiceLogprobs, FloatArray, MeasuringLM
 from evalbias.programs.comparison import rotations
@@ -77,7 +78,7 @@ class Comparing:
         labels = comparison_labels(self._size, ties=self._judge.ties)
         logprobs = _logprobs(self._judge, wordings, examples, labels, self._lm)  # (w n, classes)
         found = self._judge.combined(logprobs[:, None], rotations(self._size, every=False), None)
-        return found.positions.reshape(len(wordings), len(examples), self.classes)
+        return np.asarray(found.positions.reshape(len(wordings), len(examples), self.classes))
 
     def content_free(self) -> dspy.Example:
         """As many candidates, all without content."""
@@ -148,7 +149,7 @@ def _logprobs(
     asked = [example for example in examples for _ in judges]
     found = naming_too_long(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
     by_example = found.reshape(len(examples), len(judges), len(labels))
-    return by_example.swapaxes(0, 1).reshape(-1, len(labels))
+    return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
 
 
 def instruct(judge: Judge, instruction: str) -> None:

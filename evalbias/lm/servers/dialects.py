@@ -110,6 +110,10 @@ class NextTokens:
         """Log-probability of each wanted token after a prompt."""
         raise NotImplementedError
 
+    async def sequence(self, scored: Scored) -> FloatArray:
+        """Log-probability of every token from ``start`` on, where ``likelihoods`` says so."""
+        raise NotImplementedError
+
 
 class VLLM(NextTokens):
     """vLLM (0.29 and later): ``logprob_token_ids`` and ``prompt_logprobs``."""
@@ -199,10 +203,6 @@ class LlamaCpp(NextTokens):
             if len(found) <= told:
                 raise Unreadable(f"only the {told} most probable tokens are told, and not all of {list(wanted)}")
             asked, told = min(asked * 16, self.vocabulary), len(found)
-
-    async def sequence(self, scored: Scored) -> FloatArray:
-        """Refused: see ``likelihoods``."""
-        raise NotImplementedError
 
     async def _complete(self, ids: Ids, count: int) -> dict[int, float]:
         drawn = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[self._whole, 1e4]]}
