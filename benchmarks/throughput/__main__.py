@@ -36,7 +36,7 @@ from evalbias import LocalLM
 from evalbias.lm.trie import shared
 
 VLLM = "vLLM server, prefix cache"
-HEADINGS = ["workload", "prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
+HEADINGS = ["prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
 HEADINGS += ["GFLOP/s of GEMM's", "peak memory"]
 
 
@@ -113,7 +113,6 @@ def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hid
         seconds, own = found.seconds[name], name == OURS
         done.append(
             [
-                work.name,
                 str(len(work.prompts)),
                 name,
                 f"{median:.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
@@ -157,8 +156,8 @@ def main() -> None:
                 ways[VLLM] = Served(*open_until_done.enter_context(vllm(path, length=4096, space=4)))
             else:
                 missing.append(f"{VLLM} (make test-servers)")
-        found = []
         for name in args.workloads:
+            found = []
             for size in args.sizes:
                 work = WORKLOADS[name](folder, size)
                 asked = {
@@ -166,12 +165,20 @@ def main() -> None:
                 }
                 found += rows(lm, work, asked, args.repeats, args.hidden)
                 print(*found[-len(asked) :], sep="\n", file=sys.stderr, flush=True)
-        weights = sum(p.numel() for p in lm.engine.loaded.model.parameters())
-    text = "\n\n".join(
+            text = section(lm, work.name, found, args.repeats, missing)
+            print(text, flush=True)
+            if args.write:
+                write_section(f"throughput cpu {name}", text)
+
+
+def section(lm: LocalLM, name: str, found: list[list[str]], repeats: int, missing: list[str]) -> str:
+    """A workload's part of RESULTS.md."""
+    weights = sum(p.numel() for p in lm.engine.loaded.model.parameters())
+    return "\n\n".join(
         [
-            "## Throughput on a CPU",
+            f"## Throughput on a CPU: {name}",
             f"A Llama of random weights, {weights:,} parameters, float32, {torch.get_num_threads()} threads; medians "
-            f"of {args.repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
+            f"of {repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
             "distinct tokens' weights, and of the logits that are read, at a matrix product's rate in the same run; in "
             "brackets with attention, which these prompts cannot do without. GFLOP/s count both, beside the matrix "
             "product's. Memory is that of the way's own processes; vLLM's holds 4 GiB for its cache."
@@ -179,9 +186,6 @@ def main() -> None:
             markdown(HEADINGS, found),
         ]
     )
-    print(text)
-    if args.write:
-        write_section("throughput cpu", text)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     task = demo_task(seed)
     likelihood = {"k": 8, "reduction": "sum", "normalization": "min-max", "resamples": 100_000}
     search = {"population": 5, "epochs": 5, "objective": "fairness", "pairs": 100, "halving": False, "budget": None}
-    search |= {"ties": False, "search": "greedy", "curve": False}
+    search |= {"ties": False, "instruction": "first", "search": "greedy", "curve": False}
     run = Run("demo", task, lm="embedded", seed=seed, out=out, options={"likelihood": likelihood, "search": search})
     found = compiled(run, task, seed=seed, options=likelihood)
     (only,) = found.comparisons.values()

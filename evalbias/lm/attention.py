@@ -122,7 +122,8 @@ def attend(
     out = torch.cat([o for o, _ in parts], dim=2)
     if sight.far:
         layer: Any = module.layer_idx
-        far, far_normaliser = flash(0, n, *sight.far[layer], None)
+        keys, values = sight.far[layer]
+        far, far_normaliser = flash(0, n, keys, values, None)
         share = (far_normaliser - torch.cat([z for _, z in parts], dim=2)).sigmoid()[..., None]
         out = torch.lerp(out, far, share.to(out.dtype))
     return out.transpose(1, 2), None

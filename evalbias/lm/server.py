@@ -37,7 +37,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         api_key: None takes ``OPENAI_API_KEY`` from the environment. It is never written.
         in_flight: Requests at the same time.
         timeout: Seconds that one attempt may take.
-        patience: Seconds for which a request that fails is retried, with backoff.
+        patience: Seconds for which a request that fails is retried, with backoff; at first at most 10.
         tolerance: Of chats, which tell the 20 most probable tokens: the share that choices not among them may have at
             most and be taken as 0; above it a row is NaN. In [0, 1].
         **kwargs: As ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
@@ -56,7 +56,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         dialect: Kind = "auto",
         api_key: str | None = None,
         in_flight: int = 64,
-        timeout: float = 300.0,
+        timeout: float = 120.0,
         patience: float = 300.0,
         tolerance: float = 1e-3,
         **kwargs: Any,

@@ -15,6 +15,6 @@ def test_every_workload_is_answered_alike_by_every_way(data_dir, tmp_path):
         ways = {way: ask for way, ask in WAYS.items() if way != HARNESS and applies(way, work)}
         found = rows(lm, work, ways, 1, 64)  # refuses answers that differ
         assert len(found) == (2 if name == "likelihood" else 3)
-        assert found[-1][2] == OURS
-        assert found[-1][6] == "1.000"  # every distinct token is run once
-        assert all(int(row[9].split()[0]) > 50 for row in found)
+        assert found[-1][1] == OURS
+        assert found[-1][5] == "1.000"  # every distinct token is run once
+        assert all(int(row[8].split()[0]) > 50 for row in found)

@@ -9,11 +9,12 @@ the key or does not know the address.
 from __future__ import annotations
 
 import asyncio
-import json
+import logging
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +31,9 @@ PASSING = frozenset({408, 409, 429})
 
 HOPELESS = frozenset({401, 403, 404})
 """Statuses that every other request would get too."""
+
+AT_FIRST = 10.0
+"""Seconds for which a server is waited for that never answered yet: its address may be wrong."""
 
 _BACKOFF = tenacity.wait_random_exponential(multiplier=0.5, max=20)
 
@@ -62,6 +66,7 @@ class Connection:
         self._at_once = in_flight
         self._in_flight = asyncio.Semaphore(in_flight)
         self._answered = 0.0  # when the server answered anything for the last time
+        self._said = False  # whether it was said that it does not
         limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
         self._client = openai.AsyncOpenAI(
             base_url=self.base_url,
@@ -81,12 +86,13 @@ class Connection:
             openai.OpenAIError: There was no answer for too long, or the key was refused.
         """
         try:
-            return await self._retried(lambda: self._client.get(self._root + path, cast_to=httpx.Response))
+            send = partial(self._client.get, self._root + path, cast_to=httpx.Response)
+            return await self._retried(send, min(self._patience, AT_FIRST))
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
                 raise
             return None
-        except json.JSONDecodeError:
+        except ValueError:
             return None
 
     async def post(self, path: str, body: dict[str, Any]) -> Any:
@@ -98,23 +104,34 @@ class Connection:
 
         Raises:
             openai.OpenAIError: The server refused, or there was no answer for too long.
-            json.JSONDecodeError: Its answers were no JSON for too long.
+            ValueError: Its answers were no JSON for too long.
         """
-        return await self._retried(lambda: self._client.post(self._root + path, cast_to=httpx.Response, body=body))
+        send = partial(self._client.post, self._root + path, cast_to=httpx.Response, body=body)
+        return await self._retried(send, self._patience)
 
-    async def _retried(self, send: Callable[[], Awaitable[httpx.Response]]) -> Any:
+    async def _retried(self, send: Callable[[], Awaitable[httpx.Response]], patience: float) -> Any:
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(_passes),
             wait=_wait,
-            stop=tenacity.stop_before_delay(self._patience),
+            stop=tenacity.stop_before_delay(patience),
+            before_sleep=self._say,
             reraise=True,
         )
         async for attempt in retrying:
             with attempt:
                 async with self._in_flight:
                     found = (await send()).json()
-                self._answered = time.monotonic()
+                self._answered, self._said = time.monotonic(), False
         return found
+
+    def _say(self, state: tenacity.RetryCallState) -> None:
+        """Say once in an outage that the server is waited for."""
+        error = state.outcome.exception() if state.outcome else None
+        if not self._said and isinstance(error, Exception):
+            logging.getLogger(__name__).warning(
+                "%s: %s It is asked again for up to %.0f seconds.", self.base_url, told(error), self._patience
+            )
+        self._said = True
 
     def run(self, job: Awaitable[Answer]) -> Answer:
         """What a coroutine gives that sends its requests here.
@@ -168,7 +185,7 @@ class Connection:
             started = time.monotonic()
             try:
                 answered[number] = await job()
-            except (openai.OpenAIError, json.JSONDecodeError, Unreadable) as error:
+            except (openai.OpenAIError, ValueError) as error:  # what it says is no JSON, or lacks what was asked for
                 failed[number] = error
                 if self._hopeless(error, started):
                     for _ in waiting:  # the others are asked no more
@@ -193,10 +210,10 @@ def _check(base_url: str) -> None:
 
 
 def _passes(error: BaseException) -> bool:
-    """Whether the same request may be answered later."""
+    """Whether the same request may be answered later: a timeout is a connection error, no JSON a ValueError."""
     if isinstance(error, openai.APIStatusError):
         return error.status_code in PASSING or (error.status_code >= 500 and error.status_code != 501)
-    return isinstance(error, openai.APIConnectionError | json.JSONDecodeError)  # a timeout is a connection error
+    return isinstance(error, openai.APIConnectionError | ValueError) and not isinstance(error, Unreadable)
 
 
 def _wait(state: tenacity.RetryCallState) -> float:
@@ -213,7 +230,7 @@ def told(error: Exception) -> str:
     if isinstance(error, openai.APIConnectionError):
         return f"{error.__cause__ or error}. Check that the server runs, and its address."
     if not isinstance(error, openai.APIStatusError):
-        return f"its answer cannot be read: {error}"
+        return f"its answer cannot be read: {error}."
     remedy = {
         401: "Give the key as api_key or in OPENAI_API_KEY.",
         403: "Give a key that may do this.",

@@ -78,7 +78,7 @@ class ServerEngine:
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """What the model writes after every prompt, decoded greedily."""
         config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
-        return self._all([partial(self._text, prompt, config) for prompt in prompts])
+        return self._all([partial(_text, self._writing(prompt, config)) for prompt in prompts])
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.base.Engine``."""
@@ -87,7 +87,7 @@ class ServerEngine:
         messages = messages_of(request, NAME)
         if judgments(request):
             return measured(request, messages, lambda asked, choices: self.choice_logprobs([asked], choices))
-        (found,) = self._all([partial(self._write, messages, request.config)])
+        (found,) = self._all([self._writing(messages, request.config)])
         return found
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
@@ -97,16 +97,14 @@ class ServerEngine:
     def close(self) -> None:
         """The connection goes with the object."""
 
-    async def _text(self, prompt: Prompt, config: lm15.Config) -> str:
-        return (await self._write(prompt, config)).text or ""
-
-    async def _write(self, asked: Prompt, config: lm15.Config) -> lm15.Response:
+    def _writing(self, asked: Prompt, config: lm15.Config) -> Callable[[], Awaitable[lm15.Response]]:
+        """The job that has a text written."""
         if isinstance(self.way, Chat):
-            return await written_in_chat(self.connection, self.way, self._model, _asked(asked), config)
+            return partial(written_in_chat, self.connection, self.way, self._model, _asked(asked), config)
         (rendered,) = self._rendered([asked])
         ids = tuple(self._tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"])
         prompt = self.way.prompt(rendered.text, ids)
-        return await written_on(self.connection, self._model, prompt, rendered.lead, config)
+        return partial(written_on, self.connection, self._model, prompt, rendered.lead, config)
 
     def _rendered(self, prompts: Sequence[Prompt]) -> list[Any]:
         assert self._render is not None  # a dialect has a tokenizer
@@ -161,6 +159,10 @@ async def _in_chat(chat: Chat, messages: Sequence[Message], choices: tuple[str, 
 
 async def _likelihood(dialect: Dialect, scored: Scored) -> LogLikelihood:
     return LogLikelihood(await dialect.sequence(scored))
+
+
+async def _text(job: Callable[[], Awaitable[lm15.Response]]) -> str:
+    return (await job()).text or ""
 
 
 def _asked(prompt: Prompt) -> Sequence[Message]:

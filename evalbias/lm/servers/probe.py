@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import openai
 
 from evalbias.lm.servers.chat import Chat
-from evalbias.lm.servers.connection import Connection, Unreadable, told
+from evalbias.lm.servers.connection import Connection, told
 from evalbias.lm.servers.dialects import VLLM, Dialect, Echo, LlamaCpp, SGLang
 from evalbias.lm.tokens import Scored
 
@@ -88,8 +87,11 @@ async def dialect_of(
         if only not in (None, dialect.name):
             continue
         try:
-            await _try(dialect, tokenizer)
-        except (openai.APIStatusError, Unreadable, json.JSONDecodeError) as error:
+            await _same_tokens(dialect, tokenizer)
+            await dialect.check(_probe(tokenizer), len(tokenizer))
+        except WrongTokenizer:
+            raise
+        except (openai.APIStatusError, ValueError) as error:
             said[dialect.name] = told(error)
         else:
             return dialect
@@ -100,16 +102,23 @@ async def dialect_of(
     )
 
 
-async def _try(dialect: Dialect, tokenizer: Any) -> None:
-    ids = tuple(tokenizer(TEXT)["input_ids"])
+class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for what it says
+    """The server makes other tokens of a text than the tokenizer."""
+
+
+async def _same_tokens(dialect: Dialect, tokenizer: Any) -> None:
     plain = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
     theirs = await dialect.tokens(TEXT)
     if theirs is not None and theirs != plain:
-        raise ValueError(
+        raise WrongTokenizer(
             f"The server makes the tokens {theirs[:8]}... of a text of which the tokenizer makes {plain[:8]}...: "
             "give the tokenizer of the model that is served."
         )
-    await dialect.check(Scored(ids, len(ids) - 1, TEXT), len(tokenizer))
+
+
+def _probe(tokenizer: Any) -> Scored:
+    ids = tuple(tokenizer(TEXT)["input_ids"])
+    return Scored(ids, len(ids) - 1, TEXT)
 
 
 def _start(tokenizer: Any) -> str:
@@ -128,7 +137,7 @@ async def chat_of(connection: Connection, model: str, tolerance: float) -> Chat:
     chat = Chat(connection, model, tolerance=tolerance)
     try:
         await chat.probe()
-    except (openai.APIStatusError, Unreadable, json.JSONDecodeError) as error:
+    except (openai.APIStatusError, ValueError) as error:
         raise ValueError(
             f"{model} at {connection.base_url} tells no probabilities in chats ({told(error)}). For a model behind "
             "vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
