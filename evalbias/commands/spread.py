@@ -89,7 +89,9 @@ class Spread:
     """
 
     def __init__(self, judge: Path, data: Path, lm: str, models: Models, out: Path | None) -> None:
-        self._arguments = {"judge": str(judge.resolve()), "data": str(data.resolve()), "lm": lm, "models": models}
+        folder = Path(lm).is_dir()  # actors run elsewhere: a path must not depend on where
+        named = str(Path(lm).resolve()) if folder else lm
+        self._arguments = {"judge": str(judge.resolve()), "data": str(data.resolve()), "lm": named, "models": models}
         self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)
         settings = {

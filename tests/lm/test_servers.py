@@ -7,6 +7,7 @@ import threading
 import dspy
 import numpy as np
 import pytest
+from commands import evalbias
 from dspy import lm15
 from fake_server import KEY, serving
 
@@ -325,3 +326,29 @@ def test_judges_run_on_a_server_as_on_the_model(lms):
     assert [x.score for x in theirs] == pytest.approx([x.score for x in ours], abs=1e-4)
     assert one.score == pytest.approx(ours[0].score, abs=1e-4)
     np.testing.assert_allclose(asked.logprobs, local.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-4)
+
+
+def test_a_command_asks_a_server_says_what_is_wrong_and_goes_on(lms, tmp_path):
+    local = lms["qwen2-chat"]
+    PointwiseJudge(Criterion("quality", "is it good?", (1, 3))).save(tmp_path / "judge.json")
+    rows = [{"id": str(n), "source": "the cat", "output": f"a cat {n}"} for n in range(12)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "tiny", "--out", "run", "--json"]
+    with serving(local) as (address, fake):
+        command += ["--api-base", address, "--in-flight", "2"]
+        fake.faults = lambda n, path, body: 400 if path == "/v1/completions" and n == 12 else None
+        failed = evalbias(*command, cwd=tmp_path, check=False)
+        assert failed.returncode == 2
+        assert "vllm 9.9: choices and likelihoods" in failed.stderr
+        assert "11 answered, 1 failed" in failed.stderr
+        assert "Traceback" not in failed.stderr
+        fake.faults = lambda *_: None
+        before = len(fake.asked)
+        told = json.loads(evalbias(*command, cwd=tmp_path).stdout)
+        again = [body for path, body in fake.asked[before:] if "logprob_token_ids" in body]
+    assert told["n"] == 12
+    assert len(again) == 2  # the probe's, and the one that was refused
+    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
+    items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
+    scores = [json.loads(line)["score"] for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]
+    assert scores == pytest.approx([found.score for found in judge.batch(items, lm=local)], abs=1e-4)
