@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,29 +127,6 @@ class LocalEngine:
             for row, index in enumerate(where):
                 done[index] = ChoiceLogprobs(choices, found.logprobs[row : row + 1])
         return [done[i] for i in range(len(questions))]
-
-
-class AsyncLocalEngine:
-    """The same engine, awaited: each request waits in a thread, where it is gathered into batches with the others."""
-
-    def __init__(self, engine: LocalEngine) -> None:
-        self._engine = engine
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> AsyncLocalEngine:
-        """Copies of a program share the weights."""
-        return self
-
-    async def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request."""
-        return await asyncio.to_thread(self._engine.complete, request)
-
-    async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
-        """The whole answer as one stream of events."""
-        for event in lm15.response_to_events(await self.complete(request)):
-            yield event
-
-    async def aclose(self) -> None:
-        """Nothing to close."""
 
 
 def _settings(request: lm15.Request) -> Settings:

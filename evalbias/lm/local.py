@@ -9,8 +9,9 @@ from typing import Any
 
 import dspy
 
-from evalbias.lm.engine import AsyncLocalEngine, LocalEngine
+from evalbias.lm.engine import LocalEngine
 from evalbias.lm.load import load
+from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
@@ -64,7 +65,7 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         )
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
-        super().__init__(name, engine=engine, async_engine=AsyncLocalEngine(engine), **kwargs)
+        super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability in nats of each continuation after its context; see ``MeasuringLM``.

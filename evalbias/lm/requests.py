@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,29 @@ from evalbias.lm.judgment import LOGPROBS
 from evalbias.lm.types import ChoiceLogprobs, Message
 
 Ask = Callable[[Sequence[Message], tuple[str, ...]], ChoiceLogprobs]
+
+
+class AsyncEngine:
+    """An engine of ours, awaited: each request waits in a thread, where it is gathered with the others."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AsyncEngine:
+        """Copies of a program share the model."""
+        return self
+
+    async def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request."""
+        return await asyncio.to_thread(self._engine.complete, request)
+
+    async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
+        """The whole answer as one stream of events."""
+        for event in lm15.response_to_events(await self.complete(request)):
+            yield event
+
+    async def aclose(self) -> None:
+        """Nothing to close: it goes with the engine."""
 
 
 def judgments(request: lm15.Request) -> dict[str, Any]:

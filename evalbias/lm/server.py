@@ -12,10 +12,11 @@ import dspy
 import openai
 
 from evalbias.lm.load import load_tokenizer
+from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Connection, told
 from evalbias.lm.servers.dialects import Dialect
-from evalbias.lm.servers.engine import AsyncServerEngine, ServerEngine
+from evalbias.lm.servers.engine import ServerEngine
 from evalbias.lm.servers.probe import Served, chat_of, dialect_of, served
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
@@ -89,7 +90,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         engine = ServerEngine(connection, model, way, loaded, self._served.context_length)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
-        super().__init__(f"server/{model}", engine=engine, async_engine=AsyncServerEngine(engine), **kwargs)
+        super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
         logging.getLogger(__name__).info("%s: %s", model, self.told)
 
     @property

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -124,29 +123,6 @@ class ServerEngine:
         """Run jobs, those whose texts begin alike one after another: the server finds them in its prefix cache."""
         order = range(len(jobs)) if asked is None else sorted(range(len(jobs)), key=lambda i: asked[i].ids)
         return self.connection.all(jobs, order, name=self._model)
-
-
-class AsyncServerEngine:
-    """The same engine, awaited."""
-
-    def __init__(self, engine: ServerEngine) -> None:
-        self._engine = engine
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> AsyncServerEngine:
-        """Copies of a program share the connection."""
-        return self
-
-    async def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request."""
-        return await asyncio.to_thread(self._engine.complete, request)
-
-    async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
-        """The whole answer as one stream of events."""
-        for event in lm15.response_to_events(await self.complete(request)):
-            yield event
-
-    async def aclose(self) -> None:
-        """The connection goes with the object."""
 
 
 async def _chosen(dialect: Dialect, row: Sequence[Scored], choices: tuple[str, ...]) -> ChoiceLogprobs:
