@@ -65,10 +65,8 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         """Take over a layer's own keys and values; gives what its attention is to see."""
         near, far = self._context.rest, self._context.far
         own = (key_states, value_states)
-        rest = _cat(near[layer_idx], own) if near else own
-        seen = _cat(far[layer_idx], rest) if self._whole and far else rest
-        self._rest[layer_idx] = _from(seen, self._far) if self._whole and far else rest
-        return seen
+        rest = self._rest[layer_idx] = _cat(near[layer_idx], own) if near else own
+        return _cat(far[layer_idx], rest) if self._whole and far else rest
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Tokens of context."""
@@ -107,7 +105,3 @@ def _joined(a: Layers, b: Layers) -> Layers:
 
 def _cat(a: tuple[torch.Tensor, torch.Tensor], b: tuple[torch.Tensor, torch.Tensor]) -> Any:
     return torch.cat([a[0], b[0]], dim=2), torch.cat([a[1], b[1]], dim=2)
-
-
-def _from(pair: tuple[torch.Tensor, torch.Tensor], start: int) -> Any:
-    return pair[0][:, :, start:], pair[1][:, :, start:]

@@ -72,7 +72,6 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             "tolerance": tolerance,
         }
         self._served_name = model
-        self.in_flight = in_flight
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         connection = Connection(base_url, api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         try:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from lm.models import build
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from evalbias import LocalLM
+from evalbias.lm import score
 from evalbias.lm.prefixes import PrefixStore
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
@@ -206,3 +208,12 @@ def test_a_walk_by_hand():
     assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
     assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row sees nothing of the path
     assert set(second.reads) == {(0, 1, 3), (1, 2, 0)}
+
+
+def test_a_model_that_attends_in_its_own_way_is_given_far_and_near_in_one(folders, lms, monkeypatch):
+    monkeypatch.setattr(score, "prepare", lambda _: False)  # as on a GPU
+    own = LocalLM(folders["qwen2"], device="cpu", dtype="float32", batch_tokens=32)
+    assert own.engine.scorer.share
+    prompts = [f"Judge the output on quality: is it good? {a} {b}" for a in ("the cat", "a mat") for b in "abcdef"]
+    found = [lm.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for lm in (own, lms["qwen2"])]
+    np.testing.assert_allclose(*found, atol=1e-5)
