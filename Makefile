@@ -9,8 +9,9 @@ TYPED := build/typed
 demo: $(STAMP)
 	$(BIN)/evalbias demo
 
+# A process a core, each with one thread: more threads than cores wait for each other.
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
 
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
 VLLM := .servers/vllm

@@ -1,7 +1,5 @@
 """Judge probabilities a second, beside other ways to ask for them, in one run with interleaved repeats.
 
-usage: python -m benchmarks.throughput [--sizes 16 64 256] [--repeats 5] [--hidden 512 --layers 8] [--write]
-
 The model has random weights; the texts are read from EVALBIAS_DATA (default ../shared/data). All ways answer the same
 prompts, one after the other, again and again, each from a cold start, and their answers are compared. The table has
 medians, their ratios, tokens run over distinct tokens, the arithmetic of the distinct tokens in relation to what a
@@ -22,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,14 +29,17 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from benchmarks.servers import SERVERS, vllm
 from benchmarks.throughput.memory import forget_peak, peak
-from benchmarks.throughput.ways import HARNESS, OURS, SLOW, WAYS, Served, Way, applies, sequences
+from benchmarks.throughput.ways import HARNESS, OURS, SLOW, TITLES, VLLM, WAYS, Served, Way, applies, sequences
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
 from evalbias.lm.trie import shared
 
-VLLM = "vLLM server, prefix cache"
 HEADINGS = ["prompts", "way", "seconds (range)", "prompts/s", "to ours", "run / distinct", "to floor"]
 HEADINGS += ["GFLOP/s of GEMM's", "peak memory"]
+ROWS = {"cpu": 1024, "cuda": 16_384}
+"""Of a matrix product: about a pack's tokens."""
+ALIKE = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
+"""Nats by which the ways' answers may differ; in 16 bits they do: see ``precision``."""
 
 
 @dataclass
@@ -55,30 +57,32 @@ class Measured:
     rates: list[float] = field(default_factory=list)
 
 
-def gemm(hidden: int) -> float:
-    """GFLOP/s of a float32 matrix product of the model's own shape."""
-    a, b = torch.randn(1024, hidden), torch.randn(hidden, 4 * hidden)
+def gemm(model: Any) -> float:
+    """GFLOP/s of a matrix product of the model's own shape, device and precision."""
+    hidden, kind = model.config.hidden_size, {"device": model.device, "dtype": model.dtype}
+    a, b = torch.randn(ROWS[model.device.type], hidden, **kind), torch.randn(hidden, 4 * hidden, **kind)
     started, rounds = time.perf_counter(), 0
     while time.perf_counter() - started < 0.5:
-        a @ b
+        product = a @ b
+        float(product[0, 0])  # a GPU answers when it is done
         rounds += 1
     return rounds * 2 * a.shape[0] * hidden * 4 * hidden / (time.perf_counter() - started) / 1e9
 
 
-def timed(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hidden: int) -> Measured:
+def timed(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int) -> Measured:
     """Every way on the workload, interleaved; answers must agree."""
-    found = Measured()
+    found, model = Measured(), lm.engine.loaded.model
     for _ in range(repeats):
-        found.rates.append(gemm(hidden))
+        found.rates.append(gemm(model))
         answers = {}
         for name, way in ways.items():
-            forget_peak(way)
+            forget_peak(way, model.device)
             started = time.perf_counter()
             answers[name] = way(lm, work)
             found.seconds.setdefault(name, []).append(time.perf_counter() - started)
-            found.memory[name] = max(found.memory.get(name, 0), peak(way))
+            found.memory[name] = max(found.memory.get(name, 0), peak(way, model.device))
         for told in answers.values():
-            np.testing.assert_allclose(told, answers[OURS], atol=2e-3, rtol=1e-3)
+            np.testing.assert_allclose(told, answers[OURS], atol=ALIKE[model.dtype], rtol=1e-3)
     return found
 
 
@@ -98,13 +102,13 @@ def arithmetic(lm: LocalLM, work: Workload) -> tuple[float, float]:
     return 2 * (weights * distinct + head * len(read)) / 1e9, attention / 1e9
 
 
-def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hidden: int) -> list[list[str]]:
+def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int) -> list[list[str]]:
     """The table's rows of one workload."""
     ways[OURS](lm, work)  # warm
     before = lm.tokens_run, lm.tokens_distinct
     ways[OURS](lm, work)
     run, distinct = lm.tokens_run - before[0], lm.tokens_distinct - before[1]
-    found = timed(lm, work, ways, repeats, hidden)
+    found = timed(lm, work, ways, repeats)
     medians = {name: statistics.median(values) for name, values in found.seconds.items()}
     gflop, attention = arithmetic(lm, work)
     rate = statistics.median(found.rates)
@@ -114,7 +118,7 @@ def rows(lm: LocalLM, work: Workload, ways: Mapping[str, Way], repeats: int, hid
         done.append(
             [
                 str(len(work.prompts)),
-                name,
+                TITLES[name],
                 f"{median:.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
                 f"{len(work.prompts) / median:.1f}",
                 f"{median / medians[OURS]:.2f}x",
@@ -137,7 +141,9 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--vocabulary", type=int, default=32_000)
-    parser.add_argument("--ways", nargs="+", choices=[*WAYS, VLLM], help="Beside ours; by default all there are.")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--ways", nargs="+", choices=[*TITLES], help="Beside ours; by default all there are.")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
@@ -146,16 +152,16 @@ def main() -> None:
         place = Path(open_until_done.enter_context(tempfile.TemporaryDirectory()))
         options = {"hidden": args.hidden, "layers": args.layers, "vocabulary": args.vocabulary}
         path = model(folder, **options, save_to=place)
-        lm = LocalLM(str(path), device="cpu", dtype="float32")
+        lm = LocalLM(str(path), device=args.device, dtype=args.dtype)
         ways: dict[str, Way] = {n: way for n, way in WAYS.items() if n == OURS or args.ways is None or n in args.ways}
         if HARNESS in ways and find_spec("lm_eval") is None:
-            missing.append(f"{HARNESS} (pip install 'evalbias[bench]')")
+            missing.append(f"{TITLES[HARNESS]} (pip install 'evalbias[bench]')")
             del ways[HARNESS]
-        if args.ways is None or VLLM in args.ways:
+        if args.device == "cpu" and (args.ways is None or VLLM in args.ways):  # the server is vLLM's for CPUs
             if (SERVERS / "vllm/.installed").exists():
                 ways[VLLM] = Served(*open_until_done.enter_context(vllm(path, length=4096, space=4)))
             else:
-                missing.append(f"{VLLM} (make test-servers)")
+                missing.append(f"{TITLES[VLLM]} (make test-servers)")
         for name in args.workloads:
             found = []
             for size in args.sizes:
@@ -163,25 +169,29 @@ def main() -> None:
                 asked = {
                     n: w for n, w in ways.items() if applies(n, work) and (size <= args.most_of_slow or n not in SLOW)
                 }
-                found += rows(lm, work, asked, args.repeats, args.hidden)
+                found += rows(lm, work, asked, args.repeats)
                 print(*found[-len(asked) :], sep="\n", file=sys.stderr, flush=True)
             text = section(lm, work.name, found, args.repeats, missing)
             print(text, flush=True)
             if args.write:
-                write_section(f"throughput cpu {name}", text)
+                write_section(f"throughput {args.device} {name}", text)
 
 
 def section(lm: LocalLM, name: str, found: list[list[str]], repeats: int, missing: list[str]) -> str:
     """A workload's part of RESULTS.md."""
-    weights = sum(p.numel() for p in lm.engine.loaded.model.parameters())
+    model = lm.engine.loaded.model
+    weights, dtype = sum(p.numel() for p in model.parameters()), str(model.dtype).removeprefix("torch.")
+    where = f"{torch.get_num_threads()} threads"
+    if model.device.type == "cuda":
+        where = torch.cuda.get_device_name(model.device)
     return "\n\n".join(
         [
-            f"## Throughput on a CPU: {name}",
-            f"A Llama of random weights, {weights:,} parameters, float32, {torch.get_num_threads()} threads; medians "
+            f"## Throughput on {'a CPU' if model.device.type == 'cpu' else where}: {name}",
+            f"A Llama of random weights, {weights:,} parameters, {dtype}, {where}; medians "
             f"of {repeats} interleaved repeats, each from a cold start. The floor is the arithmetic of the "
             "distinct tokens' weights, and of the logits that are read, at a matrix product's rate in the same run; in "
             "brackets with attention, which these prompts cannot do without. GFLOP/s count both, beside the matrix "
-            "product's. Memory is that of the way's own processes; vLLM's holds 4 GiB for its cache."
+            "product's. Memory is that of the way's own processes, or of the GPU; vLLM's holds 4 GiB for its cache."
             + (f" Missing: {', '.join(missing)}." if missing else ""),
             markdown(HEADINGS, found),
         ]

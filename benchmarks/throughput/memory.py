@@ -1,4 +1,4 @@
-"""How much memory a way takes at its highest: of this process, or of a server's."""
+"""How much memory a way takes at its highest: of the GPU, of this process, or of a server's."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 
-def forget_peak(way: Any) -> None:
+
+def forget_peak(way: Any, device: torch.device) -> None:
     """Begin to watch anew."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
     for pid in _processes(way):
         (Path("/proc") / str(pid) / "clear_refs").write_text("5")
 
 
-def peak(way: Any) -> int:
-    """Bytes that the way's processes held at most since, added up."""
+def peak(way: Any, device: torch.device) -> int:
+    """Bytes that the GPU, or else the way's processes added up, held at most since."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     total = 0
     for pid in _processes(way):
         told = (Path("/proc") / str(pid) / "status").read_text()

@@ -92,14 +92,20 @@ def harness(lm: LocalLM, work: Workload) -> Answers:
 
 HARNESS_BATCH = 8
 
-OURS = "evalbias"
-HARNESS = "lm-evaluation-harness, transformers"
-GENERATE = "generate, output_scores"
-PUBLISHED = "one forward a prompt, full logits"
+OURS, PUBLISHED, HARNESS, GENERATE, VLLM = "evalbias", "published", "harness", "generate", "vllm"
+TITLES = {
+    PUBLISHED: "one forward a prompt, full logits",
+    HARNESS: "lm-evaluation-harness, transformers",
+    GENERATE: "generate, output_scores",
+    OURS: "evalbias",
+    VLLM: "vLLM server, prefix cache",
+}
+"""For the table."""
 SLOW = (PUBLISHED, GENERATE, HARNESS)
 """They share nothing: their cost is that of every prompt by itself."""
 
 WAYS: dict[str, Way] = {PUBLISHED: published_style, HARNESS: harness, GENERATE: generate_scores, OURS: ours}
+"""Those that run in this process."""
 
 
 class Served:

@@ -18,7 +18,7 @@ import torch
 from evalbias.lm.attention import attending, prepare
 from evalbias.lm.context import Context, PackCache, tokens
 from evalbias.lm.prefixes import PrefixStore, sortable
-from evalbias.lm.tokens import PromptTooLong, Scored
+from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.trie import Ids, Pack, packs, shared
 from evalbias.lm.types import FloatArray
 
@@ -77,12 +77,7 @@ class Scorer:
             PromptTooLong: A sequence exceeds the context.
             FloatingPointError: The model gave NaN or infinite logits for a sequence.
         """
-        for number, sequence in enumerate(sequences):
-            if len(sequence.ids) > self.context:
-                raise PromptTooLong(
-                    f"Text {number} of the call has {len(sequence.ids)} tokens, the model's context {self.context}: "
-                    "shorten it or show fewer demonstrations; it is never cut."
-                )
+        check_lengths(sequences, self.context, whose="model")
         found = [np.full(len(s.ids) - s.start, np.nan) for s in sequences]
         rows = _rows(sequences)
         self.tokens_distinct += sum(len(row.ids) - length for row, length in zip(rows, _shared(rows), strict=True))

@@ -39,6 +39,20 @@ class Scored:
     text: str = ""
 
 
+def check_lengths(asked: Sequence[Scored], context: int, *, whose: str) -> None:
+    """Refuse what is longer than a context in tokens.
+
+    Raises:
+        PromptTooLong: With both lengths, and whose context it is.
+    """
+    for number, scored in enumerate(asked):
+        if len(scored.ids) > context:
+            raise PromptTooLong(
+                f"Text {number} of the call has {len(scored.ids)} tokens, the {whose}'s context {context}: shorten it or "
+                "show fewer demonstrations; it is never cut."
+            )
+
+
 def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
     """Tokenise (prompt, continuation) pairs jointly.
 

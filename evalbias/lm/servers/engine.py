@@ -16,7 +16,7 @@ from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Answer, Connection
 from evalbias.lm.servers.dialects import Dialect
 from evalbias.lm.servers.writing import written_in_chat, written_on
-from evalbias.lm.tokens import PromptTooLong, Scored, check_choices, choice_sequences, joint
+from evalbias.lm.tokens import Scored, check_choices, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
 NAME = "ServerLM"
@@ -110,12 +110,8 @@ class ServerEngine:
         return [self._render(prompt) for prompt in prompts]
 
     def _check(self, asked: Sequence[Scored]) -> None:
-        for number, scored in enumerate(asked):
-            if self._context is not None and len(scored.ids) > self._context:
-                raise PromptTooLong(
-                    f"Text {number} of the call has {len(scored.ids)} tokens, the server's context {self._context}: "
-                    "shorten it or show fewer demonstrations; it is never cut."
-                )
+        if self._context is not None:
+            check_lengths(asked, self._context, whose="server")
 
     def _all(
         self, jobs: Sequence[Callable[[], Awaitable[Answer]]], asked: Sequence[Scored] | None = None
