@@ -34,14 +34,15 @@ class Context:
         kept = int((places[:length] == np.arange(min(len(places), length))).sum())  # a path leaves far only at its end
         tail = _at(self.rest, places[kept:] - length)
         if seen_by_all <= kept:
-            return Context(_slice(self.far, 0, seen_by_all), _joined(_slice(self.far, seen_by_all, kept), tail))
+            return Context(sliced(self.far, 0, seen_by_all), joined(sliced(self.far, seen_by_all, kept), tail))
         own = seen_by_all - kept
-        return Context(_joined(_slice(self.far, 0, kept), _slice(tail, 0, own)), _slice(tail, own, len(places) - kept))
+        return Context(joined(sliced(self.far, 0, kept), sliced(tail, 0, own)), sliced(tail, own, len(places) - kept))
 
     def copy(self, places: Ints) -> Layers:
         """Keys and values at ascending places, in memory of their own."""
-        found = self.at(places, len(places)).far
-        return [(keys.clone(), values.clone()) for keys, values in found]
+        length = tokens(self.far)
+        split = int(np.searchsorted(places, length))
+        return joined(_taken(self.far, places[:split]), _taken(self.rest, places[split:] - length))
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
@@ -82,16 +83,28 @@ def tokens(layers: Layers) -> int:
     return int(layers[0][0].shape[2]) if layers else 0
 
 
+def size_of(layers: Layers) -> int:
+    """Bytes of keys and values."""
+    return sum(tensor.nbytes for pair in layers for tensor in pair)
+
+
 def _at(layers: Layers, places: Ints) -> Layers:
     if not len(places):
         return []
     if int(places[0]) == 0 and int(places[-1]) == len(places) - 1:  # ascending
-        return _slice(layers, 0, len(places))
+        return sliced(layers, 0, len(places))
+    return _taken(layers, places)
+
+
+def _taken(layers: Layers, places: Ints) -> Layers:
+    if not len(places):
+        return []
     where = torch.from_numpy(places).to(layers[0][0].device)
     return [(keys.index_select(2, where), values.index_select(2, where)) for keys, values in layers]
 
 
-def _slice(layers: Layers, start: int, stop: int) -> Layers:
+def sliced(layers: Layers, start: int, stop: int) -> Layers:
+    """Some tokens' part of keys and values, without copying."""
     if stop <= start:
         return []
     if start == 0 and stop == tokens(layers):
@@ -99,7 +112,8 @@ def _slice(layers: Layers, start: int, stop: int) -> Layers:
     return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 
 
-def _joined(a: Layers, b: Layers) -> Layers:
+def joined(a: Layers, b: Layers) -> Layers:
+    """Keys and values of some tokens before others'; either may be none."""
     return [_cat(one, other) for one, other in zip(a, b, strict=True)] if a and b else a or b
 
 

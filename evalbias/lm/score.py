@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from evalbias.lm.attention import attending, prepare
-from evalbias.lm.context import Context, PackCache, tokens
+from evalbias.lm.context import Context, Layers, PackCache
 from evalbias.lm.prefixes import PrefixStore, sortable
 from evalbias.lm.tokens import Scored, check_lengths
-from evalbias.lm.trie import Ids, Pack, packs, shared
+from evalbias.lm.trie import Ids, Ints, Pack, packs, shared
 from evalbias.lm.types import FloatArray
 
 LOGITS = 1 << 26
@@ -119,16 +120,16 @@ class Scorer:
             lengths,
             [list(row.reads) for row in rows],
             self._most,
-            known={row: tokens(layers) for row, layers in known.items()},
+            known={row: prefix.length for row, prefix in known.items()},
             kept=self.prefixes.wanted(ids, lengths, first),
         )
         left = Context([], [])
         for pack in walk:
-            before = left if pack.known is None else Context(known[pack.known], [])
+            before = left if pack.known is None else Context(known[pack.known].layers(), [])
             hidden, left = self._run(pack, before)
             self._read(hidden, _reads(pack, rows), found)
             for row, path in pack.paths.items():
-                self.prefixes.put(ids[row][: len(path)], left.copy(path))
+                self.prefixes.put(ids[row][: len(path)], partial(_copied, left, path))
 
     def _run(self, pack: Pack, before: Context) -> tuple[torch.Tensor, Context]:
         """The (n, d) hidden states of a pack, and the keys and values of its context and itself."""
@@ -243,6 +244,11 @@ def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
     for place, row, position in pack.reads:
         reads.setdefault(place, []).extend(rows[row].reads[position])
     return reads
+
+
+def _copied(left: Context, path: Ints, start: int) -> Layers:
+    """Keys and values of a path's tokens from a place on."""
+    return left.copy(path[start:])
 
 
 def _window(config: Any) -> float:

@@ -48,8 +48,8 @@ def check_lengths(asked: Sequence[Scored], context: int, *, whose: str) -> None:
     for number, scored in enumerate(asked):
         if len(scored.ids) > context:
             raise PromptTooLong(
-                f"Text {number} of the call has {len(scored.ids)} tokens, the {whose}'s context {context}: shorten it or "
-                "show fewer demonstrations; it is never cut."
+                f"Text {number} of the call has {len(scored.ids)} tokens, the {whose}'s context {context}: shorten it "
+                "or show fewer demonstrations; it is never cut."
             )
 
 

@@ -176,24 +176,98 @@ def test_what_is_read_is_run_though_it_is_stored(models):
     np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
 
 
-def test_the_store_keeps_its_budget():
-    def layers(n):
-        return [(torch.zeros(1, 1, n, 4), torch.zeros(1, 1, n, 4))]  # 32 bytes a token
+def layers_from(start, stop):
+    """Keys and values of tokens that tell their places, 32 bytes each."""
+    values = torch.arange(start, stop, dtype=torch.float32)[None, None, :, None].expand(1, 1, -1, 4).contiguous()
+    return [(values, values + 0.5)]
 
+
+def put(store, ids):
+    store.put(ids, lambda start: layers_from(start, len(ids)))
+
+
+def held(store, rows):
+    """row -> how many of its first tokens are held, each with its own keys and values."""
+    found = store.known(rows, shared(rows), [len(row) for row in rows])
+    for prefix in found.values():
+        ((keys, values),) = prefix.layers()
+        assert keys[0, 0, :, 0].tolist() == list(range(prefix.length))
+        assert torch.equal(values, keys + 0.5)
+    return {row: prefix.length for row, prefix in found.items()}
+
+
+def test_the_store_keeps_its_budget():
     store = PrefixStore(32 * 250)
     rows = [np.arange(k, k + 100) for k in (0, 1000, 2000)]
     for row in rows[:2]:
-        store.put(row, layers(100))
-    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 1}
-    store.known(rows[:1], [0], [99])  # the first was used last
-    store.put(rows[2], layers(100))
-    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 2}
-    store.put(np.arange(5000, 5300), layers(300))  # more than the whole budget
-    assert set(store.known(rows, shared(rows), [99] * 3)) == {0, 2}
+        put(store, row)
+    assert held(store, rows) == {0: 100, 1: 100}
+    assert held(store, rows[:1]) == {0: 100}  # the first was used last
+    put(store, rows[2])
+    assert held(store, rows) == {0: 100, 2: 100}
+    put(store, np.arange(5000, 5300))  # more than the whole budget
+    assert held(store, rows) == {0: 100, 2: 100}
+    put(store, rows[1])  # there is no room: the others were used by this call
+    assert held(store, rows) == {0: 100, 2: 100}
+    assert store.bytes == 32 * 200
+    store.clear()
+    assert held(store, rows) == {}
     nothing = PrefixStore(0)
-    nothing.put(rows[0], layers(100))
-    assert nothing.known(rows, shared(rows), [99] * 3) == {}
+    put(nothing, rows[0])
+    assert held(nothing, rows) == {}
     assert nothing.wanted(rows, shared(rows), [99] * 3) == {}
+
+
+def test_the_store_holds_once_what_prefixes_begin_with():
+    trunk, store = np.arange(200), PrefixStore(32 * 500)
+    branches = [np.concatenate([trunk, np.arange(k, k + 100)]) for k in (1000, 2000, 3000, 4000)]
+    for branch in branches[:3]:
+        put(store, branch)
+    assert store.bytes == 32 * 500  # 200 tokens of the trunk, 100 of each branch
+    put(store, trunk)
+    assert store.bytes == 32 * 500
+    assert held(store, [trunk]) == {0: 200}
+    assert held(store, branches) == {0: 300, 1: 100 + 200, 2: 300}
+    assert held(store, branches[1:3]) == {0: 300, 1: 300}
+    put(store, branches[3])  # in place of the first branch, never of the trunk, which others stand on
+    assert held(store, branches) == {0: 200, 1: 300, 2: 300, 3: 300}
+    assert held(store, [trunk[:150]]) == {0: 150}
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_a_store_never_gives_what_it_was_not_given(seed):
+    rng = np.random.default_rng(seed)
+    store, before = PrefixStore(32 * 700), 0
+    for _ in range(12):
+        rows = sorted({tuple(np.repeat(rng.integers(0, 2, rng.integers(1, 5)), 80).tolist()) for _ in range(4)})
+        rows = [np.array([*row, 9]) for row in rows]
+        held(store, rows)
+        for row in rows:
+            put(store, row[: rng.integers(1, len(row) + 1)])
+        tree, left = [store._root], 0
+        while tree:
+            node = tree.pop()
+            left += sum(tensor.nbytes for pair in node.layers for tensor in pair)
+            tree += node.below.values()
+        assert left == store.bytes <= store.budget
+        before = max(before, store.bytes)
+    assert before > 32 * 200
+
+
+def test_a_call_beyond_the_budget_leaves_a_part_that_the_next_one_finds(models):
+    rng = np.random.default_rng(3)
+    article = tuple(rng.integers(1, VOCABULARY, 100).tolist())
+    beginnings = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
+    call = [s for beginning in beginnings for s in prompts(rng, 2, beginning=beginning)]
+    cold = scorer(models["llama"], prefix_bytes=1 << 24)
+    expected = flat(cold(call))
+    token = cold.prefixes.bytes // (100 + 6 * 80)
+    small = scorer(models["llama"], prefix_bytes=token * (100 + 2 * 80))
+    for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # the article and two of what follows it
+        before = small.tokens_run
+        np.testing.assert_allclose(flat(small(call)), expected, atol=1e-5)
+        assert small.tokens_run - before == spent
 
 
 def test_a_walk_by_hand():
