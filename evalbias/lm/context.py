@@ -107,7 +107,7 @@ def sliced(layers: Layers, start: int, stop: int) -> Layers:
     """Some tokens' part of keys and values, without copying."""
     if stop <= start:
         return []
-    if start == 0 and stop == tokens(layers):
+    if start == 0 and stop >= tokens(layers):
         return layers
     return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 

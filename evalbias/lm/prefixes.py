@@ -125,13 +125,11 @@ class PrefixStore:
         for number, row in enumerate(rows) if self._order else ():
             length, line = self._match(row)
             end = number
-            while end < len(rows) and (end == number or lengths[end] >= length):
-                length = min(length, first[end])
+            while length - lengths[number] >= WORTH and end < len(rows) and (end == number or lengths[end] >= length):
+                length = min(length, first[end])  # what is read must be run
                 end += 1
             if length - lengths[number] >= WORTH:
-                starts = itertools.accumulate((len(node.ids) for node in line), initial=0)
-                parts = [sliced(n.layers, 0, min(len(n.ids), length - at)) for n, at in zip(line, starts, strict=False)]
-                found[number] = Prefix(length, tuple(part for part in parts if part))
+                found[number] = Prefix(length, _parts(line, length))
                 self._use(line[-1])
         return found
 
@@ -205,6 +203,13 @@ class PrefixStore:
 def sortable(ids: Ids) -> bytes:
     """What sorts rows by their tokens."""
     return ids.astype(">u4").tobytes()
+
+
+def _parts(line: Sequence[Node], length: int) -> tuple[Layers, ...]:
+    """Of each node what the first tokens take of it."""
+    starts = itertools.accumulate((len(node.ids) for node in line), initial=0)
+    found = (sliced(node.layers, 0, length - start) for node, start in zip(line, starts, strict=False))
+    return tuple(part for part in found if part)
 
 
 def _copied(layers: Layers) -> Layers:
