@@ -66,6 +66,12 @@ def prepare(model: Any) -> bool:
     return True
 
 
+def restore(model: Any) -> None:
+    """Let a model attend by PyTorch's kernels again."""
+    if model.config._attn_implementation == NAME:
+        model.set_attn_implementation("sdpa")
+
+
 @contextmanager
 def attending(pack: Pack, far: Layers) -> Iterator[None]:
     """The forward pass inside is of this pack, which follows these keys and values besides those it is given."""

@@ -76,7 +76,7 @@ def _config(model: str, options: dict[str, Any]) -> Any:
     except OSError as error:
         raise FileNotFoundError(
             f"{model!r} is no folder here, and no model that Hugging Face's hub or the local cache gives: check the "
-            "name and the network; a model behind a server is named hosted_vllm/NAME."
+            "name and the network; for a model behind a server give its address (--api-base)."
         ) from error
 
 
@@ -122,8 +122,13 @@ def _check_head(model: Any, name: str) -> None:
     probe = torch.tensor([[0, 1, 2, 1]], device=model.device)
     with torch.inference_mode():
         whole = model(probe).logits
-        ours = model.get_output_embeddings()(model.base_model(input_ids=probe).last_hidden_state)
-    if not torch.allclose(whole.float(), ours.float(), atol=1e-3, rtol=1e-3, equal_nan=True):
+        try:
+            ours = model.get_output_embeddings()(model.base_model(input_ids=probe).last_hidden_state)
+        except (AttributeError, TypeError, RuntimeError) as error:
+            raise ValueError(f"{name} gives no hidden states apart from its logits: not supported yet.") from error
+    if ours.shape != whole.shape or not torch.allclose(
+        whole.float(), ours.float(), atol=1e-3, rtol=1e-3, equal_nan=True
+    ):
         raise ValueError(
             f"{name} changes its logits after the output layer (soft-capping or scaling): not supported yet."
         )

@@ -2,7 +2,8 @@
 
 The distinct tokens of a call form a trie. They run in packs (``evalbias.lm.trie``): one sequence without padding, in
 which a mask lets every token see its own ancestors and nothing else. Only the positions that are read become logits,
-and log-softmax is taken in float32. An answer does not depend on the batch.
+and log-softmax is taken in float32. An answer does not depend on the batch, beyond the rounding of the model's dtype. A
+model that cannot be given packs is found out when it is loaded, and runs every text by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from evalbias.lm.attention import attending, prepare
+from evalbias.lm.attention import attending, prepare, restore
 from evalbias.lm.context import Context, Layers, PackCache
 from evalbias.lm.prefixes import PrefixStore, sortable
 from evalbias.lm.tokens import Scored, check_lengths
@@ -27,6 +28,16 @@ LOGITS = 1 << 26
 """Logits in memory at once, 256 MiB in float32: a large vocabulary times every token that is read would be far more."""
 
 SMALLEST_PACK = 256
+
+PROBE = 300
+"""Tokens of the texts that tell whether a model can be given packs."""
+
+AGREE = {torch.float32: 1e-3, torch.float64: 1e-3}
+AGREE_IN_16_BITS = 0.1
+"""Nats by which they may differ on average: rounding, and no more."""
+
+OWN_WINDOW = "window_size"
+"""GPT-Neo's: it counts places in the pack, whatever mask it is given."""
 
 Reads = dict[int, list[tuple[int, int, int]]]
 """Place of a token that is read -> (next token, sequence, place in it) of everything read there."""
@@ -47,7 +58,7 @@ class Scorer:
         model: A causal model of transformers in evaluation mode.
         context: Its context length in tokens.
         batch_tokens: Tokens, padding included, in one forward pass.
-        share: Whether what sequences share is run once; the answers are the same.
+        share: Whether what sequences share is run once, where the model can; the answers are the same but for rounding.
         prefix_bytes: Of keys and values that are kept from call to call.
 
     Attributes:
@@ -65,10 +76,9 @@ class Scorer:
         self.tokens_run = 0
         self.tokens_distinct = 0
         self.prefixes = PrefixStore(prefix_bytes)
-        self._window = _window(model.config)
+        self._limit = _limit(model.config)
         self._pack_tokens = _pack_tokens(model)
-        self.share = share
-        self._split = share and prepare(model)
+        self._split = False
         self.share = share and self._packs_agree()
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
@@ -82,10 +92,8 @@ class Scorer:
         found = [np.full(len(s.ids) - s.start, np.nan) for s in sequences]
         rows = _rows(sequences)
         self.tokens_distinct += sum(len(row.ids) - length for row, length in zip(rows, _shared(rows), strict=True))
-        longest = max((len(row.ids) for row in rows), default=0)
-        run = self._packed if self.share and longest <= self._window else self._padded
         with torch.inference_mode():
-            while rows and not self._fits(run, rows, found):
+            while rows and not self._fits(rows, found):
                 torch.cuda.empty_cache()
                 self.batch_tokens = max(1, self._most // 2)
                 rows = [
@@ -95,10 +103,12 @@ class Scorer:
                 ]
         return found
 
-    def _fits(self, run: Any, rows: Sequence[Row], found: list[FloatArray]) -> bool:
+    def _fits(self, rows: Sequence[Row], found: list[FloatArray]) -> bool:
         """Whether memory sufficed; once this returns, nothing holds the memory of what did not fit."""
+        short = [row for row in rows if len(row.ids) <= self._limit]
         try:
-            run(rows, found)
+            (self._packed if self.share else self._padded)(short, found)
+            self._padded([row for row in rows if len(row.ids) > self._limit], found)
         except torch.OutOfMemoryError:
             if self._most == 1:
                 raise
@@ -202,24 +212,54 @@ class Scorer:
                 found[sequence][place] = value
 
     def _packs_agree(self) -> bool:
-        """Whether this model takes a mask of its own: some build one that ignores it."""
-        probe = [Scored((1, 2, 3, 1, 2), 2), Scored((1, 2, 2, 3), 2), Scored((2, 1, 3), 1)]
-        rows = _rows(probe)
-        runs = []
+        """Whether this model answers in packs as by itself: some ignore a given mask, or count places on their own.
+
+        A model that does not attend as ``attention.py`` does is tried with its own attention.
+        """
+        if hasattr(self.model.config, OWN_WINDOW):
+            _unshared("its attention has a window of its own")
+            return False
+        probe = _probe(self.model.config.vocab_size, int(min(self.context, self._limit)))
+        reason: object = ""
+        for split in (True, False) if prepare(self.model) else (False,):
+            self._split = split
+            if not split:
+                restore(self.model)
+            try:
+                far = self._farthest(probe)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                continue
+            if far <= AGREE.get(self.model.dtype, AGREE_IN_16_BITS):
+                return True
+            reason = f"its answers in packs differ by {far:.2g} nats"
+        _unshared(reason)
+        return False
+
+    def _farthest(self, probe: Sequence[Scored]) -> float:
+        """Mean difference in nats between rows by themselves and in packs, of one pack and of packs that cut texts."""
+        rows, own, runs = _rows(probe), self._pack_tokens, []
         with torch.inference_mode():
-            for run in (self._padded, self._packed):
+            for size in (0, PROBE, PROBE // 3):
                 found = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
-                try:
-                    run(rows, found)
-                except (TypeError, ValueError, RuntimeError) as error:
-                    logging.getLogger(__name__).warning("This model shares no prefixes: %s", error)
-                    return False
+                self._pack_tokens = size
+                self.share = size > 0
+                (self._packed if self.share else self._padded)(rows, found)
                 runs.append(np.concatenate(found))
-        self.tokens_run = 0
-        alike = np.allclose(runs[0], runs[1], rtol=1e-2, atol=1e-2)
-        if not alike:
-            logging.getLogger(__name__).warning("This model shares no prefixes: its attention ignores a given mask.")
-        return bool(alike)
+        self._pack_tokens, self.tokens_run = own, 0
+        self.prefixes.clear()
+        return max(float(np.abs(runs[0] - run).mean()) for run in runs[1:])
+
+
+def _probe(vocabulary: int, longest: int) -> list[Scored]:
+    """Texts that begin alike, so long that the last of a pack stands far from its own beginning."""
+    rng, own = np.random.default_rng(0), max(2, min(64, longest - 40))
+    trunk = tuple(rng.integers(0, vocabulary, min(40, longest - own)).tolist())
+    return [Scored((*trunk, *rng.integers(0, vocabulary, own).tolist()), len(trunk)) for _ in range(4)]
+
+
+def _unshared(reason: object) -> None:
+    logging.getLogger(__name__).warning("This model shares no prefixes: %s.", reason)
 
 
 def _rows(sequences: Sequence[Scored]) -> list[Row]:
@@ -251,12 +291,21 @@ def _copied(left: Context, path: Ints, start: int) -> Layers:
     return left.copy(path[start:])
 
 
-def _window(config: Any) -> float:
-    """Tokens that every layer sees: longer rows need the model's own masks."""
-    window = getattr(config, "sliding_window", None)
-    if window is None or getattr(config, "use_sliding_window", True) is False:
-        return float("inf")
-    return int(window)
+def _limit(config: Any) -> float:
+    """Tokens of the longest row that is run with others in packs, and never together with longer ones.
+
+    Longer ones need the model's own masks, where not every layer sees every token, or are placed in another way: by
+    "longrope" all tokens of a text are, once it is longer than the model was first trained on.
+    """
+    windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    if getattr(config, "use_sliding_window", True) is False:
+        windows = []
+    ropes = getattr(config, "rope_parameters", None) or {}
+    for rope in [ropes, *ropes.values()]:  # of the model, or of each type of its layers
+        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
+            before = getattr(config, "original_max_position_embeddings", None)
+            windows.append(rope.get("original_max_position_embeddings", before))
+    return min((int(window) for window in windows if window), default=float("inf"))
 
 
 def _pack_tokens(model: Any) -> int:

@@ -119,6 +119,9 @@ def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
         def parameters(self, recurse=True):
             return self.inner.base_model.parameters()
 
+        def set_attn_implementation(self, name):
+            self.inner.set_attn_implementation(name)
+
         def get_input_embeddings(self):
             return self.inner.get_input_embeddings()
 

@@ -1,0 +1,110 @@
+"""Models of many kinds: whatever their attention makes of packs, the answers are those of plain transformers."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from evalbias.lm.score import Scorer
+from evalbias.lm.tokens import Scored
+
+VOCABULARY = 97
+SIZE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "max_position_embeddings": 1024,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0] * 8,
+    "long_factor": [4.0] * 8,
+    "original_max_position_embeddings": 150,
+}
+LOCAL = {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4, "window_size": 256}
+MIXED = {"layer_types": ["conv", "full_attention"]}
+LINEAR = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "head_dim": 16,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
+KINDS = {
+    "llama": ("Llama", {}, True),
+    "mistral, a window": ("Mistral", {"sliding_window": 150}, True),
+    "gemma3, windows in some layers": ("Gemma3Text", {"head_dim": 16, "sliding_window": 150}, True),
+    "phi3, longrope": ("Phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 150}, True),
+    "falcon, its own attention": ("Falcon", {"alibi": False, "new_decoder_architecture": False}, True),
+    "falcon, new": ("Falcon", {"alibi": False, "new_decoder_architecture": True}, True),
+    "falcon, places by distance": ("Falcon", {"alibi": True}, False),
+    "diffllama, its own attention": ("DiffLlama", {}, True),
+    "doge, its own attention": ("Doge", {}, True),
+    "mpt, places by distance": ("Mpt", {"d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024}, False),
+    "bloom, places by distance": ("Bloom", {"n_layer": 2, "n_head": 4}, False),
+    "gpt-neo, a window of its own": ("GPTNeo", LOCAL, False),
+    "lfm2, convolutions": ("Lfm2", MIXED, False),
+    "qwen3-next, linear attention": ("Qwen3Next", LINEAR, False),
+    "mamba, no attention": ("Mamba", {"state_size": 8}, False),
+}
+"""Kind -> class, its configuration, and whether it shares what texts begin with."""
+
+
+def build(name, options):
+    config = getattr(transformers, f"{name}Config")(**{**SIZE, **options})
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval().float()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() >= 2:  # wide enough that what is attended to matters
+                parameter.copy_(torch.randn(parameter.shape) * 1.5 / parameter.shape[-1] ** 0.5)
+    return model
+
+
+def texts():
+    """Of 60 to 200 tokens, which begin alike in two ways; some are asked for more than their end."""
+    rng, done = np.random.default_rng(0), []
+    trunk = rng.integers(3, VOCABULARY, 50).tolist()
+    for branch in range(3):
+        beginning = [*trunk, *rng.integers(3, VOCABULARY, 5 + 40 * branch).tolist()]
+        for own in (5, 25, 60):
+            ids = (*beginning, *rng.integers(3, VOCABULARY, own).tolist())
+            done.append(Scored(ids, len(ids) - 1 - own // 20))
+    return done
+
+
+def plain(model, sequences):
+    told = []
+    with torch.inference_mode():
+        for s in sequences:
+            logprobs = model(torch.tensor([s.ids[:-1]]), use_cache=False).logits[0].log_softmax(-1)
+            told += [float(logprobs[place - 1, s.ids[place]]) for place in range(s.start, len(s.ids))]
+    return np.array(told)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_those_of_plain_transformers(kind, caplog):
+    name, options, shares = KINDS[kind]
+    model, sequences = build(name, options), texts()
+    expected = plain(model, sequences)
+    ends = np.cumsum([len(s.ids) - s.start for s in sequences])
+    for pack in (4096, 24):
+        made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
+        for _ in range(2):  # cold, then with what is kept
+            np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=1e-4)
+        for sequence, end in zip(sequences[::4], ends[::4], strict=True):
+            np.testing.assert_allclose(
+                made([sequence])[0], expected[end - len(sequence.ids) + sequence.start : end], atol=1e-4
+            )
+        assert made.share == shares
+        assert shares or "shares no prefixes" in caplog.text
