@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 
 from evalbias.lm.contract import measuring, written
-from evalbias.lm.types import MeasuringLM
+from evalbias.lm.types import MeasuringLM, chunk_of
 from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.fitting import naming_too_long
@@ -71,7 +71,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
-        chunk: int = 256,
+        chunk: int | None = None,
         **threads: Any,
     ) -> list[dspy.Prediction]:
         """Judge many outputs: prompts are rendered once and sent to the model together.
@@ -80,7 +80,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
             examples: With ``source`` and ``output``.
             lm: In place of the judge's own or DSPy's configured model.
             progress: Called with the number of judgments done after every chunk.
-            chunk: Prompts to a call of the model.
+            chunk: Prompts to a call of the model. None takes 256, more where it answers many at the same time.
             **threads: What ``dspy.Module.batch`` takes (``num_threads`` and others); one call needs no threads.
 
         Returns:
@@ -89,8 +89,9 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         refuse_unknown(threads)
         done: list[dspy.Prediction] = []
         lm = lm or self.predict.lm or dspy.settings.lm
-        for start in range(0, len(examples), chunk):
-            part = examples[start : start + chunk]
+        size = chunk or chunk_of(lm)
+        for start in range(0, len(examples), size):
+            part = examples[start : start + size]
             rows = naming_too_long(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
             done += [dspy.Prediction(**row) for row in rows]
             if progress is not None:

@@ -111,6 +111,15 @@ def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chun
     assert again.scores.read_bytes()[: len(before)] == before
     same(again.scores, expected)
 
+    # scores that are gone are judged again, those before are kept
+    file = again.scores
+    file.write_bytes(file.read_bytes()[: json.loads(first)["bytes"] + 10])
+    asked.clear()
+    lost = opened(corpus, tmp_path / "run")
+    lost.run(1, lambda _: None)
+    assert [chunk.line for chunk in asked] == [257, 513]
+    same(lost.scores, expected)
+
     # what is wrong is told in words, and what came before it is kept
     bad = tmp_path / "bad.jsonl"
     lines = (corpus / "items.jsonl").read_text().splitlines(keepends=True)
@@ -132,10 +141,14 @@ def workers():
 
 def test_the_command_refuses_what_it_cannot_spread(corpus, tmp_path):
     arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--out", tmp_path]
+    (corpus / "empty.jsonl").write_text("\n")
     for data, workers, said in (
+        (corpus / "empty.jsonl", "ray", "holds no items"),
         (corpus / "items.jsonl", "dask", "write ray, or ray:N"),
         (corpus / "items.csv", "ray", "no .jsonl file"),
     ):
         found = evalbias(*arguments, "--data", data, "--workers", workers, cwd=tmp_path, check=False)
         assert found.returncode != 0
         assert said in found.stderr
+    found = evalbias(*arguments, "--data", corpus / "empty.jsonl", cwd=tmp_path, check=False)
+    assert (found.returncode, "holds no items" in found.stderr) == (2, True)

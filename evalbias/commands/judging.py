@@ -14,7 +14,10 @@ from evalbias.commands.options import LM, Data, Json, Models, Out, opening_model
 
 Workers = Annotated[
     str | None,
-    typer.Option(help="'ray', or 'ray:N' for N actors: a .jsonl corpus on a Ray cluster, never whole in memory."),
+    typer.Option(
+        help="'ray', or 'ray:N' for N actors: a .jsonl corpus on a Ray cluster, never whole in memory; ids are "
+        "compared within 256 items only."
+    ),
 ]
 
 
@@ -40,11 +43,14 @@ def _here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_
     from evalbias.commands.run import Run
     from evalbias.commands.scores import rows_of, summary
     from evalbias.commands.task import Task, load_items
+    from evalbias.data import DataError
     from evalbias.programs import load_judge
     from evalbias.report.run import plain
 
     program = load_judge(judge)
     items = load_items(data)
+    if not items:
+        raise DataError(f"{data} holds no items: there is nothing to judge.")
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
     run = Run("judge", task, lm=lm, models=models, out=out, options=options)

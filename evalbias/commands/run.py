@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -19,6 +20,30 @@ from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.report.run import RunFolder, plain
 from evalbias.report.tables import coverage_note
+
+OTHER = 0.2
+"""Nats by which a server's answers differ at most while its model is the same, in 16 bits and in any company."""
+
+
+def same_answers(folder: RunFolder, lm: Any) -> None:
+    """Refuse a server that answers otherwise than when the run began: any weights may be served under a name.
+
+    Raises:
+        ValueError: It does.
+    """
+    sample = getattr(lm, "sample", None)
+    if sample is None:
+        return
+    file = folder.path / "sample.json"
+    if not file.exists():
+        file.write_text(json.dumps(sample.tolist()), encoding="utf-8")
+        return
+    before = np.array(json.loads(file.read_text(encoding="utf-8")))
+    if before.shape != sample.shape or not np.abs(before - sample).max() <= OTHER:
+        raise ValueError(
+            f"The server answers otherwise than when {folder.path} was begun: is there another model under the same "
+            "name? Choose another --out or delete the folder."
+        )
 
 
 class Run:
@@ -85,6 +110,7 @@ class Run:
             settings["proposer_lm"] = identity(self.proposer_lm)
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
         self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
+        same_answers(self.folder, raw)
         self._bar: Progress | None = None
         self.lm = self._journaled(model, self.folder.journal, told)
         self.likelihood_lm = self.lm

@@ -2,7 +2,8 @@
 
 The file and the judge must be there on every machine under the same path. What is in memory does not grow with the
 corpus: actors read their chunks themselves, and scores go to the file at once. A stopped run goes on where its last
-whole chunk ended; an actor that dies costs the chunks it was working on, which another one judges.
+whole chunk ended; an actor that dies costs the chunks it was working on, which another one judges. Ids are compared
+within a chunk only: what is remembered would grow with the corpus.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import Models
 from evalbias.commands.scores import rows_of
+from evalbias.data import DataError
 from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.data.reading import whole_lines
 from evalbias.lm.contract import measuring
-from evalbias.lm.journal import CHUNK
+from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
 from evalbias.report.run import RunFolder, plain
 
@@ -122,11 +124,10 @@ class Spread:
             How many items were left out for what reason, and which model judged.
 
         Raises:
+            DataError: There is no item.
             ValueError: An item or a model that a worker cannot use; the chunks before it are written.
         """
-        done = whole_lines(self._log)
-        with self.scores.open("ab") as file:
-            file.truncate(done[-1]["bytes"] if done else 0)
+        done = self._written()
         progress(sum(record["items"] for record in done))
         todo = self.chunks[len(done) :]
         if todo:
@@ -151,7 +152,20 @@ class Spread:
         for record in done:
             for reason, count in record["left_out"].items():
                 left_out[reason] = left_out.get(reason, 0) + count
+        if not left_out and not any(record["items"] for record in done):
+            raise DataError(f"{self._arguments['data']} holds no items: there is nothing to judge.")
         return {"left_out": left_out, "lm": done[0]["lm"] if done else None}
+
+    def _written(self) -> list[dict[str, Any]]:
+        """The records of the chunks whose scores are there; what else the files hold is cut off."""
+        told = whole_lines(self._log)
+        size = self.scores.stat().st_size if self.scores.exists() else 0
+        done = [record for record in told if record["bytes"] <= size]
+        if len(done) < len(told):
+            self._log.write_text("".join(json.dumps(record) + "\n" for record in done), encoding="utf-8")
+        with self.scores.open("ab") as file:
+            file.truncate(done[-1]["bytes"] if done else 0)
+        return done
 
 
 def judged(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> Iterator[dict[str, Any]]:
@@ -161,6 +175,7 @@ def judged(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> 
         ValueError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         import ray
     except ImportError as error:

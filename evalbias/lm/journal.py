@@ -18,9 +18,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.lm.contract import written
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, Unanswered
-
-CHUNK = 256
+from evalbias.lm.types import ChoiceLogprobs, Interrupted, LogLikelihood, MeasuringLM, Prompt, Unanswered, chunk_of
 
 
 class JournaledLM:
@@ -31,7 +29,7 @@ class JournaledLM:
         path: The JSONL file; made if missing. One answer a line, with a key over the model, the prompt and the choices.
         model: What identifies the model's numbers (name, revision, dtype); part of every key.
         progress: Called with the number of answers, after every chunk and for what the file had.
-        chunk: Prompts in one call of the model, all written together: what a kill or a failed call costs.
+        chunk: Prompts in one call of the model, all written together: what a kill costs. None takes ``chunk_of``.
 
     Attributes:
         asked: How many answers the model gave through this object.
@@ -48,13 +46,14 @@ class JournaledLM:
         *,
         model: str,
         progress: Callable[[int], None] | None = None,
-        chunk: int = CHUNK,
+        chunk: int | None = None,
     ) -> None:
         self._lm = lm
         self._path = Path(path)
         self._model = model
         self._progress = progress or (lambda _: None)
-        self._chunk = chunk
+        self._chunk = chunk or chunk_of(lm)
+        self.in_flight = getattr(lm, "in_flight", 0)  # of what is wrapped, for ``chunk_of``
         self._seen = _read(self._path)
         self.asked = 0
         self.replayed = 0
@@ -112,7 +111,10 @@ class JournaledLM:
                 forget()  # what a chunk is told must not depend on the chunks before, which a resumed run skips
             try:
                 answered = dict(enumerate(ask([item for _, item in part])))
-            except Unanswered as error:  # a server's answers do not depend on what else was asked: keep them
+            except (
+                Unanswered,
+                Interrupted,
+            ) as error:  # a server's answers do not depend on what else was asked: keep them
                 self._keep({part[i][0]: record(answer) for i, answer in error.answered.items()})
                 raise
             self._keep({part[i][0]: record(answer) for i, answer in answered.items()})

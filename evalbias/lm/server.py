@@ -17,8 +17,8 @@ from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Connection, told
 from evalbias.lm.servers.dialects import Dialect
 from evalbias.lm.servers.engine import ServerEngine
-from evalbias.lm.servers.probe import Served, chat_of, dialect_of, served
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.lm.servers.probe import Served, chat_of, dialect_of, probe_text, served
+from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Prompt
 
 Kind = Literal["auto", "vllm", "sglang", "llama.cpp", "echo", "chat"]
 
@@ -42,6 +42,11 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         tolerance: Of chats, which tell the 20 most probable tokens: the share that choices not among them may have at
             most and be taken as 0; above it a row is NaN. In [0, 1].
         **kwargs: As ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
+
+    Attributes:
+        in_flight: Requests at the same time.
+        sample: Log-probabilities of some tokens of a fixed text, which tell other weights under the same name; None for
+            chats.
 
     Raises:
         ConnectionError: The server does not answer, or refuses the key.
@@ -72,17 +77,21 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             "tolerance": tolerance,
         }
         self._served_name = model
+        self.in_flight = in_flight
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         connection = Connection(base_url, api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         try:
             self._served = connection.run(served(connection, model))
             loaded = None if dialect == "chat" else _tokenizer(model, tokenizer, dialect, self._served)
             way: Dialect | Chat
+            self.sample: FloatArray | None
             if loaded is None:
-                way = connection.run(chat_of(connection, model, tolerance))
+                way = connection.run(chat_of(connection, model, tolerance, self._served))
+                self.sample = None
             else:
                 only = None if dialect == "auto" else dialect
-                way = connection.run(dialect_of(connection, model, loaded, only=only, owner=self._served.owner))
+                way = connection.run(dialect_of(connection, model, loaded, only=only, found=self._served))
+                self.sample = connection.run(way.sample(probe_text(loaded)))
         except openai.OpenAIError as error:
             raise ConnectionError(f"{model} at {connection.base_url} does not answer: {told(error)}") from error
         self._vocabulary = None if loaded is None else _digest(loaded)
@@ -134,6 +143,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         """Which numbers these are: the model as served, the kind and version of the server, and the tokenizer."""
         found = {
             "model": self.model,
+            "root": self._served.root,
             "server": self._engine.way.name,
             "version": self._served.version,
             "tokenizer": self._vocabulary,

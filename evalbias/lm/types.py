@@ -26,6 +26,27 @@ class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the o
         self.answered = answered
 
 
+class Interrupted(KeyboardInterrupt):
+    """A call was interrupted; what was answered is kept.
+
+    Attributes:
+        answered: Place of an item in the call -> its answer.
+    """
+
+    def __init__(self, answered: dict[int, Any]) -> None:
+        super().__init__()
+        self.answered = answered
+
+
+CHUNK = 256
+"""Prompts in one call of a model, where there are many."""
+
+
+def chunk_of(lm: Any) -> int:
+    """``CHUNK``, or more of a model that answers many at the same time: it idles where a call ends."""
+    return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
+
+
 @dataclass(frozen=True)
 class LogLikelihood:
     """Log-probability of one continuation, in nats.

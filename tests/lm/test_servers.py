@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import threading
 
 import dspy
@@ -12,11 +13,13 @@ from dspy import lm15
 from fake_server import KEY, serving
 
 from evalbias import PointwiseJudge, ServerLM
+from evalbias.commands.run import same_answers
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import Unanswered
+from evalbias.lm.types import Unanswered, chunk_of
 from evalbias.programs import Criterion
+from evalbias.report.run import RunFolder
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 PROMPTS = [
@@ -189,6 +192,48 @@ def test_a_server_that_is_gone_is_given_up_once_and_what_it_answered_is_kept(lms
     assert asked <= 10  # the others were not even tried
 
 
+def test_what_was_answered_is_kept_when_one_is_interrupted(lms, tmp_path):
+    local, prompts = lms["qwen2"], [f"the cat {word}" for word in "abcdef"]
+
+    def faults(n, *_):
+        if n - start == 4:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return 0.05
+
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=1)
+        start = len(fake.asked)
+        fake.faults = faults
+        journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
+        with pytest.raises(KeyboardInterrupt):
+            journal.choice_logprobs(prompts, ["1", "2"])
+        fake.faults = lambda *_: None
+        again = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
+        again.choice_logprobs(prompts, ["1", "2"])
+    assert 3 <= again.replayed <= 4
+    assert again.asked + again.replayed == 6
+
+
+def test_calls_are_large_enough_for_what_is_in_flight(lms):
+    local = lms["qwen2"]
+    with serving(local) as (address, _):
+        assert chunk_of(server(address, local, in_flight=1000)) == 8000
+        assert chunk_of(JournaledLM(server(address, local, in_flight=1000), "unused.jsonl", model="m")) == 8000
+    assert chunk_of(local) == 256
+
+
+def test_other_weights_under_the_same_name_are_refused(lms, tmp_path):
+    folder = RunFolder(tmp_path, {"command": "judge"})
+    for dialect in ("vllm", "sglang", "llama.cpp", "echo"):
+        (tmp_path / "sample.json").unlink(missing_ok=True)
+        with serving(lms["qwen2"], dialect) as (address, _):
+            same_answers(folder, server(address, lms["qwen2"]))
+            same_answers(folder, server(address, lms["qwen2"]))
+        with serving(lms["gpt2"], dialect) as (address, _), pytest.raises(ValueError, match="another model under"):
+            same_answers(folder, server(address, lms["gpt2"]))
+    same_answers(folder, lms["gpt2"])  # a model here is known by its weights
+
+
 def test_texts_are_kept_too_when_a_server_fails(lms, tmp_path):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcd"]
@@ -259,7 +304,10 @@ def test_what_would_be_wrong_is_refused(lms):
     refused(lms, "tells no probabilities of given tokens.*as sglang: status 404", dialect="sglang")
     refused(lms, "no server's address", address="localhost:8000")
     refused(lms, "a name or a password", address="http://me:secret@127.0.0.1:9/v1")
+    refused(lms, "goes on behind", address="http://127.0.0.1:9/v1?key=secret")
     refused(lms, "in_flight must be at least 1", in_flight=0)
+    with serving(lms["llama"]) as (address, _), pytest.raises(ValueError, match=r"Nothing is served at .*/v2: give"):
+        server(address.replace("/v1", "/v2"), lms["llama"])
     refused(
         lms,
         "does not answer.*Check that the server runs",
@@ -336,7 +384,7 @@ def test_a_command_asks_a_server_says_what_is_wrong_and_goes_on(lms, tmp_path):
     command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "tiny", "--out", "run", "--json"]
     with serving(local) as (address, fake):
         command += ["--api-base", address, "--in-flight", "2"]
-        fake.faults = lambda n, path, body: 400 if path == "/v1/completions" and n == 12 else None
+        fake.faults = lambda n, path, body: 400 if path == "/v1/completions" and n == 20 else None
         failed = evalbias(*command, cwd=tmp_path, check=False)
         assert failed.returncode == 2
         assert "vllm 9.9: choices and likelihoods" in failed.stderr
@@ -347,7 +395,7 @@ def test_a_command_asks_a_server_says_what_is_wrong_and_goes_on(lms, tmp_path):
         told = json.loads(evalbias(*command, cwd=tmp_path).stdout)
         again = [body for path, body in fake.asked[before:] if "logprob_token_ids" in body]
     assert told["n"] == 12
-    assert len(again) == 2  # the probe's, and the one that was refused
+    assert len(again) == 9  # eight to know the server again, and the one that was refused
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
     scores = [json.loads(line)["score"] for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]

@@ -22,7 +22,7 @@ import httpx
 import openai
 import tenacity
 
-from evalbias.lm.types import Unanswered
+from evalbias.lm.types import Interrupted, Unanswered
 
 Answer = TypeVar("Answer")
 
@@ -114,7 +114,7 @@ class Connection:
             retry=tenacity.retry_if_exception(_passes),
             wait=_wait,
             stop=tenacity.stop_before_delay(patience),
-            before_sleep=self._say,
+            before_sleep=partial(self._say, patience),
             reraise=True,
         )
         async for attempt in retrying:
@@ -124,12 +124,12 @@ class Connection:
                 self._answered, self._said = time.monotonic(), False
         return found
 
-    def _say(self, state: tenacity.RetryCallState) -> None:
+    def _say(self, patience: float, state: tenacity.RetryCallState) -> None:
         """Say once in an outage that the server is waited for."""
         error = state.outcome.exception() if state.outcome else None
         if not self._said and isinstance(error, Exception):
             logging.getLogger(__name__).warning(
-                "%s: %s It is asked again for up to %.0f seconds.", self.base_url, told(error), self._patience
+                "%s: %s It is asked again for up to %.0f seconds.", self.base_url, told(error), patience
             )
         self._said = True
 
@@ -156,13 +156,21 @@ class Connection:
 
         Raises:
             Unanswered: An item has no answer. The others were asked all the same, unless there was no hope for them.
+            Interrupted: Whoever waits was interrupted.
         """
-        return self.run(self._all(jobs, order, name))
+        answered: dict[int, Answer] = {}
+        try:
+            return self.run(self._all(jobs, order, name, answered))
+        except KeyboardInterrupt as error:
+            raise Interrupted(dict(answered)) from error
 
     async def _all(
-        self, jobs: Sequence[Callable[[], Awaitable[Answer]]], order: Iterable[int], name: str
+        self,
+        jobs: Sequence[Callable[[], Awaitable[Answer]]],
+        order: Iterable[int],
+        name: str,
+        answered: dict[int, Answer],
     ) -> list[Answer]:
-        answered: dict[int, Answer] = {}
         failed: dict[int, Exception] = {}
         waiting = ((number, jobs[number]) for number in order)
         await asyncio.gather(*(self._work(waiting, answered, failed) for _ in range(min(len(jobs), self._at_once))))
@@ -207,6 +215,8 @@ def _check(base_url: str) -> None:
         raise ValueError(f"{base_url!r} is no server's address: give one such as http://HOST:PORT/v1.")
     if parts.username or parts.password:
         raise ValueError("The server's address holds a name or a password: give api_key instead, which is never kept.")
+    if parts.query or parts.fragment:
+        raise ValueError("The server's address goes on behind a '?' or '#': give it up to /v1, and a key as api_key.")
 
 
 def _passes(error: BaseException) -> bool:
@@ -228,7 +238,8 @@ def told(error: Exception) -> str:
     if isinstance(error, openai.APITimeoutError):
         return "it took too long. Raise timeout, or lower in_flight."
     if isinstance(error, openai.APIConnectionError):
-        return f"{error.__cause__ or error}. Check that the server runs, and its address."
+        cause = error.__cause__ or error
+        return f"{str(cause) or type(cause).__name__}. Check that the server runs, and its address."
     if not isinstance(error, openai.APIStatusError):
         return f"its answer cannot be read: {error}."
     remedy = {

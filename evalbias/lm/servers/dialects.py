@@ -55,12 +55,16 @@ class Dialect(Protocol):
         """Log-probability of every token from ``start`` on."""
         ...
 
-    async def check(self, scored: Scored, names: int) -> None:
+    async def sample(self, scored: Scored) -> FloatArray:
+        """Log-probabilities of some of a text's tokens, by which a model is known again."""
+        ...
+
+    async def check(self, scored: Scored, vocabulary: int) -> None:
         """Ask for the last token of a text in two ways and compare.
 
         Args:
             scored: A text whose last token is scored, and is made of its last character alone.
-            names: Size of the vocabulary.
+            vocabulary: Its size.
 
         Raises:
             Unreadable: The answers differ, or lack what was asked for.
@@ -90,7 +94,11 @@ class NextTokens:
             return None
         return list(part(found, "tokens"))
 
-    async def check(self, scored: Scored, names: int) -> None:
+    async def sample(self, scored: Scored) -> FloatArray:
+        """Log-probabilities of some of a text's tokens, by which a model is known again."""
+        return await self.choices([Scored(scored.ids[: place + 1], place) for place in range(2, len(scored.ids), 8)])
+
+    async def check(self, scored: Scored, vocabulary: int) -> None:
         """Compare the token after the text with the token within it; see ``Dialect``."""
         (after,) = await self.choices([scored])
         if self.likelihoods:
@@ -235,14 +243,18 @@ class Echo:
         """None: they are counted with every answer."""
         return None
 
-    async def check(self, scored: Scored, names: int) -> None:
+    async def sample(self, scored: Scored) -> FloatArray:
+        """Log-probabilities of some of a text's tokens, by which a model is known again."""
+        return await self.sequence(Scored(scored.ids, 2, scored.text))
+
+    async def check(self, scored: Scored, vocabulary: int) -> None:
         """Compare the token after the text with the token within it; see ``Dialect``.
 
         llama-cpp-python tells of every token the probability of its successor's place where a model has no start token.
         """
         (within,) = await self.sequence(scored)
         shorter, last = scored.text[:-1], scored.text[-1]
-        found, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": names})
+        found, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": vocabulary})
         agreed(logprob_of(part(found, "logprobs", "top_logprobs", 0, last)), within)
 
     async def choices(self, row: Sequence[Scored]) -> FloatArray:

@@ -23,12 +23,14 @@ class Served:
     """A model as a server lists it.
 
     Attributes:
+        listed: Whether it is; some servers list nothing.
         owner: Which kind of server lists it; None where it is not told.
         root: The model's own name or folder; None where it is not told.
         context_length: In tokens; None where it is not told.
         version: Of the server; None where it is not told.
     """
 
+    listed: bool = False
     owner: str | None = None
     root: str | None = None
     context_length: int | None = None
@@ -45,7 +47,7 @@ async def served(connection: Connection, model: str) -> Served:
     listed = await connection.get("/v1/models")
     entries = listed.get("data") if isinstance(listed, dict) else None
     if not isinstance(entries, list) or not entries:
-        return Served()  # some servers list nothing
+        return Served()
     known = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
     if model not in known:
         names = sorted(known)
@@ -53,6 +55,7 @@ async def served(connection: Connection, model: str) -> Served:
     found = known[model]
     version = await connection.get("/version") if found.get("owned_by") == "vllm" else None
     return Served(
+        listed=True,
         owner=OWNERS.get(str(found.get("owned_by"))),
         root=found.get("root"),
         context_length=found.get("max_model_len"),
@@ -60,9 +63,7 @@ async def served(connection: Connection, model: str) -> Served:
     )
 
 
-async def dialect_of(
-    connection: Connection, model: str, tokenizer: Any, *, only: str | None, owner: str | None
-) -> Dialect:
+async def dialect_of(connection: Connection, model: str, tokenizer: Any, *, only: str | None, found: Served) -> Dialect:
     """The first way to ask that the server understands, tried on one short text.
 
     Args:
@@ -70,7 +71,7 @@ async def dialect_of(
         model: As it is served.
         tokenizer: Of the model.
         only: The only way that is tried; None tries all.
-        owner: The way that is tried first.
+        found: The model as it is listed: its owner's way is tried first.
 
     Raises:
         ValueError: It understands none, tells what cannot be, or has another tokenizer; what it said is told.
@@ -82,24 +83,37 @@ async def dialect_of(
         LlamaCpp(connection, model, whole=tokenizer(TEXT)["input_ids"][1]),
         Echo(connection, model, start=_start(tokenizer)),
     ]
-    said = {}
-    for dialect in sorted(dialects, key=lambda d: d.name != owner):
+    said: dict[str, Exception] = {}
+    for dialect in sorted(dialects, key=lambda d: d.name != found.owner):
         if only not in (None, dialect.name):
             continue
         try:
             await _same_tokens(dialect, tokenizer)
-            await dialect.check(_probe(tokenizer), len(tokenizer))
+            await dialect.check(probe_text(tokenizer), len(tokenizer))
         except WrongTokenizer:
             raise
         except (openai.APIStatusError, ValueError) as error:
-            said[dialect.name] = told(error)
+            said[dialect.name] = error
         else:
             return dialect
-    tried = "; ".join(f"as {name}: {reason}" for name, reason in said.items())
+    _check_address(connection, found, *said.values())
+    tried = "; ".join(f"as {name}: {told(error)}" for name, error in said.items())
     raise ValueError(
         f"{model} at {connection.base_url} tells no probabilities of given tokens. Tried {tried} "
         "Use vLLM 0.29 or later, SGLang, llama.cpp, or dialect='chat' for the first token's top_logprobs alone."
     )
+
+
+def _check_address(connection: Connection, found: Served, *errors: Exception) -> None:
+    """Refuse an address at which nothing is served.
+
+    Raises:
+        ValueError: All that was asked for is not there.
+    """
+    if not found.listed and all(isinstance(e, openai.APIStatusError) and e.status_code == 404 for e in errors):
+        raise ValueError(
+            f"Nothing is served at {connection.base_url}: give the address up to /v1, as http://HOST:PORT/v1."
+        )
 
 
 class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for what it says
@@ -116,7 +130,8 @@ async def _same_tokens(dialect: Dialect, tokenizer: Any) -> None:
         )
 
 
-def _probe(tokenizer: Any) -> Scored:
+def probe_text(tokenizer: Any) -> Scored:
+    """A short text whose last token is scored."""
     ids = tuple(tokenizer(TEXT)["input_ids"])
     return Scored(ids, len(ids) - 1, TEXT)
 
@@ -128,7 +143,7 @@ def _start(tokenizer: Any) -> str:
     return str(tokenizer.bos_token) if len(ids) > plain and ids[0] == tokenizer.bos_token_id else ""
 
 
-async def chat_of(connection: Connection, model: str, tolerance: float) -> Chat:
+async def chat_of(connection: Connection, model: str, tolerance: float, found: Served) -> Chat:
     """The server as one that answers chats.
 
     Raises:
@@ -138,6 +153,7 @@ async def chat_of(connection: Connection, model: str, tolerance: float) -> Chat:
     try:
         await chat.probe()
     except (openai.APIStatusError, ValueError) as error:
+        _check_address(connection, found, error)
         raise ValueError(
             f"{model} at {connection.base_url} tells no probabilities in chats ({told(error)}). For a model behind "
             "vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
