@@ -213,7 +213,9 @@ def test_an_empty_correction_is_left_out_and_the_ids_stay(tmp_path):
     assert found.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b'{"source": "s", "output": "o"}')[:-9], b"plain", b""])
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b'{"source": "s", "output": "o"}')[:-9], b"plain", b""], ids=["torn", "plain", "empty"]
+)
 def test_a_damaged_archive_is_named(tmp_path, content):
     (tmp_path / "items.jsonl.gz").write_bytes(content)
     if content:
