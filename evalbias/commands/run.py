@@ -39,7 +39,7 @@ def same_answers(folder: RunFolder, lm: Any) -> None:
         file.write_text(json.dumps(sample.tolist()), encoding="utf-8")
         return
     before = np.array(json.loads(file.read_text(encoding="utf-8")))
-    if before.shape != sample.shape or not np.abs(before - sample).max() <= OTHER:
+    if before.shape != sample.shape or not np.allclose(before, sample, rtol=0, atol=OTHER):
         raise ValueError(
             f"The server answers otherwise than when {folder.path} was begun: is there another model under the same "
             "name? Choose another --out or delete the folder."

@@ -239,12 +239,12 @@ class Scorer:
     def _farthest(self, probe: Sequence[Scored]) -> float:
         """Mean difference in nats between rows by themselves and in packs, of one pack and of packs that cut texts."""
         rows, own, runs = _rows(probe), self._pack_tokens, []
+        self.share = True
         with torch.inference_mode():
-            for size in (0, PROBE, PROBE // 3):
+            for run, size in ((self._padded, own), (self._packed, PROBE), (self._packed, PROBE // 3)):
                 found = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
                 self._pack_tokens = size
-                self.share = size > 0
-                (self._packed if self.share else self._padded)(rows, found)
+                run(rows, found)
                 runs.append(np.concatenate(found))
         self._pack_tokens, self.tokens_run = own, 0
         self.prefixes.clear()
