@@ -227,7 +227,7 @@ class Scorer:
                 restore(self.model)
             try:
                 far = self._farthest(probe)
-            except Exception as error:
+            except Exception as error:  # any model's own code: what fails in packs is run by itself
                 reason = f"{type(error).__name__}: {error}"
                 continue
             if far <= AGREE.get(self.model.dtype, AGREE_IN_16_BITS):
