@@ -175,7 +175,6 @@ def judged(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> 
         ValueError: Ray is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         import ray
     except ImportError as error:
