@@ -49,7 +49,7 @@ def _here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_
 
     program = load_judge(judge)
     items = load_items(data)
-    if not items:
+    if not items and not items.left_out:
         raise DataError(f"{data} holds no items: there is nothing to judge.")
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 
-from evalbias.lm.context import Layers, joined, size_of, sliced
-from evalbias.lm.trie import Ids, common
+from evalbias.lm.context import Context, Layers, joined, size_of, sliced
+from evalbias.lm.trie import Ids, Ints, common
 
 WORTH = 64
 """Tokens that a stored prefix must save beyond the next shorter one."""
@@ -84,12 +84,13 @@ class PrefixStore:
         self._call = 0
         self.bytes = 0
 
-    def put(self, ids: Ids, copy: Callable[[int], Layers]) -> None:
+    def put(self, ids: Ids, context: Context, path: Ints) -> None:
         """Keep a prefix where there is room for it.
 
         Args:
             ids: Its tokens.
-            copy: Gives the keys and values of its tokens from a place on, in memory of their own.
+            context: Holds their keys and values.
+            path: Where, token by token.
         """
         if self._token_bytes * len(ids) > self.budget:
             return
@@ -101,7 +102,7 @@ class PrefixStore:
         self._use(last)
         if length == len(ids) or not self._room(self._token_bytes * (len(ids) - length)):
             return
-        node = Node(ids[length:].copy(), copy(length), last)
+        node = Node(ids[length:].copy(), context.copy(path[length:]), last)
         size = size_of(node.layers)
         self._token_bytes = size // len(node.ids)
         if self._room(size):
@@ -198,11 +199,6 @@ class PrefixStore:
             del self._order[oldest]
             self.bytes -= size_of(oldest.layers)
         return True
-
-
-def sortable(ids: Ids) -> bytes:
-    """What sorts rows by their tokens."""
-    return ids.astype(">u4").tobytes()
 
 
 def _parts(line: Sequence[Node], length: int) -> tuple[Layers, ...]:

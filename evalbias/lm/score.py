@@ -11,17 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from evalbias.lm.attention import attending, prepare, restore
-from evalbias.lm.context import Context, Layers, PackCache
-from evalbias.lm.prefixes import PrefixStore, sortable
+from evalbias.lm.context import Context, PackCache
+from evalbias.lm.prefixes import PrefixStore
 from evalbias.lm.tokens import Scored, check_lengths
-from evalbias.lm.trie import Ids, Ints, Pack, packs, shared
+from evalbias.lm.trie import Ids, Pack, packs, shared
 from evalbias.lm.types import FloatArray
 
 LOGITS = 1 << 26
@@ -139,7 +138,7 @@ class Scorer:
             hidden, left = self._run(pack, before)
             self._read(hidden, _reads(pack, rows), found)
             for row, path in pack.paths.items():
-                self.prefixes.put(ids[row][: len(path)], partial(_copied, left, path))
+                self.prefixes.put(ids[row][: len(path)], left, path)
 
     def _run(self, pack: Pack, before: Context) -> tuple[torch.Tensor, Context]:
         """The (n, d) hidden states of a pack, and the keys and values of its context and itself."""
@@ -267,11 +266,16 @@ def _rows(sequences: Sequence[Scored]) -> list[Row]:
     rows: dict[bytes, Row] = {}
     for number, sequence in enumerate(sequences):
         ids = np.array(sequence.ids[:-1], dtype=np.int64)
-        row = rows.setdefault(sortable(ids), Row(ids))
+        row = rows.setdefault(_sortable(ids), Row(ids))
         for position in range(sequence.start, len(sequence.ids)):
             read = (sequence.ids[position], number, position - sequence.start)
             row.reads.setdefault(position - 1, []).append(read)
     return [rows[key] for key in sorted(rows)]
+
+
+def _sortable(ids: Ids) -> bytes:
+    """What sorts rows by their tokens."""
+    return ids.astype(">u4").tobytes()
 
 
 def _shared(rows: Sequence[Row]) -> list[int]:
@@ -284,11 +288,6 @@ def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
     for place, row, position in pack.reads:
         reads.setdefault(place, []).extend(rows[row].reads[position])
     return reads
-
-
-def _copied(left: Context, path: Ints, start: int) -> Layers:
-    """Keys and values of a path's tokens from a place on."""
-    return left.copy(path[start:])
 
 
 def _limit(config: Any) -> float:

@@ -10,6 +10,7 @@ from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2Fo
 
 from evalbias import LocalLM
 from evalbias.lm import score
+from evalbias.lm.context import Context
 from evalbias.lm.prefixes import PrefixStore
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
@@ -186,7 +187,7 @@ def layers_from(start, stop):
 
 
 def put(store, ids):
-    store.put(ids, lambda start: layers_from(start, len(ids)))
+    store.put(ids, Context(layers_from(0, len(ids)), []), np.arange(len(ids)))
 
 
 def held(store, rows):
