@@ -8,7 +8,7 @@ import re
 from datetime import date
 from pathlib import Path
 
-from evalbias.report.run import versions
+from evalbias.runs.folder import versions
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 TITLE = "# Results\n\nWritten by the benchmarks with `--write`; every section says what was run, on what, and when.\n"

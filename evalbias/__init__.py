@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalbias.evaluation.likelihood import measure_likelihood_bias
+    from evalbias.evaluation.loops import run_loops
+    from evalbias.evaluation.position import measure_preference, ranking_agreement
     from evalbias.lm.embedded import embedded_judge_lm
     from evalbias.lm.local import LocalLM
     from evalbias.lm.recorded import RecordedLM
@@ -18,13 +21,10 @@ if TYPE_CHECKING:
     from evalbias.optimizers.study import JudgeStudy
     from evalbias.optimizers.zepo.proposers import GrammarParaphraser, LMParaphraser
     from evalbias.optimizers.zepo.search import ZEPO
-    from evalbias.programs.bridges import judge_metric, judge_reward, labelled, preference_accuracy, preference_metric
     from evalbias.programs.criterion import Criterion
-    from evalbias.programs.loops import run_loops
-    from evalbias.programs.measurement import measure_likelihood_bias
+    from evalbias.programs.metrics import judge_metric, judge_reward, labeled, preference_accuracy, preference_metric
     from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
     from evalbias.programs.pointwise import PointwiseJudge, load_judge
-    from evalbias.programs.preference import measure_preference, ranking_agreement
     from evalbias.programs.ranking import PairwiseRanker
     from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
 
@@ -46,17 +46,17 @@ _HOME = {
     "ServerLM": "evalbias.lm.server",
     "ZEPO": "evalbias.optimizers.zepo.search",
     "embedded_judge_lm": "evalbias.lm.embedded",
-    "judge_metric": "evalbias.programs.bridges",
-    "judge_reward": "evalbias.programs.bridges",
-    "labelled": "evalbias.programs.bridges",
+    "judge_metric": "evalbias.programs.metrics",
+    "judge_reward": "evalbias.programs.metrics",
+    "labeled": "evalbias.programs.metrics",
     "load_judge": "evalbias.programs.pointwise",
     "load_pairwise_judge": "evalbias.programs.pairwise",
-    "measure_likelihood_bias": "evalbias.programs.measurement",
-    "measure_preference": "evalbias.programs.preference",
-    "preference_accuracy": "evalbias.programs.bridges",
-    "preference_metric": "evalbias.programs.bridges",
-    "ranking_agreement": "evalbias.programs.preference",
-    "run_loops": "evalbias.programs.loops",
+    "measure_likelihood_bias": "evalbias.evaluation.likelihood",
+    "measure_preference": "evalbias.evaluation.position",
+    "preference_accuracy": "evalbias.programs.metrics",
+    "preference_metric": "evalbias.programs.metrics",
+    "ranking_agreement": "evalbias.evaluation.position",
+    "run_loops": "evalbias.evaluation.loops",
 }
 
 __all__ = [
@@ -79,7 +79,7 @@ __all__ = [
     "embedded_judge_lm",
     "judge_metric",
     "judge_reward",
-    "labelled",
+    "labeled",
     "load_judge",
     "load_pairwise_judge",
     "measure_likelihood_bias",

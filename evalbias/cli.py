@@ -7,7 +7,7 @@ import sys
 import typer
 
 from evalbias.commands.demo import demo
-from evalbias.commands.judging import judge
+from evalbias.commands.judge import judge
 from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine

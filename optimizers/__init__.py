@@ -1,7 +1,7 @@
 """Teleprompters that compile the bias out of a judge."""
 
 from evalbias.optimizers.biased_demos import BiasedDemos, BiasedDemosReport
-from evalbias.optimizers.several import CompiledCriteria, compile_each, count_answers
+from evalbias.optimizers.multi_criteria import CompiledCriteria, compile_each, count_answers
 from evalbias.optimizers.zepo import ZEPO, GrammarParaphraser, LMParaphraser
 
 __all__ = [

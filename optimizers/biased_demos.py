@@ -10,20 +10,20 @@ import dspy
 import numpy as np
 from dspy.teleprompt import Teleprompter
 
+from evalbias.evaluation.likelihood import (
+    LikelihoodComparison,
+    LikelihoodMeasurement,
+    compare_likelihood_bias,
+    measure_likelihood_bias,
+)
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
+from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.fitting import naming_too_long
-from evalbias.programs.measurement import (
-    LikelihoodComparison,
-    LikelihoodMeasurement,
-    compare_likelihood_bias,
-    measure_likelihood_bias,
-)
 from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")
@@ -40,7 +40,7 @@ class BiasedDemosReport:
         likelihoods: (n,) LS in nats.
         model_scores: (n,) Score_m under the random demonstrations.
         human_scores: (n,) Score_h as rated.
-        unfairness: (n,) US as RS uses it: both scores centred and divided by their largest magnitude.
+        unfairness: (n,) US as RS uses it: both scores centered and divided by their largest magnitude.
         rs: (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined.
         chosen: The demonstrations' ids, in the order shown.
         random: The ids of the random demonstrations.
@@ -214,7 +214,7 @@ def _rs(found: LikelihoodMeasurement, criterion: str) -> tuple[FloatArray, Float
     likelihoods, model, human = found.arrays(criterion)
     kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
     rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization="centre-max")
+    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization="center-max")
     rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
     return rs, unfairness
 
@@ -231,7 +231,7 @@ def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Measur
         judge.predict.demos = demos[:count]
         try:
             prompts = [judge.messages(e) for e in longest]
-            naming_too_long(lambda asked: lm.choice_logprobs(asked, judge.criterion.labels), prompts, longest)
+            name_overlong_items(lambda asked: lm.choice_logprobs(asked, judge.criterion.labels), prompts, longest)
         except PromptTooLong as error:
             refused = error
             continue

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
+from evalbias.evaluation.likelihood import human_scores
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
-from evalbias.programs.measurement import human_scores
 from evalbias.programs.pointwise import PointwiseJudge
 
 

@@ -12,15 +12,15 @@ import dspy
 import numpy as np
 from dspy.teleprompt import Teleprompter
 
+from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.loops import LoopRun
 from evalbias.lm.types import FloatArray
 from evalbias.measures import MeanStatistic, PermutationTest, measure_self_bias, paired_permutation_test, trajectory
 from evalbias.measures.checks import mean_of_defined
-from evalbias.optimizers.refine_arms import ArmRunner, with_margin
 from evalbias.optimizers.refine_report import LoopEnd, LoopRecord, RefineReport, Validation
+from evalbias.optimizers.refine_variants import VariantRunner, with_margin
 from evalbias.programs.feedback.source import FeedbackSource, shares
-from evalbias.programs.loops import LoopRun
 from evalbias.programs.refine import SelfRefine
-from evalbias.programs.worth import Worth
 
 LEVEL = 0.05
 """Of the test whether the bias rises, over all rounds together (Bonferroni)."""
@@ -133,7 +133,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
             raise ValueError(
                 f"{len(items)} training items, {len(both)} of them in the valset: give some, and split them."
             )
-        runner = ArmRunner(
+        runner = VariantRunner(
             student,
             self.external,
             margins=self.margins,
@@ -144,7 +144,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         )
         arms = runner(items, budget=self.budget)
         items = items[: len(arms.external.loops)]
-        worth = Worth(self.worth, None if self.log_dir is None else self.log_dir / "worth.jsonl")
+        worth = CachedScorer(self.worth, None if self.log_dir is None else self.log_dir / "worth.jsonl")
         own = [self._loop(run, items, worth, margin) for margin, run in arms.own.items()]
         external = self._loop(arms.external, items, worth, 0.0)
         best = self._best(external.worth)
@@ -233,11 +233,11 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
 
     def _validate(
         self,
-        runner: ArmRunner,
+        runner: VariantRunner,
         student: SelfRefine,
         compiled: SelfRefine,
         valset: Sequence[dspy.Example] | None,
-        worth: Worth,
+        worth: CachedScorer,
     ) -> Validation | None:
         if not valset:
             return None
@@ -250,12 +250,12 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         )
         return Validation(before, after, test)
 
-    def _end(self, run: LoopRun, values: FloatArray, mean: float, worth: Worth) -> LoopEnd:
+    def _end(self, run: LoopRun, values: FloatArray, mean: float, worth: CachedScorer) -> LoopEnd:
         own, value = shares(run.own()[-1], run), shares(values, self.worth)
         spent = float(run.tokens()[-1]), float(run.calls()[-1])
         return LoopEnd(mean, measure_self_bias(own, value), *spent, failed=_failed(run, worth))
 
-    def _loop(self, run: LoopRun, items: Sequence[dspy.Example], worth: Worth, margin: float) -> _Loop:
+    def _loop(self, run: LoopRun, items: Sequence[dspy.Example], worth: CachedScorer, margin: float) -> _Loop:
         own, values = run.own(), run.worth(items, worth)
         mine, value = shares(own, run), shares(values, self.worth)
         record = LoopRecord(
@@ -282,7 +282,7 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         return paired_permutation_test(MeanStatistic(len(a)), a, b, n_resamples=self.n_resamples, seed=self.seed)
 
 
-def _failed(run: LoopRun, worth: Worth) -> dict[str, str]:
+def _failed(run: LoopRun, worth: CachedScorer) -> dict[str, str]:
     """What went wrong in a loop, or with the worth of its outputs."""
     ids = {loop.id for loop in run.loops}
     return {name: error for name, error in worth.failed.items() if name in ids} | run.failed

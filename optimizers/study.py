@@ -18,18 +18,18 @@ from dspy.teleprompt import Teleprompter
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from evalbias.data.pairs import input_key
+from evalbias.data.pairing import input_key
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
+from evalbias.measures.calibration import rotations
 from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
-from evalbias.optimizers.zepo.subjects import instruct
-from evalbias.programs.bridges import preference_accuracy
-from evalbias.programs.comparison import rotations
-from evalbias.programs.identity import described
+from evalbias.optimizers.zepo.targets import instruct
+from evalbias.programs.metrics import preference_accuracy
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
+from evalbias.runs.fingerprint import described
 
 PROPOSED = "wordings"
 FOUND = "found"
@@ -60,9 +60,9 @@ class Trial:
         number: Of the trial in the study.
         choice: What was tried.
         objective: Of the answers by position, calibrated, in the order given: higher is better.
-        accuracy: Share of the labelled pairs on which the judge as set up prefers as people do; NaN without labels.
+        accuracy: Share of the labeled pairs on which the judge as set up prefers as people do; NaN without labels.
         prompts: A comparison takes so many.
-        undefined: Answers and labelled pairs without a defined probability.
+        undefined: Answers and labeled pairs without a defined probability.
     """
 
     number: int
@@ -96,8 +96,8 @@ class StudyReport:
 class JudgeStudy(Teleprompter):  # type: ignore[misc]
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE.
 
-    Without labels it maximises the objective over instructions and calibrations. With labels it maximises objective
-    and accuracy and minimises the prompts of a comparison, over all four. Debiasing by permutation is fair by
+    Without labels it maximizes the objective over instructions and calibrations. With labels it maximizes objective
+    and accuracy and minimizes the prompts of a comparison, over all four. Debiasing by permutation is fair by
     construction, so only labels can tell what it brings.
 
     Args:
@@ -156,16 +156,16 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
 
         Args:
             student: The judge; it is left as it is.
-            trainset: Pairs (``evalbias.data.pairs``). Labelled ones (``preference``) may become demonstrations.
+            trainset: Pairs (``evalbias.data.pairing``). Labeled ones (``preference``) may become demonstrations.
             teacher: Not used by this method; must be None.
-            valset: Labelled pairs of other inputs, for the accuracy; None searches without labels.
+            valset: Labeled pairs of other inputs, for the accuracy; None searches without labels.
             lm: The judge's model; by default its own or DSPy's.
 
         Returns:
             The compiled judge; its ``report`` is a ``StudyReport``.
 
         Raises:
-            ValueError: No pairs, unlabelled pairs in the valset, an input on both sides, or no trial with a defined
+            ValueError: No pairs, unlabeled pairs in the valset, an input on both sides, or no trial with a defined
                 objective.
         """
         if teacher is not None:
@@ -178,12 +178,12 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         study = self._study(student, trainset, valset, model)
         wordings = self._wordings(study, student)
         while _finished(study) < self.trials and _failed(study) < self.trials:
-            self._step(study, wordings, len(demos), measured, labelled=valset is not None)
+            self._step(study, wordings, len(demos), measured, labeled=valset is not None)
         if not _finished(study):
             raise ValueError(
                 f"{_failed(study)} trials had no defined value, and none had one: the judge answers nothing."
             )
-        report = _report(study, labelled=valset is not None)
+        report = _report(study, labeled=valset is not None)
         compiled = measured.judge(report.best.choice)
         compiled.report = report
         return compiled
@@ -226,12 +226,12 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         return list(study.user_attrs[PROPOSED])
 
     def _demonstrations(self, student: PairwiseJudge, trainset: Sequence[dspy.Example]) -> list[list[dspy.Example]]:
-        labelled, rng = [e for e in trainset if e.get("preference") is not None], random.Random(self.seed)
-        sets = self.demo_sets if len(labelled) >= self.k else 0
-        return [list(student.predict.demos), *(rng.sample(labelled, self.k) for _ in range(sets))]
+        labeled, rng = [e for e in trainset if e.get("preference") is not None], random.Random(self.seed)
+        sets = self.demo_sets if len(labeled) >= self.k else 0
+        return [list(student.predict.demos), *(rng.sample(labeled, self.k) for _ in range(sets))]
 
     def _step(
-        self, study: optuna.Study, wordings: list[str], demo_sets: int, measured: _Measured, *, labelled: bool
+        self, study: optuna.Study, wordings: list[str], demo_sets: int, measured: _Measured, *, labeled: bool
     ) -> None:
         """One trial. The sampler is drawn anew from the seed and the trials so far, so that nothing lives outside."""
         seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False))
@@ -241,12 +241,12 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         choice = Choice(
             trial.suggest_categorical("instruction", wordings),
             trial.suggest_categorical("demonstrations", list(range(demo_sets))),
-            trial.suggest_categorical("debias", DEBIASING) if labelled else measured.student.debias,
+            trial.suggest_categorical("debias", DEBIASING) if labeled else measured.student.debias,
             trial.suggest_categorical("calibration", CALIBRATIONS),
         )
         found = measured(choice)
         trial.set_user_attr(FOUND, found)
-        values = [found["objective"], found["accuracy"], found["prompts"]] if labelled else [found["objective"]]
+        values = [found["objective"], found["accuracy"], found["prompts"]] if labeled else [found["objective"]]
         if any(math.isnan(v) for v in values):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
         else:
@@ -263,11 +263,11 @@ class _Measured:
         student: PairwiseJudge,
         demos: list[list[dspy.Example]],
         pairs: list[dspy.Example],
-        labelled: list[dspy.Example],
+        labeled: list[dspy.Example],
         lm: MeasuringLM,
     ) -> None:
         self.settings, self.objective, self.student, self.demos = settings, objective, student, demos
-        self.pairs, self.labelled, self.lm = pairs, labelled, ChoiceMemo(lm)
+        self.pairs, self.labeled, self.lm = pairs, labeled, ChoiceMemo(lm)
         self.size = len(pairs[0].candidates)
         self._known: dict[Choice, dict[str, Any]] = {}
 
@@ -296,8 +296,8 @@ class _Measured:
             orders = rotations(self.size, every=False)
             found = plain.measured([plain.content_free(self.size)], orders, self.lm)
             free = plain.combined(found, orders, None).positions[:, 0]
-        judged = whole.batch(self.labelled, lm=self.lm, progress=self.settings.progress)
-        right = np.array([preference_accuracy(e, p) for e, p in zip(self.labelled, judged, strict=True)])
+        judged = whole.batch(self.labeled, lm=self.lm, progress=self.settings.progress)
+        right = np.array([preference_accuracy(e, p) for e, p in zip(self.labeled, judged, strict=True)])
         known = right[~np.isnan(right)]
         return {
             "choice": vars(choice),
@@ -315,7 +315,7 @@ def _check(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example] | No
     if valset is None:
         return
     if not valset or any(e.get("preference") is None for e in valset):
-        raise ValueError("The valset must hold labelled pairs: evalbias.data.pairs(..., criterion=NAME) makes them.")
+        raise ValueError("The valset must hold labeled pairs: evalbias.data.pairing(..., criterion=NAME) makes them.")
     keys = {input_key(e) for e in trainset} & {input_key(e) for e in valset}
     both = keys | ({e.source for e in trainset} & {e.source for e in valset})
     if both:
@@ -330,13 +330,13 @@ def _failed(study: optuna.Study) -> int:
     return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.FAIL]))
 
 
-def _report(study: optuna.Study, *, labelled: bool) -> StudyReport:
+def _report(study: optuna.Study, *, labeled: bool) -> StudyReport:
     done = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
     trials = tuple(_trial(t) for t in done)
     front = {t.number for t in study.best_trials}
 
     def rank(t: Trial) -> tuple[float, ...]:
-        return (t.accuracy, t.objective, -t.prompts) if labelled else (t.objective,)
+        return (t.accuracy, t.objective, -t.prompts) if labeled else (t.objective,)
 
     best = max(trials, key=rank)
     return StudyReport(trials, tuple(t for t in trials if t.number in front), best, _failed(study), study.study_name)

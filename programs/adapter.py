@@ -55,7 +55,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         if demo.get("score") is None:
             raise ValueError(
                 f"The demonstration {str(dict(demo))[:80]!r}... has no score: label the training set with "
-                "evalbias.programs.labelled(examples, criterion)."
+                "evalbias.programs.labeled(examples, criterion)."
             )
         return label_of(float(demo["score"]), self.criterion)
 

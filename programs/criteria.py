@@ -29,7 +29,7 @@ _CORRECTION = Criterion(
 WEBNLG = tuple(
     replace(_DATA_TO_TEXT, name=name, definition=definition)
     for name, definition in {
-        "text_structure": "is the text grammatical and well organised?",
+        "text_structure": "is the text grammatical and well organized?",
         "relevance": "does the text keep to what the data says, without saying anything else?",
         "fluency": "does the text read as naturally as if a good writer had written it?",
         "correctness": "does the text state each relation of the data with the right subject and the right object?",
@@ -50,7 +50,7 @@ TMU_GFM = tuple(
 _SUMMARY = Criterion(
     name="summary",
     definition="to be replaced",
-    task="Summarise the following article.",
+    task="Summarize the following article.",
     source_label="Article",
     output_label="Summary",
 )
@@ -76,7 +76,7 @@ NEWSROOM = tuple(
 SUMMEVAL = tuple(
     replace(_SUMMARY, name=name, definition=definition)
     for name, definition in {
-        "coherence": "do the sentences of the summary build up to one well organised text?",
+        "coherence": "do the sentences of the summary build up to one well organized text?",
         "fluency": "is each sentence of the summary free of mistakes and easy to read?",
         "consistency": "does the summary say only what the article supports?",
         "relevance": "does the summary hold what matters in the article, and nothing else?",

@@ -13,13 +13,13 @@ from dspy import lm15
 from evalbias.lm.contract import measuring
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.measures.calibration import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
 from evalbias.programs.adapter import PASSED_ON, text_field
-from evalbias.programs.comparison import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
+from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.pointwise import refuse_unknown
 from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
-from evalbias.programs.state import read_state
+from evalbias.programs.saving import read_state
 
 STATE = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
@@ -174,7 +174,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             for order in orders
         ]
         asked = [example for example in examples for _ in orders]
-        found = naming_too_long(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
+        found = name_overlong_items(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
         return np.asarray(found.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
 
     def content_free(self, count: int) -> dspy.Example:

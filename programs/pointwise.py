@@ -13,10 +13,10 @@ import dspy
 from evalbias.lm.contract import measuring, written
 from evalbias.lm.types import MeasuringLM, chunk_of
 from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
+from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.fitting import naming_too_long
 from evalbias.programs.prompt import Message
-from evalbias.programs.state import read_state
+from evalbias.programs.saving import read_state
 
 STATE = "evalbias"
 SCORINGS = ("expected", "direct")
@@ -92,7 +92,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
-            rows = naming_too_long(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
+            rows = name_overlong_items(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
             done += [dspy.Prediction(**row) for row in rows]
             if progress is not None:
                 progress(len(part))

@@ -22,7 +22,7 @@ import numpy as np
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
-from evalbias.programs.state import read_state
+from evalbias.programs.saving import read_state
 
 STATE = "evalbias_ranker"
 SEARCHES = ("greedy", "beam")
@@ -37,7 +37,7 @@ class Ranking:
     Attributes:
         order: Indices of the candidates, best first.
         scores: One a candidate, in the candidates' order: how many others it is above; those that the judge could not
-            tell apart, neighbour by neighbour, count half. NaN where no comparison was defined.
+            tell apart, neighbor by neighbor, count half. NaN where no comparison was defined.
         comparisons: Pairs compared.
         judgments: Prompts that took (a debiased comparison takes several).
         ties: Pairs on which the judge was undecided; the list that stood first went first.
@@ -269,7 +269,7 @@ def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ra
 def _groups(source: _Source, order: list[int]) -> dict[int, int]:
     """Candidate -> its place among the groups that the judge told apart, best first.
 
-    Neighbours in a merge sort were compared with each other: where that gave no preference they share a group.
+    Neighbors in a merge sort were compared with each other: where that gave no preference they share a group.
     """
     found, group = {order[0]: 0}, 0
     for above, below in itertools.pairwise(order):

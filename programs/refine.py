@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import dspy
 
-from evalbias.programs.draws import draw
 from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.step import take_step
+from evalbias.programs.refine_step import take_step
+from evalbias.programs.resample import draw
 
 Accept = Callable[[float, float], bool]
 """(score so far, new score) -> whether the new output takes over."""

@@ -18,7 +18,7 @@ from evalbias.programs.feedback import (
     ReferenceFeedback,
 )
 from evalbias.programs.feedback.concepts import wanted
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import SelfRefine
 
 
@@ -101,9 +101,9 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: A
     """
     writing = {"temperature": 0.0, "max_tokens": 300, **config}
     loop = SelfRefine(
-        Plain(Translate, **writing),
+        PlainPredict(Translate, **writing),
         MQMFeedback(critical=critical, **_limit(config)),
-        Plain(RefineTranslation, **writing),
+        PlainPredict(RefineTranslation, **writing),
         max_iterations=max_iterations,
     )
     return RefineTask(
@@ -115,9 +115,9 @@ def constrained_generation(*, max_iterations: int = 10, **config: Any) -> Refine
     """Sentences that hold all the concepts, under the model's own list of what is missing; outside it, exact match."""
     writing = {"temperature": 0.0, "max_tokens": 400, **config}
     loop = SelfRefine(
-        Plain(WriteWithConcepts, **writing),
+        PlainPredict(WriteWithConcepts, **writing),
         ConceptsFeedback(**_limit(config)),
-        Plain(RefineWithConcepts, **writing),
+        PlainPredict(RefineWithConcepts, **writing),
         max_iterations=max_iterations,
     )
     return RefineTask("constrained-generation", loop, ExactConcepts(), "concepts", ("concepts",))
@@ -126,11 +126,11 @@ def constrained_generation(*, max_iterations: int = 10, **config: Any) -> Refine
 def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> RefineTask:
     """Solutions under self-consistency over so many paths; outside it, the right answer."""
     writing = {"temperature": 0.0, "max_tokens": 800, **config}
-    paths_of = Plain(Solve, **{**writing, "temperature": 0.7})
+    paths_of = PlainPredict(Solve, **{**writing, "temperature": 0.7})
     loop = SelfRefine(
-        Plain(Solve, **writing),
+        PlainPredict(Solve, **writing),
         ConsistencyFeedback(paths_of, paths=paths),
-        Plain(RefineSolution, **writing),
+        PlainPredict(RefineSolution, **writing),
         max_iterations=max_iterations,
     )
     return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))

@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.embedded_judge.tokenizer import comparison_wordings
 from evalbias.data import pairs, wordings, world
+from evalbias.evaluation.rows import Row, rows
 from evalbias.measures import quadratic_fit
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.zepo.curve import CurvePoint, curve
-from evalbias.optimizers.zepo.rows import Row, rows
+from evalbias.optimizers.zepo.sensitivity import CurvePoint, curve
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.report.preference import curve_plot
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from benchmarks.self_bias.published import BEST_OF_K, HUMAN
 from evalbias.data.refinements import load_refinements
+from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.measures import SelfBias, measure_self_bias
-from evalbias.programs.analyses import LoopSummary, summarise_loop
 from evalbias.programs.feedback.concepts import coverage
 from evalbias.programs.feedback.mqm import read_feedback
 from evalbias.report.tables import mark
@@ -41,7 +41,7 @@ def _translation(folder: Path, n_resamples: int) -> str:
         found = load_refinements(file)
         name = file.name.partition(".jsonl")[0]
         worth = found.scores("bleurt_mapped")
-        loop = summarise_loop(name, found.scores("self_score"), worth, n_resamples=n_resamples, seed=0)
+        loop = summarize_loop(name, found.scores("self_score"), worth, n_resamples=n_resamples, seed=0)
         read = np.array([[_read(found.records[k][item]) for item in found.ids] for k in found.numbers])
         both = ~np.isnan(read[0] + read[-1])
         ends = [measure_self_bias(read[at][both], worth[at][both]).bias for at in (0, -1)]

@@ -17,15 +17,15 @@ import numpy as np
 
 import evalbias
 from evalbias.data import world
+from evalbias.evaluation import LoopSummary, summarize_loop
+from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.loops import LoopRun, run_loops
 from evalbias.lm.types import FloatArray
 from evalbias.optimizers.refine_report import RefineReport
-from evalbias.programs import SYNTHETIC, PointwiseJudge, labelled
-from evalbias.programs.analyses import LoopSummary, summarise_loop
+from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback
-from evalbias.programs.loops import LoopRun, run_loops
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Anew, SelfRefine
-from evalbias.programs.worth import Worth
 
 ITEMS = 200
 REFINEMENTS = 10
@@ -79,7 +79,7 @@ def items(n: int, *, seed: int) -> list[dspy.Example]:
 
 def loop(feedback: FeedbackSource) -> SelfRefine:
     """Of the embedded model under a feedback."""
-    write = Plain(dspy.Signature("data -> text", world.TASK), temperature=1.0, max_tokens=24)
+    write = PlainPredict(dspy.Signature("data -> text", world.TASK), temperature=1.0, max_tokens=24)
     return SelfRefine(write, feedback, Anew(write), max_iterations=REFINEMENTS, perfect=None, field="text")
 
 
@@ -97,11 +97,13 @@ def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:
         folder = None if out is None else out / name.replace(" ", "-").replace(",", "")
         run = run_loops(loop(source), written, lm=fresh_lm(), log_dir=folder, num_threads=threads)
         worth = run.worth(written, Truth())
-        common = run.worth(written, Worth(Commonness()))
-        judged = run.worth(written, Worth(judges["own judge"], None if folder is None else folder / "judged.jsonl"))
-        seen = summarise_loop(name, run.own(), worth, seed=seed)
+        common = run.worth(written, CachedScorer(Commonness()))
+        judged = run.worth(
+            written, CachedScorer(judges["own judge"], None if folder is None else folder / "judged.jsonl")
+        )
+        seen = summarize_loop(name, run.own(), worth, seed=seed)
         done.append(
-            Arm(name, run, worth, np.nanmean(common, axis=1), seen, summarise_loop(name, judged, worth, seed=seed))
+            Arm(name, run, worth, np.nanmean(common, axis=1), seen, summarize_loop(name, judged, worth, seed=seed))
         )
     return done
 
@@ -140,7 +142,7 @@ def compiled(*, seed: int, out: Path | None, threads: int) -> RefineReport:
 def plain_judge(rated: list[dspy.Example]) -> PointwiseJudge:
     """A judge with eight demonstrations drawn at random: it likes common phrasing."""
     few = dspy.teleprompt.LabeledFewShot(k=8)
-    judge: PointwiseJudge = few.compile(PointwiseJudge(SYNTHETIC), trainset=labelled(rated, SYNTHETIC))
+    judge: PointwiseJudge = few.compile(PointwiseJudge(SYNTHETIC), trainset=labeled(rated, SYNTHETIC))
     return judge
 
 

@@ -111,7 +111,7 @@ def judging(rng: random.Random, of: Rated, items: int) -> Dialogue:
 
 
 def around(score: float, criterion: Criterion) -> dict[str, float]:
-    """The score as a mean of its two neighbouring labels."""
+    """The score as a mean of its two neighboring labels."""
     shares = {label: 1 - abs(score - value) for label, value in zip(criterion.labels, criterion.values, strict=True)}
     return {label: share for label, share in shares.items() if share > 0}
 

@@ -1,10 +1,10 @@
 """The fairness paper's tables for any judge model, with its baselines and the published figures beside.
 
 usage: python -m benchmarks.zepo --lm MODEL [--proposer-lm MODEL] [--sets synthetic newsroom summeval topicalchat]
-           [--search-documents 20] [--test-documents 40] [--pairs 200] [--labelled] [--encoder MODEL --layers N]
+           [--search-documents 20] [--test-documents 40] [--pairs 200] [--labeled] [--encoder MODEL --layers N]
            [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
 
-The data are read from EVALBIAS_DATA (default ../shared/data). Documents of the search are never ranked. ``--labelled``
+The data are read from EVALBIAS_DATA (default ../shared/data). Documents of the search are never ranked. ``--labeled``
 adds MIPROv2 and GEPA, which read human preferences on the documents of the search. ``--write`` puts the tables into
 benchmarks/RESULTS.md under ``--title``; the curves go to ``--out``.
 """
@@ -78,7 +78,7 @@ def measured(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -
         if args.criteria and criterion.name not in args.criteria:
             continue
         writer = None
-        if args.labelled:
+        if args.labeled:
             writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _other(args, lm)
         started = time.monotonic()
         settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed)
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--longest-source", type=int, help="in characters; longer documents are left out")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--curve-wordings", type=int, help="of those tried, ranked with for the curve; all by default")
-    parser.add_argument("--labelled", action="store_true")
+    parser.add_argument("--labeled", action="store_true")
     parser.add_argument("--encoder")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)

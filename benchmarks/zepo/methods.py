@@ -10,14 +10,15 @@ from typing import Any
 
 import dspy
 
-from benchmarks.zepo import baselines, labelled
+from benchmarks.zepo import baselines, labeled
 from evalbias.data import by_input, pairs
+from evalbias.evaluation.position import ranking_agreement
+from evalbias.evaluation.rows import rows
 from evalbias.measures import Agreement, spearman
 from evalbias.optimizers import ZEPO
 from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Fairness, Proposer, ZEPOReport
-from evalbias.optimizers.zepo.curve import CurvePoint, curve
-from evalbias.optimizers.zepo.rows import rows
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, ranking_agreement
+from evalbias.optimizers.zepo.sensitivity import CurvePoint, curve
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
 SCORERS: dict[str, Callable[..., Any]] = {
@@ -126,13 +127,13 @@ def run(
         p_value = row.test.p_value if row.test else None
         outcomes[TITLES[name]] = Outcome(row.agreement.spearman, row.preference.decision_rates[0], p_value)
     if settings.writer is not None:
-        _labelled(criterion, train, test, lm, settings, outcomes, costs)
+        _labeled(criterion, train, test, lm, settings, outcomes, costs)
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points = curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
     return Found(outcomes, costs, whole.report, part.report, points)
 
 
-def _labelled(
+def _labeled(
     criterion: Criterion,
     train: Sequence[dspy.Example],
     test: Sequence[dspy.Example],
@@ -150,11 +151,11 @@ def _labelled(
     ]
     common = {"lm": lm, "writer": settings.writer, "seed": settings.seed}
     for name, optimize in (
-        ("MIPROv2 (labels)", labelled.miprov2(**common)),
-        ("GEPA (labels)", labelled.gepa(**common, budget=costs["ZEPO"].judgments)),
+        ("MIPROv2 (labels)", labeled.miprov2(**common)),
+        ("GEPA (labels)", labeled.gepa(**common, budget=costs["ZEPO"].judgments)),
     ):
         with _spent(lm) as costs[name]:
-            compiled, calls = labelled.compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
+            compiled, calls = labeled.compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
         costs[name].judgments = calls
         ranked = ranking_agreement(PairwiseRanker(compiled, seed=settings.seed), list(by_input(test).values()), lm=lm)
         outcomes[name] = Outcome(ranked.spearman)

@@ -9,9 +9,9 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     """RS demonstrations and a fairness search on the embedded judge and its synthetic world: no network, key or GPU."""
     from rich.console import Group
 
-    from evalbias.commands.compiling import brief, compiled, result_of
     from evalbias.commands.run import Run
-    from evalbias.commands.search import searched
+    from evalbias.commands.run_biased_demos import brief, compiled, result_of
+    from evalbias.commands.run_zepo import searched
     from evalbias.commands.task import demo_documents, demo_task
     from evalbias.data import wordings
     from evalbias.report.tables import comparison_table

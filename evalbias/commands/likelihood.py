@@ -47,9 +47,9 @@ def measure_likelihood(
     """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
     from evalbias.commands.run import Run
     from evalbias.commands.task import open_task
+    from evalbias.evaluation.likelihood import bias_interval, measure_likelihood_bias
     from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
     from evalbias.programs import PointwiseJudge
-    from evalbias.programs.measurement import bias_interval, measure_likelihood_bias
     from evalbias.report.scatter import likelihood_scatter
     from evalbias.report.tables import measurement_table
 
@@ -100,8 +100,8 @@ def compile_likelihood(
     limit: Limit = None,
 ) -> None:
     """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
-    from evalbias.commands.compiling import brief, compiled, result_of
     from evalbias.commands.run import Run
+    from evalbias.commands.run_biased_demos import brief, compiled, result_of
     from evalbias.commands.task import open_task
     from evalbias.report.tables import comparison_table
 

@@ -33,7 +33,7 @@ from evalbias.commands.options import (
 
 Objective = Annotated[
     Literal["fairness", "confidence", "context-free", "calibration"],
-    typer.Option(help="What the search maximises; fairness is the paper's."),
+    typer.Option(help="What the search maximizes; fairness is the paper's."),
 ]
 
 
@@ -72,12 +72,12 @@ def optimize(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Find a fair instruction for one criterion from unlabelled outputs (ZEPO); test it on other documents.
+    """Find a fair instruction for one criterion from unlabeled outputs (ZEPO); test it on other documents.
 
     The items need a source and an output, several outputs a source. Where people rated them, the agreement is told.
     """
     from evalbias.commands.run import Run
-    from evalbias.commands.search import searched
+    from evalbias.commands.run_zepo import searched
     from evalbias.commands.task import open_documents
     from evalbias.data import wordings
 
@@ -143,11 +143,11 @@ def measure_preference(
     as_json: Json = False,
 ) -> None:
     """What a pairwise judge leans to: position, length, likelihood. Every pair is asked in both orders; no labels."""
-    from evalbias.commands.judges import open_pairwise
     from evalbias.commands.run import Run
+    from evalbias.commands.run_ranking import open_pairwise
     from evalbias.commands.task import open_documents
     from evalbias.data import pairs as draw_pairs
-    from evalbias.programs import measure_preference
+    from evalbias.evaluation.position import measure_preference
     from evalbias.report.preference import consistency_bars
     from evalbias.report.tables import preference_table
 
@@ -198,11 +198,11 @@ def rank(
     as_json: Json = False,
 ) -> None:
     """Rank the outputs of every document by comparisons (PairS); rankings.jsonl in the run's folder, one line each."""
-    from evalbias.commands.judges import open_pairwise, ranked
     from evalbias.commands.run import Run
+    from evalbias.commands.run_ranking import open_pairwise, ranked
     from evalbias.commands.task import open_documents
     from evalbias.programs import PairwiseRanker
-    from evalbias.report.run import plain
+    from evalbias.runs.folder import plain
 
     labels = (source_label, output_label)
     program, told = open_pairwise(

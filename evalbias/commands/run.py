@@ -18,8 +18,8 @@ from evalbias.commands.models import ANY, identity, open_lm
 from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
-from evalbias.report.run import RunFolder, plain
 from evalbias.report.tables import coverage_note
+from evalbias.runs.folder import RunFolder, plain
 
 OTHER = 0.2
 """Nats by which a server's answers differ at most while its model is the same, in 16 bits and in any company."""

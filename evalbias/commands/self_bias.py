@@ -46,7 +46,7 @@ def measure_self(
 
     Several loops (of several models, say) are set side by side.
     """
-    from evalbias.commands.recorded import measured_self
+    from evalbias.commands.measure_recorded import measured_self
 
     measured_self(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
 
@@ -65,8 +65,8 @@ def measure_style(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Whether a model favours its own style: it paraphrases outside outputs (field 'output') and judges both."""
-    from evalbias.commands.refining import Refining
+    """Whether a model favors its own style: it paraphrases outside outputs (field 'output') and judges both."""
+    from evalbias.commands.run_refine import Refining
 
     run = Refining("measure style", task, data, lm, models, max_tokens, limit=limit, seed=seed, out=out)
     run.style(threads=threads, as_json=as_json)
@@ -100,7 +100,7 @@ def refine(
     as_json: Json = False,
 ) -> None:
     """Run a refine loop on every item; outputs.jsonl and steps.jsonl in the run's folder. A stopped run goes on."""
-    from evalbias.commands.refining import Refining
+    from evalbias.commands.run_refine import Refining
 
     run = Refining(
         "refine",
@@ -146,7 +146,7 @@ def compile_refine(
     as_json: Json = False,
 ) -> None:
     """Compile a loop under external feedback: where it should stop, and what it learns from accepted refinements."""
-    from evalbias.commands.refining import Refining
+    from evalbias.commands.run_refine import Refining
 
     run = Refining(
         "compile refine",

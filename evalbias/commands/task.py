@@ -171,7 +171,7 @@ def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None])
 
 
 def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
-    """Refuse human scores off the scale: one slip would decide the normalisation of all of them.
+    """Refuse human scores off the scale: one slip would decide the normalization of all of them.
 
     Raises:
         ValueError: A score lies outside its criterion's scale; the item is named.

@@ -1,8 +1,8 @@
 """Data sets as DSPy examples, and the synthetic world."""
 
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.load import load, load_spec, parse_spec
-from evalbias.data.pairs import by_input, pairs
-from evalbias.data.split import split
+from evalbias.data.loaders import load, load_spec, parse_spec
+from evalbias.data.pairing import by_input, pairs
+from evalbias.data.splitting import split
 
 __all__ = ["DataError", "Dataset", "by_input", "load", "load_spec", "pairs", "parse_spec", "split"]

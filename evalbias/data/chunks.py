@@ -13,7 +13,7 @@ from evalbias.data.reading import Source
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring lines of a file.
+    """Neighboring lines of a file.
 
     Attributes:
         line: Number of the first one, from 1.

@@ -113,7 +113,7 @@ class ContractLM:
 
         rows = _all(ask, prompts)
         logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))
-        return ChoiceLogprobs(tuple(choices), logprobs, renormalised=any(r.renormalised for r in rows))
+        return ChoiceLogprobs(tuple(choices), logprobs, renormalized=any(r.renormalized for r in rows))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """What the model writes; see ``written``."""

@@ -13,12 +13,12 @@ import numpy as np
 from dspy import lm15
 from dspy.clients.engines.base import validate_request
 
+from evalbias.lm.batcher import Batcher
 from evalbias.lm.chat import Renderer
-from evalbias.lm.gather import Gatherer
-from evalbias.lm.generate import Generated, Settings, generate
-from evalbias.lm.load import Loaded
+from evalbias.lm.generation import Generated, Settings, generate
+from evalbias.lm.loading import Loaded
 from evalbias.lm.requests import judgments, measured, messages_of, refuse
-from evalbias.lm.score import Scorer
+from evalbias.lm.scorer import Scorer
 from evalbias.lm.tokens import choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
@@ -44,8 +44,8 @@ class LocalEngine:
             loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=prefix_bytes
         )
         self._busy = threading.RLock()  # the model runs one batch at a time
-        self._judge: Gatherer[Question, ChoiceLogprobs] = Gatherer(self._judgments)
-        self._write: Gatherer[Start, Generated] = Gatherer(self._generations)
+        self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)
+        self._write: Batcher[Start, Generated] = Batcher(self._generations)
         self._draws: Counter[bytes] = Counter()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:

@@ -67,12 +67,12 @@ class JournaledLM:
             return [replace(found, logprobs=found.logprobs[i : i + 1]) for i in range(len(part))]
 
         def record(answer: ChoiceLogprobs) -> dict[str, Any]:
-            return {"logprobs": [_plain(v) for v in answer.logprobs[0].tolist()], "renormalised": answer.renormalised}
+            return {"logprobs": [_plain(v) for v in answer.logprobs[0].tolist()], "renormalized": answer.renormalized}
 
         records = self._answer([(p, [p, choices]) for p in prompts], ask, record)
         rows = [[_number(v) for v in r["logprobs"]] for r in records]
         logprobs = np.array(rows, dtype=np.float64).reshape(len(prompts), len(choices))
-        return ChoiceLogprobs(choices, logprobs, renormalised=any(r["renormalised"] for r in records))
+        return ChoiceLogprobs(choices, logprobs, renormalized=any(r["renormalized"] for r in records))
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context; see ``MeasuringLM``."""

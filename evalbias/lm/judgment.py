@@ -11,7 +11,7 @@ from evalbias.lm.types import ChoiceLogprobs, Message
 
 FIELD = "score"
 LOGPROBS = "candidate_logprobs"
-"""Key of ``Response.provider_data`` under which our engines tell the log-probabilities before renormalising."""
+"""Key of ``Response.provider_data`` under which our engines tell the log-probabilities before renormalizing."""
 
 COVERAGE = "coverage"
 """Key under which DSPy's own engine tells the probability that any of the choices follows."""
@@ -65,4 +65,4 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     coverage = told.get(COVERAGE, {}).get(FIELD)
     with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
         row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
-    return ChoiceLogprobs(tuple(choices), row[None], renormalised=coverage is None)
+    return ChoiceLogprobs(tuple(choices), row[None], renormalized=coverage is None)

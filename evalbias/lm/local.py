@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from evalbias.lm.engine import LocalEngine
-from evalbias.lm.load import load
+from evalbias.lm.loading import load
 from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 

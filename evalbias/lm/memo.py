@@ -44,7 +44,7 @@ class ChoiceMemo:
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
         self._told: dict[str, FloatArray] = {}
-        self._renormalised = False
+        self._renormalized = False
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
@@ -53,10 +53,10 @@ class ChoiceMemo:
         unseen = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._told}
         if unseen:
             found = self._lm.choice_logprobs(list(unseen.values()), choices)
-            self._renormalised = self._renormalised or found.renormalised
+            self._renormalized = self._renormalized or found.renormalized
             self._told.update(zip(unseen, found.logprobs, strict=True))
         rows = np.array([self._told[key] for key in keys], dtype=np.float64).reshape(len(keys), len(choices))
-        return ChoiceLogprobs(choices, rows, renormalised=self._renormalised)
+        return ChoiceLogprobs(choices, rows, renormalized=self._renormalized)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context, asked every time; see ``MeasuringLM``."""

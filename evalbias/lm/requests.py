@@ -92,7 +92,7 @@ def messages_of(request: lm15.Request, engine: str) -> list[Message]:
 
 
 def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.Response:
-    """The answer to a request for judgments, with the log-probabilities before renormalising beside it.
+    """The answer to a request for judgments, with the log-probabilities before renormalizing beside it.
 
     Raises:
         lm15.UnsupportedFeatureError: No choice has any probability, or what they have is not told.

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import dspy
 import openai
 
-from evalbias.lm.load import load_tokenizer
+from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Connection, told
@@ -27,7 +27,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
     """A model behind a server: vLLM, SGLang, llama.cpp, whoever echoes texts with log-probabilities, or OpenAI's chat.
 
     What the server can do is tried once, when the object is made, and said by ``provenance`` and in the log. With the
-    model's tokenizer prompts are rendered and tokenised here, exactly as ``LocalLM`` does it, so that both tell the
+    model's tokenizer prompts are rendered and tokenized here, exactly as ``LocalLM`` does it, so that both tell the
     same numbers. Without one only the first token of a chat's answer is told (``dialect="chat"``).
 
     Args:

@@ -1,6 +1,6 @@
 """Where a continuation begins, in tokens.
 
-Context and continuation are tokenised as one text. A token that holds any character of the continuation belongs to it;
+Context and continuation are tokenized as one text. A token that holds any character of the continuation belongs to it;
 the context is the tokens wholly before. A token that a tokenizer would merge across the boundary is therefore never
 split, and never counted as context.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.lm.encode import Encoded, alike, encode, following
+from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
 from evalbias.lm.text import Rendered
 
 Ids = tuple[int, ...]
@@ -54,7 +54,7 @@ def check_lengths(asked: Sequence[Scored], context: int, *, whose: str) -> None:
 
 
 def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
-    """Tokenise (prompt, continuation) pairs jointly.
+    """Tokenize (prompt, continuation) pairs jointly.
 
     Args:
         tokenizer: A fast Hugging Face tokenizer.
@@ -116,7 +116,7 @@ def check_choices(choices: Sequence[str]) -> None:
 
 
 def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
-    """Rows of (prompt, continuation): each is tokenised with its first continuation, the others follow that one."""
+    """Rows of (prompt, continuation): each is tokenized with its first continuation, the others follow that one."""
     done: dict[int, list[Scored]] = {}
     for special in (True, False):  # a chat template has written its special tokens already
         where = [i for i, row in enumerate(rows) if row[0][0].special is special]

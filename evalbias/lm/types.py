@@ -75,22 +75,22 @@ class LogLikelihood:
 
 @dataclass(frozen=True)
 class ChoiceLogprobs:
-    """Log-probabilities of the same choices after each of several prompts, in nats, not renormalised.
+    """Log-probabilities of the same choices after each of several prompts, in nats, not renormalized.
 
     Attributes:
         choices: (c,) the choices' texts, in the caller's order.
         logprobs: (n, c) log-probability of each choice's whole token sequence.
-        renormalised: Only the choices' shares were told, not their probabilities; the coverage is NaN then.
+        renormalized: Only the choices' shares were told, not their probabilities; the coverage is NaN then.
     """
 
     choices: tuple[str, ...]
     logprobs: FloatArray
-    renormalised: bool = False
+    renormalized: bool = False
 
     @property
     def coverage(self) -> FloatArray:
         """(n,) probability that any of the choices follows, in [0, 1]; NaN where only shares were told."""
-        if self.renormalised:
+        if self.renormalized:
             return np.full(len(self.logprobs), np.nan)
         return np.asarray(np.exp(self.logprobs).sum(axis=1), dtype=np.float64)
 

@@ -1,6 +1,7 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
 from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
+from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.likelihood import (
     LikelihoodBias,
@@ -24,7 +25,6 @@ from evalbias.measures.preference import (
 )
 from evalbias.measures.quantiles import QuantileMap
 from evalbias.measures.ranks import spearman_rows
-from evalbias.measures.self_bias import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.significance import (
     ConfidenceInterval,
     MeanStatistic,
@@ -35,7 +35,7 @@ from evalbias.measures.significance import (
     paired_permutation_test,
     performance_statistic,
 )
-from evalbias.measures.trajectory import Iteration, compare_self_bias, trajectory
+from evalbias.measures.trajectories import Iteration, compare_self_bias, trajectory
 from evalbias.measures.uniformity import score_uniformity
 
 __all__ = [

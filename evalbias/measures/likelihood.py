@@ -1,6 +1,6 @@
 """Likelihood bias: how far a judge overrates what is likely (Ohi et al., Findings of ACL 2024).
 
-LS is the log-likelihood of an output (eq 1), US the judge's score minus the human one after both are normalised
+LS is the log-likelihood of an output (eq 1), US the judge's score minus the human one after both are normalized
 (eq 2). BiasScore is their rank correlation (eq 5): 1 says that the judge overrates exactly what is likely, 0 that
 likelihood tells nothing about its errors, -1 the opposite bias. It does not say how large the errors are.
 """
@@ -19,7 +19,7 @@ from evalbias.measures.ranks import spearman_rows
 
 FloatArray = NDArray[np.float64]
 TOTAL = "total"
-NORMALIZATIONS = ("min-max", "mean-range", "centre-max")
+NORMALIZATIONS = ("min-max", "mean-range", "center-max")
 DECIMALS = 12
 """US is rounded to so many: two scores that differ only by rounding are tied, not ordered."""
 
@@ -44,7 +44,7 @@ class LikelihoodBias:
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     """Scores on a common footing; NaN stays NaN, and a constant array becomes NaN.
 
-    ``"min-max"``: onto [0, 1]. ``"mean-range"``: mean 0, range 1. ``"centre-max"``: mean 0, largest magnitude 1.
+    ``"min-max"``: onto [0, 1]. ``"mean-range"``: mean 0, range 1. ``"center-max"``: mean 0, largest magnitude 1.
 
     Raises:
         ValueError: Another name.
@@ -56,9 +56,9 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
         return np.full_like(scores, np.nan)
     if normalization == "min-max":
         return np.asarray((scores - kept.min()) / (kept.max() - kept.min()))
-    centred = scores - kept.mean()
-    scale = kept.max() - kept.min() if normalization == "mean-range" else np.abs(centred[~np.isnan(centred)]).max()
-    return np.asarray(centred / scale)
+    centered = scores - kept.mean()
+    scale = kept.max() - kept.min() if normalization == "mean-range" else np.abs(centered[~np.isnan(centered)]).max()
+    return np.asarray(centered / scale)
 
 
 def unfairness_scores(
@@ -70,11 +70,11 @@ def unfairness_scores(
         model_scores: (n,) Score_m on any range.
         human_scores: (n,) Score_h on any range.
         normalization: See ``normalize``. ``"min-max"`` is the paper's code for BiasScore, ``"mean-range"`` its text,
-            ``"centre-max"`` what its RS uses.
+            ``"center-max"`` what its RS uses.
 
     Returns:
-        US in [-1, 1] (``"centre-max"``: [-2, 2]); NaN where a score is NaN, and everywhere if a side is constant.
-        Items with one score undefined do not enter the other score's normalisation.
+        US in [-1, 1] (``"center-max"``: [-2, 2]); NaN where a score is NaN, and everywhere if a side is constant.
+        Items with one score undefined do not enter the other score's normalization.
 
     Examples:
         >>> unfairness_scores([1, 3, 5], [0, 100, 100]).tolist()
@@ -97,7 +97,7 @@ def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
 
 
 def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
-    """(n,) RS: ``|LS* + US*|`` with each centred and divided by its largest magnitude (eq 6).
+    """(n,) RS: ``|LS* + US*|`` with each centered and divided by its largest magnitude (eq 6).
 
     Returns:
         RS in [0, 2], high where a likely text is overrated or an unlikely one underrated; NaN where a number is NaN,
@@ -110,7 +110,7 @@ def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
     ls, us = vectors(likelihoods=likelihoods, unfairness=unfairness)
     kept = defined(ls, us)
     ls, us = np.where(kept, ls, np.nan), np.where(kept, us, np.nan)
-    return np.asarray(np.abs(normalize(ls, "centre-max") + normalize(us, "centre-max")))
+    return np.asarray(np.abs(normalize(ls, "center-max") + normalize(us, "center-max")))
 
 
 @overload

@@ -22,7 +22,7 @@ _QUOTED = re.compile(
     rf"{_SEVERITY}[ \t]*(?P<kind>[^\n.;:,{_OPEN}]*?){_END}",
     re.IGNORECASE,
 )
-_LABELLED = re.compile(
+_LABELED = re.compile(
     rf"[{_OPEN}](?P<span>[^\n]*?)[{_CLOSE}]\s*{_VERB}{_LEAD}(?P<kind>[a-z][a-z /-]*?)\s*errors?\s*"
     rf"\(\s*{_SEVERITY}\s*\)",
     re.IGNORECASE,
@@ -101,8 +101,8 @@ def read_mqm(text: str | None) -> MQMReading:
         return MQMReading("empty")
     if _NONE.fullmatch(text.strip().strip(_OPEN + _CLOSE + ".")):
         return MQMReading("no errors")  # quoted as the instruction has it
-    found = [(m.start(), _error(m, m["span"])) for shape in (_QUOTED, _LABELLED) for m in shape.finditer(text)]
-    rest = _masked(_QUOTE, _masked(_LABELLED, _masked(_QUOTED, text)))  # what is quoted is no verdict
+    found = [(m.start(), _error(m, m["span"])) for shape in (_QUOTED, _LABELED) for m in shape.finditer(text)]
+    rest = _masked(_QUOTE, _masked(_LABELED, _masked(_QUOTED, text)))  # what is quoted is no verdict
     found += [(m.start(), _error(m, None)) for m in _BARE.finditer(rest) if not _NEGATED.search(rest[: m.start()])]
     if found:
         return MQMReading("errors", tuple(error for _, error in sorted(found, key=lambda pair: pair[0])))

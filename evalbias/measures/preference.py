@@ -250,12 +250,12 @@ def _check_sums(rows: FloatArray) -> FloatArray:
     wrong = np.flatnonzero((rows < 0).any(axis=1) | (np.abs(rows.sum(axis=1) - 1) > SUM_SLACK))
     if wrong.size:
         row = rows[wrong[0]].tolist()
-        raise ValueError(f"The probabilities {row} are no distribution: normalise over the classes first.")
+        raise ValueError(f"The probabilities {row} are no distribution: normalize over the classes first.")
     return rows
 
 
 def _logistic(x: FloatArray, target: FloatArray) -> tuple[float, float]:
-    """Slope and intercept that maximise the likelihood of the targets in [0, 1]; NaN without a finite solution."""
+    """Slope and intercept that maximize the likelihood of the targets in [0, 1]; NaN without a finite solution."""
     undecided = float("nan"), float("nan")
     if len(np.unique(x)) < 2:
         return undecided

@@ -1,4 +1,4 @@
-"""Is the difference real? Paired permutation test and bootstrap intervals, vectorised over resamples."""
+"""Is the difference real? Paired permutation test and bootstrap intervals, vectorized over resamples."""
 
 from __future__ import annotations
 
@@ -207,12 +207,12 @@ class Mixture:
 
     def _build(self) -> None:
         a, b, n = self._a, self._b, len(self._a)
-        centred = (self._reference - self._reference.mean())[:, None]
+        centered = (self._reference - self._reference.mean())[:, None]
         exact = np.float32 if 4 * n * n < 1 << 24 else np.float64  # sums of n products stay below what it holds exactly
         aa, ab, ba, bb = (_below(u, v) for u, v in ((a, a), (a, b), (b, a), (b, b)))
-        self._form = (centred * (aa - ab - ba + bb)).astype(exact)  # (n, n)
-        self._linear = (centred * (ba - aa)).sum(axis=1) + (centred * (ab - aa)).sum(axis=0)  # (n,)
-        self._base = float((centred * aa).sum())
+        self._form = (centered * (aa - ab - ba + bb)).astype(exact)  # (n, n)
+        self._linear = (centered * (ba - aa)).sum(axis=1) + (centered * (ab - aa)).sum(axis=0)  # (n,)
+        self._base = float((centered * aa).sum())
         values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
         holders = np.zeros((2, n, len(values)), dtype=bool)
         holders[0, np.arange(n), codes[:n]] = holders[1, np.arange(n), codes[n:]] = True
@@ -235,7 +235,7 @@ def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
 def bias_score_statistic(
     likelihoods: ArrayLike, human_scores: ArrayLike, *, normalization: str = "min-max"
 ) -> RankStatistic:
-    """BiasScore: rho(LS, US) (Ohi et al. 2024, eq 5), as a statistic of Score_m; US is normalised anew every time."""
+    """BiasScore: rho(LS, US) (Ohi et al. 2024, eq 5), as a statistic of Score_m; US is normalized anew every time."""
     if normalization not in ("min-max", "mean-range"):
         raise ValueError(f"normalization={normalization!r} is unknown: choose 'min-max' or 'mean-range'.")
     return RankStatistic(likelihoods, human_scores, normalization)
@@ -244,7 +244,7 @@ def bias_score_statistic(
 def paired_permutation_test(
     statistic: Statistic, a: ArrayLike, b: ArrayLike, *, n_resamples: int = 100_000, seed: int
 ) -> PermutationTest:
-    """Two-sided randomised pair-wise permutation test (the paper's, R = 100000).
+    """Two-sided randomized pair-wise permutation test (the paper's, R = 100000).
 
     Under the null hypothesis the two systems are exchangeable item by item: each resample swaps their scores on a
     random half of the items, and p is the share of resamples, the data itself among them, whose difference is at least

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from evalbias.measures import quadratic_fit
-from evalbias.optimizers.zepo.curve import CurvePoint
+from evalbias.optimizers.zepo.sensitivity import CurvePoint
 from evalbias.optimizers.zepo.trace import ZEPOReport
 from evalbias.report.figure import new_figure
 
-BLUE, GREY, ORANGE = "#2b6cb0", "0.6", "#c05621"
+BLUE, GRAY, ORANGE = "#2b6cb0", "0.6", "#c05621"
 
 
 def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
@@ -21,7 +21,7 @@ def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
     fit = quadratic_fit(rates, agreed)
     figure = new_figure(5.6, 4.2)
     axis = figure.subplots()
-    axis.axvline(0.5, color=GREY, linewidth=1)
+    axis.axvline(0.5, color=GRAY, linewidth=1)
     axis.scatter(rates, agreed, s=22, alpha=0.7, edgecolors="none", color=BLUE)
     title = f"{fit.n} instructions"
     if fit.curvature == fit.curvature:

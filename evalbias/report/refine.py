@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
+from evalbias.evaluation import Aspect, StyleReport
+from evalbias.evaluation.loops import LoopRun
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
-from evalbias.programs.analyses import Aspect, StyleReport
-from evalbias.programs.loops import LoopRun
 from evalbias.report.figure import new_figure
-from evalbias.report.self_bias import COLOURS
+from evalbias.report.self_bias import COLORS
 from evalbias.report.tables import mark, number, share, short
 
 
@@ -107,17 +107,17 @@ def sides_plot(report: RefineReport, path: Path) -> None:
     """
     figure = new_figure(9.6, 3.9)
     left, right = figure.subplots(1, 2)
-    for name, side, colour in zip(("own", "external"), (compiled_side(report), report.external), COLOURS, strict=False):
+    for name, side, color in zip(("own", "external"), (compiled_side(report), report.external), COLORS, strict=False):
         x = [step.number for step in side.bias]
         own, worth = ([getattr(step.found, of) for step in side.bias] for of in ("own", "expected"))
         if own == worth:  # the feedback is itself the worth
-            left.plot(x, own, color=colour, label=f"{name}: its score, the worth")
+            left.plot(x, own, color=color, label=f"{name}: its score, the worth")
         else:
-            left.plot(x, own, color=colour, label=f"{name}: its score")
-            left.plot(x, worth, color=colour, linestyle="--", label=f"{name}: worth")
-        right.plot(x, [step.found.bias for step in side.bias], color=colour, marker="o", markersize=3, label=name)
+            left.plot(x, own, color=color, label=f"{name}: its score")
+            left.plot(x, worth, color=color, linestyle="--", label=f"{name}: worth")
+        right.plot(x, [step.found.bias for step in side.bias], color=color, marker="o", markersize=3, label=name)
         low, high = ([getattr(s.bias_interval, end) for s in side.bias] for end in ("low", "high"))
-        right.fill_between(x, low, high, color=colour, alpha=0.15)
+        right.fill_between(x, low, high, color=color, alpha=0.15)
     right.axhline(0.0, color="0.6", linewidth=1)
     left.set_ylabel("share of the range")
     right.set_ylabel("Bias (score minus worth)")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evalbias.evaluation.likelihood import LikelihoodMeasurement
 from evalbias.measures import unfairness_scores
-from evalbias.programs.measurement import LikelihoodMeasurement
 from evalbias.report.figure import new_figure
 
 if TYPE_CHECKING:

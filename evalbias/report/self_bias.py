@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
+from evalbias.evaluation import LoopSummary
 from evalbias.measures import Iteration
-from evalbias.programs.analyses import LoopSummary
 from evalbias.report.figure import new_figure
 from evalbias.report.tables import mark, number, share
 
-COLOURS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
+COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
 
 
 def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path, *, rounds: str = "iteration") -> None:
@@ -27,14 +27,14 @@ def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path
     """
     figure = new_figure(9.6, 3.9)
     left, right = figure.subplots(1, 2)
-    for (name, steps), colour in zip(found, COLOURS * len(found), strict=False):
+    for (name, steps), color in zip(found, COLORS * len(found), strict=False):
         x = [s.number for s in steps]
         for axis, value, interval in (
             (left, [s.found.bias for s in steps], [s.bias_interval for s in steps]),
             (right, [s.found.skewness for s in steps], [s.skewness_interval for s in steps]),
         ):
-            axis.plot(x, value, color=colour, marker="o", markersize=3, label=name)
-            axis.fill_between(x, [i.low for i in interval], [i.high for i in interval], color=colour, alpha=0.15)
+            axis.plot(x, value, color=color, marker="o", markersize=3, label=name)
+            axis.fill_between(x, [i.low for i in interval], [i.high for i in interval], color=color, alpha=0.15)
     left.axhline(0.0, color="0.6", linewidth=1)
     left.set_ylabel("Bias (own minus expected score)")
     right.set_ylabel("Dskew")
@@ -63,7 +63,7 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
         ends = [min(mine[kept].min(), worth[kept].min()), max(mine[kept].max(), worth[kept].max())]
         axis.plot(ends, ends, color="0.6", linewidth=1)
     points, counts = np.unique(np.stack([worth[kept], mine[kept]], axis=1), axis=0, return_counts=True)
-    axis.scatter(points[:, 0], points[:, 1], s=16 * counts, alpha=0.4, edgecolors="none", color=COLOURS[0])
+    axis.scatter(points[:, 0], points[:, 1], s=16 * counts, alpha=0.4, edgecolors="none", color=COLORS[0])
     axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
     axis.set_xlabel("expected score")
     axis.set_ylabel("own score")
@@ -86,8 +86,8 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     axis = figure.subplots()
     every = np.concatenate(rows)
     bins = np.histogram_bin_edges(every, bins=20) if len(every) else np.array([0.0, 1.0])
-    for row, name, colour in zip(rows, names, COLOURS, strict=False):
-        axis.hist(row, bins=bins.tolist(), alpha=0.5, color=colour, label=f"{name} (n = {len(row)})")
+    for row, name, color in zip(rows, names, COLORS, strict=False):
+        axis.hist(row, bins=bins.tolist(), alpha=0.5, color=color, label=f"{name} (n = {len(row)})")
     axis.axvline(0.0, color="0.4", linewidth=1)
     axis.set_xlabel("own minus expected score")
     axis.set_ylabel("items")

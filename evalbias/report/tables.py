@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
+from evalbias.evaluation.likelihood import LikelihoodComparison
+from evalbias.evaluation.position import PreferenceMeasurement
+from evalbias.evaluation.rows import Row
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
-from evalbias.optimizers.zepo.rows import Row
 from evalbias.optimizers.zepo.trace import ZEPOReport
-from evalbias.programs.measurement import LikelihoodComparison
-from evalbias.programs.preference import PreferenceMeasurement
 
 LOW_COVERAGE = 0.1
 """A judge whose labels hold less of the probability is warned of."""

@@ -13,7 +13,7 @@ import dspy
 import numpy as np
 from dspy.teleprompt import Teleprompter
 
-from evalbias.data.pairs import input_key
+from evalbias.data.pairing import input_key
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import FloatArray
 from evalbias.measures import count_undefined, decision_rates
@@ -21,10 +21,10 @@ from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
-from evalbias.optimizers.zepo.subjects import Judge, Subject, instruct, subject_of
+from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
 from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport
-from evalbias.programs.identity import described
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.runs.fingerprint import described
 
 SHORTEST = 20
 """Examples below which successive halving tells nothing."""
@@ -36,7 +36,7 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
     Args:
         proposer: Where new wordings come from.
         population: Wordings in an epoch; the paper's is 5.
-        objective: What is maximised; by default the fairness of a pairwise judge (the paper's), the score uniformity of
+        objective: What is maximized; by default the fairness of a pairwise judge (the paper's), the score uniformity of
             a pointwise one (ours).
         acceptance: Which wording takes over; the incumbent competes on the same examples.
         stopping: When the search ends; by default after the paper's 5 epochs.
@@ -89,7 +89,7 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
         Args:
             student: The judge; it is left as it is. Debiasing and calibration of a pairwise one take no part in the
                 search: decision rates are those of the order given, so that there is a preference to mend.
-            trainset: For a pairwise judge pairs with ``source`` and ``candidates`` (``evalbias.data.pairs`` makes
+            trainset: For a pairwise judge pairs with ``source`` and ``candidates`` (``evalbias.data.pairing`` makes
                 them), for a pointwise one items with ``source`` and ``output``. No labels.
             teacher: Not used by this method; must be None.
             valset: Not used by this method; must be None.
@@ -104,7 +104,7 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
         """
         if teacher is not None or valset is not None:
             raise ValueError("ZEPO learns without labels: pass no teacher and no valset.")
-        subject = subject_of(student, trainset, measuring(lm or student.predict.lm or dspy.settings.lm))
+        subject = target_of(student, trainset, measuring(lm or student.predict.lm or dspy.settings.lm))
         objective = self.objective or _default(student)
         if self.halving and len(trainset) < 2 * SHORTEST:
             raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * SHORTEST} or more.")
@@ -134,7 +134,7 @@ class _Wording:
 class _Search:
     """One run of ``ZEPO``."""
 
-    def __init__(self, settings: ZEPO, subject: Subject, objective: Objective, examples: list[dspy.Example]) -> None:
+    def __init__(self, settings: ZEPO, subject: Target, objective: Objective, examples: list[dspy.Example]) -> None:
         self.settings, self.subject, self.objective, self.examples = settings, subject, objective, examples
         self.documents = [input_key(e) for e in examples]
         told: dict[str, Any] = {

@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 
 from evalbias.programs.feedback.source import Feedback, needed
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 
 ALL = "all of them are there"
 
@@ -40,7 +40,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 
     def __init__(self, *, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
         super().__init__()
-        self.find = Plain(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
+        self.find = PlainPredict(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
         self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:

@@ -10,8 +10,8 @@ from typing import Any
 import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
-from evalbias.programs.draws import draw
 from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.resample import draw
 
 
 class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import dspy
 
 from evalbias.measures import mqm_score, read_mqm
 from evalbias.programs.feedback.source import Feedback, needed
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 
 
 class FindErrors(dspy.Signature):  # type: ignore[misc]
@@ -46,7 +46,7 @@ class MQMFeedback(dspy.Module):  # type: ignore[misc]
     def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
         super().__init__()
         self.critical = critical
-        self.find = Plain(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
+        self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
         self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:

@@ -3,11 +3,11 @@
 import dspy
 import numpy as np
 import pytest
+from benchmarks.zepo.labeled import compiled, gepa, miprov2
 from fakes import PARTS
 
 import benchmarks.zepo.__main__ as command
 from benchmarks.zepo.baselines import BERTScore
-from benchmarks.zepo.labelled import compiled, gepa, miprov2
 from benchmarks.zepo.methods import Found, Settings, run
 from benchmarks.zepo.published import SPEARMAN
 from benchmarks.zepo.table import agreement_table, report

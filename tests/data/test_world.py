@@ -18,7 +18,7 @@ def test_the_same_seed_gives_the_same_items_in_a_fresh_process():
     assert told != str([e.toDict() for e in world.examples(5, seed=4)])
 
 
-def test_quality_and_commonness_are_independent_and_standardised():
+def test_quality_and_commonness_are_independent_and_standardized():
     rng = random.Random(0)
     drawn = [world.item(rng) for _ in range(4000)]
     quality, common = [d.quality for d in drawn], [d.commonness for d in drawn]

@@ -35,7 +35,7 @@ def test_a_servers_judgments_are_measured_with_their_coverage(lms):
         opened = min(prompts, key=lambda messages: len(messages[-1]["content"]))  # the assistant says no choice yet
         rows.append([x.total for x in local.loglikelihood([(opened, f" {c}{closing}") for c in LABELS])])
     np.testing.assert_allclose(found.logprobs, rows, atol=1e-4)
-    assert not found.renormalised
+    assert not found.renormalized
     assert found.coverage == pytest.approx(np.exp(rows).sum(axis=1), rel=1e-3)
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from models import KINDS, save
 
 from evalbias import LocalLM
-from evalbias.lm import score
+from evalbias.lm import scorer
 from evalbias.lm.chat import Renderer
-from evalbias.lm.generate import Settings, _choose, generate
+from evalbias.lm.generation import Settings, _choose, generate
 from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.load import _fingerprint
+from evalbias.lm.loading import _fingerprint
 from evalbias.lm.text import Rendered
 from evalbias.lm.tokens import PromptTooLong, choice_sequences, joint
 
@@ -53,7 +53,7 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_choices_are_whole_token_sequences_and_not_renormalised(lms, kind):
+def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
     lm = lms[kind]
     found = lm.choice_logprobs([CHAT, CHAT[1:]], ["1", "10", "yes"])
     assert found.logprobs.shape == (2, 3)
@@ -207,7 +207,7 @@ def test_a_model_that_gives_nan_is_told(folders, lms):
 def test_many_logits_are_read_in_parts(lms, monkeypatch):
     pairs = [(p, "a cat sat on the mat") for p in text_prompts(9, 2)]
     expected = [x.total for x in lms["qwen2"].loglikelihood(pairs)]
-    monkeypatch.setattr(score, "LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
+    monkeypatch.setattr(scorer, "LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
     assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 

@@ -19,7 +19,7 @@ from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import Unanswered, chunk_of
 from evalbias.programs import Criterion
-from evalbias.report.run import RunFolder
+from evalbias.runs.folder import RunFolder
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 PROMPTS = [

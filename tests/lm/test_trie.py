@@ -9,10 +9,10 @@ from lm.models import build
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evalbias import LocalLM
-from evalbias.lm import score
-from evalbias.lm.context import Context
-from evalbias.lm.prefixes import PrefixStore
-from evalbias.lm.score import Scorer
+from evalbias.lm import scorer
+from evalbias.lm.kv_cache import Context
+from evalbias.lm.prefix_cache import PrefixStore
+from evalbias.lm.scorer import Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.trie import packs, shared
 
@@ -34,7 +34,7 @@ def models():
     return {family: build(family, Words()) for family in FAMILIES}
 
 
-def scorer(model, *, share=True, pack=16, prefix_bytes=0):
+def make_scorer(model, *, share=True, pack=16, prefix_bytes=0):
     made = Scorer(model, context=256, batch_tokens=4096, share=share, prefix_bytes=prefix_bytes)
     made._pack_tokens = pack
     return made
@@ -64,9 +64,9 @@ def flat(found):
 def test_packed_is_alone_is_batched_is_permuted(models, seed, n, pack, family):
     rng = np.random.default_rng(seed)
     sequences = random_trie(rng, n)
-    packed = scorer(models[family], pack=pack)
+    packed = make_scorer(models[family], pack=pack)
     found = packed(sequences)
-    plain = scorer(models[family], share=False)
+    plain = make_scorer(models[family], share=False)
     np.testing.assert_allclose(flat(found), flat(plain(sequences)), atol=1e-5)
     order = rng.permutation(n)
     permuted = packed([sequences[i] for i in order])
@@ -78,9 +78,9 @@ def test_packed_is_alone_is_batched_is_permuted(models, seed, n, pack, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_thousand_prompts(models, family):
     sequences = random_trie(np.random.default_rng(7), 2000, depth=10)
-    packed = scorer(models[family], pack=64, prefix_bytes=1 << 20)
+    packed = make_scorer(models[family], pack=64, prefix_bytes=1 << 20)
     found = flat(packed(sequences))
-    np.testing.assert_allclose(found, flat(scorer(models[family], share=False)(sequences)), atol=1e-5)
+    np.testing.assert_allclose(found, flat(make_scorer(models[family], share=False)(sequences)), atol=1e-5)
     assert (
         packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
     )
@@ -98,9 +98,9 @@ def test_sliding_windows_and_tied_embeddings():
         rng = np.random.default_rng(1)
         for depth, ratio in ((1, 1.0), (5, None)):
             sequences = random_trie(rng, 60, depth=depth)
-            packed = scorer(model)
+            packed = make_scorer(model)
             found = flat(packed(sequences))
-            alone = flat([scorer(model, share=False)([s])[0] for s in sequences])
+            alone = flat([make_scorer(model, share=False)([s])[0] for s in sequences])
             np.testing.assert_allclose(found, alone, atol=1e-5)
             assert ratio is None or packed.tokens_run == packed.tokens_distinct
         whole = torch.tensor([sequences[0].ids])
@@ -137,7 +137,7 @@ def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
     assert not deaf.share
     assert "shares no prefixes" in caplog.text
     sequences = random_trie(np.random.default_rng(3), 20)
-    np.testing.assert_allclose(flat(deaf(sequences)), flat(scorer(models["llama"])(sequences)), atol=1e-5)
+    np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(models["llama"])(sequences)), atol=1e-5)
 
 
 def prompts(rng, count, *, beginning):
@@ -152,7 +152,7 @@ def prompts(rng, count, *, beginning):
 def test_the_next_call_starts_warm(models):
     rng = np.random.default_rng(0)
     beginnings = [tuple(rng.integers(1, VOCABULARY, 100).tolist()) for _ in range(3)]
-    warm, cold = scorer(models["llama"], prefix_bytes=1 << 20), scorer(models["llama"])
+    warm, cold = make_scorer(models["llama"], prefix_bytes=1 << 20), make_scorer(models["llama"])
     calls = [
         prompts(rng, 4, beginning=beginnings[0]),
         prompts(rng, 1, beginning=beginnings[1]),
@@ -174,7 +174,7 @@ def test_the_next_call_starts_warm(models):
 def test_what_is_read_is_run_though_it_is_stored(models):
     rng = np.random.default_rng(2)
     beginning = tuple(rng.integers(1, VOCABULARY, 120).tolist())
-    warm, cold = scorer(models["qwen2"], prefix_bytes=1 << 20), scorer(models["qwen2"])
+    warm, cold = make_scorer(models["qwen2"], prefix_bytes=1 << 20), make_scorer(models["qwen2"])
     warm(prompts(rng, 3, beginning=beginning))
     inside = [Scored((*beginning, 5, 6), 80), Scored((*beginning, 7), 121 - 1)]
     np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
@@ -264,10 +264,10 @@ def test_a_call_beyond_the_budget_leaves_a_part_that_the_next_one_finds(models):
     article = tuple(rng.integers(1, VOCABULARY, 100).tolist())
     beginnings = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
     call = [s for beginning in beginnings for s in prompts(rng, 2, beginning=beginning)]
-    cold = scorer(models["llama"], prefix_bytes=1 << 24)
+    cold = make_scorer(models["llama"], prefix_bytes=1 << 24)
     expected = flat(cold(call))
     token = cold.prefixes.bytes // (100 + 6 * 80)
-    small = scorer(models["llama"], prefix_bytes=token * (100 + 2 * 80))
+    small = make_scorer(models["llama"], prefix_bytes=token * (100 + 2 * 80))
     for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # the article and two of what follows it
         before = small.tokens_run
         np.testing.assert_allclose(flat(small(call)), expected, atol=1e-5)
@@ -289,7 +289,7 @@ def test_a_walk_by_hand():
 
 
 def test_a_model_that_attends_in_its_own_way_is_given_far_and_near_in_one(folders, lms, monkeypatch):
-    monkeypatch.setattr(score, "prepare", lambda _: False)  # as on a GPU
+    monkeypatch.setattr(scorer, "prepare", lambda _: False)  # as on a GPU
     own = LocalLM(folders["qwen2"], device="cpu", dtype="float32", batch_tokens=32)
     assert own.engine.scorer.share
     prompts = [f"Judge the output on quality: is it good? {a} {b}" for a in ("the cat", "a mat") for b in "abcdef"]

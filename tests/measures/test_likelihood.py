@@ -25,18 +25,18 @@ def test_unfairness_by_hand():
     assert unfairness_scores([1, 3, 5], [0, 25, 100]) == pytest.approx([0, 0.25, 0])
     told = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="mean-range")
     assert told == pytest.approx([-0.5 + 25 / 60, 10 / 60, 0.5 - 35 / 60])
-    told = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="centre-max")
+    told = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="center-max")
     assert told == pytest.approx([-1 + 25 / 35, 10 / 35, 0])
 
 
-def test_an_undefined_score_does_not_enter_the_others_normalisation():
+def test_an_undefined_score_does_not_enter_the_others_normalization():
     told = unfairness_scores([1, 3, 5, 9], [0, 25, 100, math.nan])
     assert told[:3] == pytest.approx([0, 0.25, 0])
     assert math.isnan(told[3])
 
 
 def test_rs_by_hand():
-    # LS* = (-1, 0, 1); US centred: (-1/3, 2/3, -1/3) / (2/3) = (-1/2, 1, -1/2)
+    # LS* = (-1, 0, 1); US centered: (-1/3, 2/3, -1/3) / (2/3) = (-1/2, 1, -1/2)
     assert rs_scores([-30, -20, -10], [0, 1, 0]) == pytest.approx([1.5, 1, 0.5])
 
 

@@ -7,13 +7,13 @@ import pytest
 from dspy import lm15
 from fakes import FormulaLM, items
 
+from evalbias.evaluation.likelihood import combine, compare_likelihood_bias, measure_likelihood_bias
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.optimizers import BiasedDemos
 from evalbias.optimizers.demos import with_demos
-from evalbias.programs import Criterion, PointwiseJudge, labelled, load_judge, score_closeness
+from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.adapter import written_score
-from evalbias.programs.measurement import combine, compare_likelihood_bias, measure_likelihood_bias
 
 C = Criterion("quality", "is it good?")
 
@@ -183,7 +183,7 @@ def real_lm(lms):
 
 def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
     trainset = [e.copy(source="the cat", output=e.output[:3]) for e in items(12, 5)]
-    trainset = labelled([e.copy(id=str(i), output=f"cat {i}") for i, e in enumerate(trainset)], C)
+    trainset = labeled([e.copy(id=str(i), output=f"cat {i}") for i, e in enumerate(trainset)], C)
     with dspy.context(lm=real_lm):
         few = dspy.LabeledFewShot(k=3).compile(PointwiseJudge(C), trainset=trainset)
         assert [type(d.score) for d in few.predict.demos] == [float] * 3

@@ -9,7 +9,7 @@ from models_of_text import Scripted
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.feedback.source import needed
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Improvement, SelfRefine
 
 
@@ -37,7 +37,10 @@ def items(n, start=0):
 
 def loop(*texts, iterations=3):
     program = SelfRefine(
-        Plain("source -> output"), Flattering(), Plain("source, draft, feedback -> output"), max_iterations=iterations
+        PlainPredict("source -> output"),
+        Flattering(),
+        PlainPredict("source, draft, feedback -> output"),
+        max_iterations=iterations,
     )
     program.set_lm(Scripted(*texts))
     return program

@@ -96,7 +96,7 @@ def test_bad_input():
     bare = sides(labels=False)[1]
     with pytest.raises(ValueError, match="trials=0"):
         JudgeStudy(GrammarParaphraser(PARTS), trials=0)
-    with pytest.raises(ValueError, match="must hold labelled pairs"):
+    with pytest.raises(ValueError, match="must hold labeled pairs"):
         study().compile(PairwiseJudge(C), trainset=train, valset=bare, lm=Comparer())
     with pytest.raises(ValueError, match="inputs are in trainset and valset"):
         study().compile(PairwiseJudge(C), trainset=train, valset=train, lm=Comparer())

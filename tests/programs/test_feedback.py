@@ -23,7 +23,7 @@ from evalbias.programs.feedback import (
 )
 from evalbias.programs.feedback.concepts import coverage, read_missing
 from evalbias.programs.feedback.consistency import majority
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 
 CONCEPTS = ["dog", "run", "park"]
 
@@ -77,7 +77,7 @@ def test_the_majority_of_paths():
     assert majority(["1/2", "0.5", "3"]) == "1/2"
     assert majority(["3", "4"]) == "3"
     assert majority([]) is None
-    solve = Plain("source -> output")
+    solve = PlainPredict("source -> output")
     with dspy.context(lm=Scripted(r"\boxed{4}", r"\boxed{5}", r"\boxed{4.0}")):
         source = ConsistencyFeedback(solve, paths=3)
         right, wrong = source({"source": "2+2"}, r"it is \boxed{4}"), source({"source": "2+2"}, r"\boxed{5}")

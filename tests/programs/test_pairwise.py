@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
+from evalbias.measures.calibration import batch_offsets, by_candidate, compared, rotations
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
-from evalbias.programs.comparison import batch_offsets, by_candidate, compared, rotations
 
 C = Criterion("quality", "is it good?")
 

@@ -8,7 +8,7 @@ from fakes import FormulaLM
 
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labelled, load_judge
+from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labeled, load_judge
 from evalbias.programs.adapter import expected_scores, written_score
 
 C = Criterion("quality", "is it good?")
@@ -37,7 +37,7 @@ def test_labels_without_any_mass_are_undefined_not_a_guess():
 
 
 def test_a_server_that_tells_only_shares_has_no_coverage():
-    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalised=True))
+    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
     assert row["score"] == pytest.approx(3.0)
     assert math.isnan(row["coverage"])
 
@@ -142,10 +142,10 @@ def test_loading_something_else(tmp_path):
         load_judge(tmp_path / "c.json")
 
 
-def test_labelled_makes_a_training_set_for_any_dspy_optimizer():
-    (done,) = labelled([item(1, 0, scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
+def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
+    (done,) = labeled([item(1, 0, scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
     assert done.score == 4.0
     assert label_of(done.score, C) == "4"
     assert set(done.inputs().keys()) == {"source", "output"}
     with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
-        labelled([item(1, 0, scores={"wit": 1})], C)
+        labeled([item(1, 0, scores={"wit": 1})], C)

@@ -40,7 +40,7 @@ def test_accuracy_of_a_pairwise_judge():
     assert preference_accuracy(pairs[0], dspy.Prediction(preference="B")) == 1
 
 
-def test_pairs_are_labelled_by_people():
+def test_pairs_are_labeled_by_people():
     items = [
         dspy.Example(id=str(k), source="s", output=f"o{k}", scores={"quality": score})
         for k, score in enumerate([1, 2, 2, math.nan])

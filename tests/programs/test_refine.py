@@ -7,7 +7,7 @@ import pytest
 from models_of_text import Scripted
 
 from evalbias.programs.feedback import ConsistencyFeedback, Feedback
-from evalbias.programs.plain import Plain
+from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
 
 
@@ -29,7 +29,10 @@ class Score:
 
 def loop(*texts, source=None, **options):
     program = SelfRefine(
-        Plain("source -> output"), source or Score(), Plain("source, draft, feedback -> output"), **options
+        PlainPredict("source -> output"),
+        source or Score(),
+        PlainPredict("source, draft, feedback -> output"),
+        **options,
     )
     lm = Scripted(*texts)
     program.set_lm(lm)
@@ -106,12 +109,12 @@ def test_the_users_tracker_hears_of_the_tokens():
 
 
 def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
-    program = BestOfK(Plain("source -> output"), Score(), k=4)
+    program = BestOfK(PlainPredict("source -> output"), Score(), k=4)
     program.set_lm(Scripted("a 3", "b", "c 7", "d 5"))
     found = program(source="s")
     assert (found.output, found.score, len(found.steps)) == ("c 7", 7, 4)
     with pytest.raises(ValueError, match="k=0"):
-        BestOfK(Plain("source -> output"), Score(), k=0)
+        BestOfK(PlainPredict("source -> output"), Score(), k=0)
 
 
 def test_a_margin_is_a_rule_of_acceptance():
@@ -154,7 +157,7 @@ class Cached(dspy.LM):
 
 def test_draws_are_not_the_caches(tmp_path):
     lm = Cached(temperature=1.0)
-    program = BestOfK(Plain("source -> output"), Score(), k=3)
+    program = BestOfK(PlainPredict("source -> output"), Score(), k=3)
     program.set_lm(lm)
     with dspy.context(cache=True):
         found = program(source=f"never asked before: {tmp_path}")
@@ -167,7 +170,7 @@ def test_draws_are_not_the_caches(tmp_path):
 def test_paths_are_not_the_caches(tmp_path):
     lm = Scripted(r"\boxed{1}", r"\boxed{2}", r"\boxed{2}")
     cached = dspy.LM("fake/paths", engine=lm.engine, temperature=0.7)
-    source = ConsistencyFeedback(Plain("source -> output"), paths=3)
+    source = ConsistencyFeedback(PlainPredict("source -> output"), paths=3)
     with dspy.context(lm=cached):
         assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
         assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
@@ -178,7 +181,7 @@ def test_a_loop_of_another_shape_is_refused(tmp_path):
     program, _ = loop("a 3")
     program.set_lm(None)
     program.save(str(tmp_path / "program.json"))
-    other = SelfRefine(Plain("concepts -> output"), Score(), Plain("concepts, draft, feedback -> output"))
+    other = SelfRefine(PlainPredict("concepts -> output"), Score(), PlainPredict("concepts, draft, feedback -> output"))
     with pytest.raises(ValueError, match="the state of another loop"):
         other.load(str(tmp_path / "program.json"))
     assert other.perfect == "best"
@@ -189,14 +192,14 @@ def test_the_generators_own_parameters_are_its_inputs():
         def forward(self, question, hint):
             return dspy.Prediction(output=f"{question} {hint} 3")
 
-    program = SelfRefine(Named(), Score(), Plain("question, draft, feedback -> output"), max_iterations=0)
+    program = SelfRefine(Named(), Score(), PlainPredict("question, draft, feedback -> output"), max_iterations=0)
     found = program(question="q", hint="h", reference="r")
     assert found.output == "q h 3"
 
 
 def test_draws_of_a_local_model_are_the_same_in_any_order(lms):
     lm = lms["llama"].copy(temperature=1.0, max_tokens=8, cache=False)
-    program = BestOfK(Plain("source -> output"), Length(), k=3)
+    program = BestOfK(PlainPredict("source -> output"), Length(), k=3)
     with dspy.context(lm=lm):
         first, other = program(source="the cat"), program(source="the dog")
         assert [s.output for s in program(source="the cat").steps] == [s.output for s in first.steps]

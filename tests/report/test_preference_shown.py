@@ -10,10 +10,11 @@ from fakes import PARTS, Comparer, Wording, pair, rated
 from matplotlib import image
 
 from evalbias import data
+from evalbias.evaluation.position import measure_preference
+from evalbias.evaluation.rows import rows
 from evalbias.optimizers.zepo import ZEPO, Epochs, GrammarParaphraser
-from evalbias.optimizers.zepo.curve import CurvePoint
-from evalbias.optimizers.zepo.rows import rows
-from evalbias.programs import Criterion, PairwiseJudge, measure_preference
+from evalbias.optimizers.zepo.sensitivity import CurvePoint
+from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.preference import consistency_bars, curve_plot, history_plot
 from evalbias.report.tables import preference_table, rows_table
 

@@ -6,11 +6,11 @@ import numpy as np
 from commands import printed
 from matplotlib import image
 
+from evalbias.evaluation import Aspect, StyleReport, summarize_loop
+from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import MeanStatistic, SelfBias, paired_permutation_test, trajectory
 from evalbias.optimizers.refine_report import LoopEnd, LoopRecord, RefineReport, Validation
-from evalbias.programs.analyses import Aspect, StyleReport, summarise_loop
-from evalbias.programs.loops import Loop, LoopRun
-from evalbias.programs.step import Step
+from evalbias.programs.refine_step import Step
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import loops_table, self_bias_table
 
@@ -28,7 +28,7 @@ def cells(table):
 
 
 def test_rounds_and_loops_fit():
-    found = summarise_loop("gpt-3.5-turbo__ibo_Latn-en", WORTH, OWN, n_resamples=50, seed=0)
+    found = summarize_loop("gpt-3.5-turbo__ibo_Latn-en", WORTH, OWN, n_resamples=50, seed=0)
     rows = cells(self_bias_table(found, rounds="iteration"))
     assert [row[0] for row in rows] == [str(k) for k in range(11)]
     assert rows[0][3].startswith(f"{found.rounds[0].found.bias:+.2f} (")

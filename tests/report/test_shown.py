@@ -8,9 +8,9 @@ from commands import printed
 from fakes import FormulaLM, items
 from matplotlib import image
 
+from evalbias.evaluation.likelihood import compare_likelihood_bias, measure_likelihood_bias
 from evalbias.measures import ConfidenceInterval, LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.measurement import compare_likelihood_bias, measure_likelihood_bias
 from evalbias.report.scatter import likelihood_scatter
 from evalbias.report.tables import comparison_table, coverage_note, mark, measurement_table
 

@@ -45,7 +45,7 @@ def main(folder: Path, file: Path) -> None:
     for layer in range(config["num_hidden_layers"]):
         for theirs, name in NAMES.items():
             tensor = weights[f"model.layers.{layer}.{theirs}.weight"]
-            if name in ("attn_q", "attn_k"):  # llama.cpp turns neighbouring numbers, transformers the two halves
+            if name in ("attn_q", "attn_k"):  # llama.cpp turns neighboring numbers, transformers the two halves
                 n = heads if name == "attn_q" else groups
                 rows = tensor.shape[0]
                 tensor = tensor.reshape(n, 2, rows // n // 2, -1).swapaxes(1, 2).reshape(tensor.shape)

@@ -15,7 +15,7 @@ from evalbias.lm.requests import judgments, measured, messages_of, refuse
 from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Answer, Connection
 from evalbias.lm.servers.dialects import Dialect
-from evalbias.lm.servers.writing import written_in_chat, written_on
+from evalbias.lm.servers.generation import written_in_chat, written_on
 from evalbias.lm.tokens import Scored, check_choices, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 

@@ -1,0 +1,56 @@
+"""Calls from many threads, answered in batches.
+
+A caller queues its item and waits for its turn. Whoever gets the turn answers everything queued by then: while one
+batch runs, the next gathers, so nobody waits for a clock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Batcher(Generic[Item, Answer]):
+    """Answers items in batches.
+
+    Args:
+        answer: Gives one answer an item, in order. If it raises, the items are answered one by one, so that an error
+            reaches only the caller whose item it is.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Answer]]) -> None:
+        self._answer = answer
+        self._waiting: list[tuple[Item, Future[Answer]]] = []
+        self._queue = threading.Lock()
+        self._turn = threading.Lock()
+
+    def __call__(self, item: Item) -> Answer:
+        """Wait for the item's answer."""
+        mine: Future[Answer] = Future()
+        with self._queue:
+            self._waiting.append((item, mine))
+        with self._turn:
+            if not mine.done():
+                with self._queue:
+                    batch, self._waiting = self._waiting, []
+                self._run(batch)
+        return mine.result()
+
+    def _run(self, batch: list[tuple[Item, Future[Answer]]]) -> None:
+        try:
+            answers = self._answer([item for item, _ in batch])
+        except BaseException as error:
+            if len(batch) == 1 or not isinstance(error, Exception):
+                for _, future in batch:
+                    future.set_exception(error)
+                return
+            for one in batch:
+                self._run([one])
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            future.set_result(answer)

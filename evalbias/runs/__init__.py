@@ -1,0 +1,1 @@
+"""Run folders: settings, journals, results, fingerprints and locks of everything that logs or resumes."""

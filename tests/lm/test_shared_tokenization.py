@@ -1,0 +1,79 @@
+"""Tokenizing what texts share once gives the very tokens of tokenizing each text whole."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lm.models import TEXTS, byte_level, sentencepiece_like
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from evalbias.lm.shared_tokenization import encode, following
+
+
+def like_llama_3():
+    """Words by a regular expression that looks ahead, digits in groups of three."""
+    pattern = r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    tokenizer = Tokenizer(models.BPE())
+    byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte])
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def without_words():
+    """As Llama 2: blanks become marks, and the whole text is one word."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=200, special_tokens=["<unk>"]))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+MAKERS = {f.__name__: f for f in (byte_level, sentencepiece_like, like_llama_3, without_words)}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return {name: make() for name, make in MAKERS.items()}
+
+
+words = st.lists(
+    st.sampled_from(["the", " cat", "\n", "  ", "10", "café", "日本", "'s", ".", "\n\n", " 4", "Ab"]), max_size=30
+)
+texts = words.map("".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts, st.lists(texts, min_size=1, max_size=6), st.sampled_from([*MAKERS]), st.booleans())
+def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, name, special):
+    tokenizer = tokenizers[name]
+    long = beginning * 3
+    given = [long + end for end in ends]
+    for found in (
+        encode(tokenizer, given, special=special),
+        following(tokenizer, given, encode(tokenizer, [given[0]] * len(given), special=special), special=special),
+    ):
+        whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
+        for one, ids, offsets in zip(found, whole["input_ids"], whole["offset_mapping"], strict=True):
+            assert one.ids.tolist()[: len(ids)] == ids[: len(one.ids)]
+            assert abs(len(ids) - len(one.ids)) <= special  # a closing special token may be left out
+            assert one.ends.tolist() == [end for _, end in offsets[: len(one.ids)]]
+
+
+@pytest.mark.parametrize("name", [n for n in MAKERS if n != "without_words"])
+def test_what_is_shared_is_not_tokenized_again(tokenizers, name):
+    class Counting:
+        def __init__(self, inner):
+            self.inner, self.characters = inner, 0
+
+        def encode_batch(self, texts, **options):
+            self.characters += sum(map(len, texts))
+            return self.inner.encode_batch(texts, **options)
+
+    class Wrapped:
+        backend_tokenizer = Counting(tokenizers[name].backend_tokenizer)
+
+    beginning = "the cat sat on a mat. " * 50
+    encode(Wrapped, [f"{beginning}{k} it is" for k in range(20)], special=True)
+    assert Wrapped.backend_tokenizer.characters < 1.5 * len(beginning) + 20 * 60

@@ -1,0 +1,82 @@
+"""Recorded loops go through the real programs, replayed by ``RecordedLM``."""
+
+import itertools
+
+import dspy
+import pytest
+
+from evalbias.data.refinements import load_refinements
+from evalbias.evaluation.loops import run_loops
+from evalbias.lm.recorded import RecordedLM
+from evalbias.programs.feedback import ExactConcepts
+from evalbias.programs.record_loops import write_recording
+from evalbias.programs.tasks import constrained_generation, translation
+
+
+def translation_loop(iterations):
+    loop = translation(max_iterations=iterations).loop
+    loop.perfect = None  # the recorded loops went on
+    return loop
+
+
+def said(row):
+    return row["output"], row["feedback_text"]
+
+
+@pytest.mark.parametrize(
+    ("file", "unreadable"), [("gpt-3.5-turbo__yor-en.jsonl", 2), ("deepseek_moe__yor-en.jsonl.gz", 1)]
+)
+def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_path, file, unreadable):
+    """The recording answers the program's own prompts and no others: what it accepts is what was recorded."""
+    found = load_refinements(data_dir / "self_bias_recorded/mt" / file)
+    rows = {item: [found.records[k][item] for k in found.numbers] for item in found.ids}
+    inputs = {item: {"source": rows[item][0]["source"], "target_language": "English"} for item in found.ids}
+    loop = translation_loop(max(found.numbers))
+    write_recording(loop, [(inputs[i], list(map(said, rows[i]))) for i in found.ids], tmp_path / "texts.jsonl")
+    run = run_loops(loop, [dspy.Example(id=i, **inputs[i]) for i in found.ids], lm=RecordedLM(tmp_path / "texts.jsonl"))
+    differ = 0
+    for one in run.loops:
+        recorded = [said(after) != said(before) for before, after in itertools.pairwise(rows[one.id])]
+        same = not one.error and [step.accepted for step in one.steps[1:]] == recorded
+        differ += not same
+        if same:
+            # wherever a step is accepted, what was written is the recording's text
+            kept = [one.at(k).output for k in range(len(rows[one.id]))]
+            assert kept == [row["output"].strip() for row in rows[one.id]]
+    # feedback that names no severity, or breaks off in its first quotation: counting substrings called that perfect
+    assert differ == unreadable
+
+
+def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
+    found = load_refinements(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
+    last = 2
+    loop = constrained_generation(max_iterations=last).loop
+    loop.perfect, loop.accept = None, lambda before, after: True
+    rows = {item: [found.records[k][item] for k in range(last + 1)] for item in found.ids[:20]}
+    items = [dspy.Example(id=i, concepts=rows[i][0]["concepts"]) for i in rows]
+    steps = [({"concepts": rows[i][0]["concepts"]}, list(map(said, rows[i]))) for i in rows]
+    write_recording(loop, steps, tmp_path / "texts.jsonl")
+    run = run_loops(loop, items, lm=RecordedLM(tmp_path / "texts.jsonl"))
+    assert run.failed == {}
+    written = [[step.output for step in one.steps] for one in run.loops]
+    assert written == [[row["output"].strip() for row in rows[i]] for i in rows]
+    exact = run.worth(items, ExactConcepts())
+    recorded = [[float(row["exact_coverage"] == 1) for row in rows[i]] for i in rows]
+    assert exact.T.tolist() == recorded
+
+
+def test_a_loop_that_leaves_the_recording_is_told_so(tmp_path):
+    loop = translation_loop(1)
+    inputs = {"source": "un chien", "target_language": "English"}
+    write_recording(
+        loop, [(inputs, [("a cat", "'cat' is a major accuracy error"), ("a dog", "no-error")])], tmp_path / "r"
+    )
+    lm = RecordedLM(tmp_path / "r")
+    run = run_loops(loop, [dspy.Example(id="a", **inputs)], lm=lm)
+    assert [(s.output, s.score) for s in run.loops[0].steps] == [("a cat", -5), ("a dog", 0)]
+    loop.max_iterations = 2
+    run = run_loops(loop, [dspy.Example(id="a", **inputs)], lm=lm)
+    assert "has no answer to the prompt" in run.failed["a"]
+    loop.feedback = ExactConcepts()
+    with pytest.raises(ValueError, match="asks no model"):
+        write_recording(loop, [], tmp_path / "r")
