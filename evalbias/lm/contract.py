@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import dspy
 import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
@@ -27,6 +28,11 @@ def measuring(lm: Any) -> MeasuringLM:
     if not callable(lm) or not hasattr(lm, "model"):
         raise TypeError(f"{lm!r} is no language model: configure one with dspy.configure(lm=...) or pass lm=.")
     return ContractLM(lm)
+
+
+def resolve_lm(lm: Any, predict: Any) -> Any:
+    """The model to ask: the one given, else the predictor's own (``predict.lm``), else the one DSPy is configured with."""
+    return lm or predict.lm or dspy.settings.lm
 
 
 IN_FLIGHT = 16

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evalbias.lm.types import FloatArray
-
+FloatArray = NDArray[np.float64]
 Order = tuple[int, ...]
 
 
@@ -81,6 +81,18 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
         best = np.flatnonzero(row == row.max())  # none where the row is NaN
         done.append(int(best[0]) if len(best) == 1 else None)
     return done
+
+
+def win_share(probabilities: FloatArray, *, ties: bool, candidate: int = 0) -> FloatArray:
+    """(...,) win probability of one candidate; a tie counts half. This is the only place that says so.
+
+    Args:
+        probabilities: (..., c + t) by candidate; NaN where undefined.
+        ties: Whether the last column is the answer "tie".
+        candidate: Column of the candidate.
+    """
+    own: FloatArray = probabilities[..., candidate]
+    return own + probabilities[..., -1] / 2 if ties else own
 
 
 def gaps(probabilities: FloatArray) -> FloatArray:
