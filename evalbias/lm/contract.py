@@ -31,7 +31,7 @@ def measuring(lm: Any) -> MeasuringLM:
 
 
 def resolve_lm(lm: Any, predict: Any) -> Any:
-    """The model to ask: the one given, else the predictor's own (``predict.lm``), else the one DSPy is configured with."""
+    """The model to ask: ``lm`` if given, else the predictor's own, else the one that DSPy is configured with."""
     return lm or predict.lm or dspy.settings.lm
 
 
