@@ -19,7 +19,7 @@ from evalbias.measures import MeanStatistic, PermutationTest, measure_self_bias,
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import LoopEnd, LoopRecord, RefineReport, Validation
 from evalbias.optimizers.refine_variants import VariantRunner, with_margin
-from evalbias.programs.feedback.source import FeedbackSource, shares
+from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
 from evalbias.programs.refine import SelfRefine
 
 LEVEL = 0.05
@@ -251,13 +251,13 @@ class ExternalFeedbackRefine(Teleprompter):  # type: ignore[misc]
         return Validation(before, after, test)
 
     def _end(self, run: LoopRun, values: FloatArray, mean: float, worth: CachedScorer) -> LoopEnd:
-        own, value = shares(run.own()[-1], run), shares(values, self.worth)
+        own, value = as_fraction_of_range(run.own()[-1], run), as_fraction_of_range(values, self.worth)
         spent = float(run.tokens()[-1]), float(run.calls()[-1])
         return LoopEnd(mean, measure_self_bias(own, value), *spent, failed=_failed(run, worth))
 
     def _loop(self, run: LoopRun, items: Sequence[dspy.Example], worth: CachedScorer, margin: float) -> _Loop:
         own, values = run.own(), run.worth(items, worth)
-        mine, value = shares(own, run), shares(values, self.worth)
+        mine, value = as_fraction_of_range(own, run), as_fraction_of_range(values, self.worth)
         record = LoopRecord(
             feedback=run.feedback,
             margin=margin,

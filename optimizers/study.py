@@ -29,7 +29,7 @@ from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.targets import instruct
 from evalbias.programs.metrics import preference_accuracy
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
-from evalbias.runs.fingerprint import described
+from evalbias.runs.fingerprint import describe
 
 PROPOSED = "wordings"
 FOUND = "found"
@@ -194,8 +194,8 @@ class JudgeStudy(Teleprompter):  # type: ignore[misc]
         told = {
             "student": student.dump_state(),
             "lm": lm.provenance() if hasattr(lm, "provenance") else str(getattr(lm, "model", type(lm).__name__)),
-            "objective": described(self.objective) if self.objective else None,
-            "proposer": described(self.proposer),
+            "objective": describe(self.objective) if self.objective else None,
+            "proposer": describe(self.proposer),
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in (*trainset, *(valset or []))],
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, valset is not None],
         }
@@ -294,8 +294,8 @@ class _Measured:
         free = np.empty((0, probabilities.shape[1]))
         if self.objective.content_free:
             orders = rotations(self.size, every=False)
-            found = plain.measured([plain.content_free(self.size)], orders, self.lm)
-            free = plain.combined(found, orders, None).positions[:, 0]
+            found = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
+            free = plain.aggregate(found, orders, None).positions[:, 0]
         judged = whole.batch(self.labeled, lm=self.lm, progress=self.settings.progress)
         right = np.array([preference_accuracy(e, p) for e, p in zip(self.labeled, judged, strict=True)])
         known = right[~np.isnan(right)]

@@ -45,7 +45,7 @@ def _here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_
     from evalbias.commands.task import Task, load_items
     from evalbias.data import DataError
     from evalbias.programs import load_judge
-    from evalbias.runs.folder import plain
+    from evalbias.runs.values import to_json
 
     program = load_judge(judge)
     items = load_items(data)
@@ -57,7 +57,7 @@ def _here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_
     with run.progress(len(items)):
         rows = rows_of(items, program.batch(items, lm=run.lm))
     file = run.folder.path / "scores.jsonl"
-    file.write_text("".join(json.dumps(plain(row)) + "\n" for row in rows), encoding="utf-8")
+    file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in rows), encoding="utf-8")
     brief, coverage = summary(file)
     run.finish(brief, brief, as_json, _told(brief, file), {program.criterion.name: coverage})
 

@@ -17,7 +17,8 @@ from evalbias.data.refinements import load_refinements
 from evalbias.evaluation import summarize_loop
 from evalbias.lm.types import FloatArray
 from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
-from evalbias.runs.folder import RunFolder, plain
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.values import to_json
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def measured_self(
     result: dict[str, Any] = {"loops": found}
     folder.write_result(result)
     if as_json:
-        sys.stdout.write(json.dumps(plain(result)) + "\n")
+        sys.stdout.write(json.dumps(to_json(result)) + "\n")
         return
     console = Console()
     console.print(self_bias_table(found[0], rounds=by) if len(found) == 1 else loops_table(found, rounds=by))

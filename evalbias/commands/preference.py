@@ -202,7 +202,7 @@ def rank(
     from evalbias.commands.run_ranking import open_pairwise, ranked
     from evalbias.commands.task import open_documents
     from evalbias.programs import PairwiseRanker
-    from evalbias.runs.folder import plain
+    from evalbias.runs.values import to_json
 
     labels = (source_label, output_label)
     program, told = open_pairwise(
@@ -221,5 +221,5 @@ def rank(
     ranker = PairwiseRanker(program, search=search, beam_size=beam_size, gap=gap, seed=seed)
     found = ranked(run, ranker, task.test)
     file: Path = run.folder.path / "rankings.jsonl"
-    file.write_text("".join(json.dumps(plain(row)) + "\n" for row in found.rows), encoding="utf-8")
+    file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in found.rows), encoding="utf-8")
     run.finish(found.brief, found.brief, as_json, f"{found.shown}\n{file}", {})

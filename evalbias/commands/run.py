@@ -19,7 +19,8 @@ from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.report.tables import coverage_note
-from evalbias.runs.folder import RunFolder, plain
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.values import to_json
 
 OTHER = 0.2
 """Nats by which a server's answers differ at most while its model is the same, in 16 bits and in any company."""
@@ -161,7 +162,7 @@ def print_result(
 ) -> None:
     """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and where it all is."""
     if as_json:
-        sys.stdout.write(json.dumps(plain(brief)) + "\n")
+        sys.stdout.write(json.dumps(to_json(brief)) + "\n")
         return
     console = Console()
     console.print(shown, soft_wrap=isinstance(shown, str))

@@ -22,11 +22,12 @@ from evalbias.commands.options import Models
 from evalbias.commands.score_rows import rows_of
 from evalbias.data import DataError
 from evalbias.data.chunks import Chunk, chunks, load_chunk
-from evalbias.data.reading import whole_lines
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
-from evalbias.runs.folder import RunFolder, plain
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.journal import Journal
+from evalbias.runs.values import to_json
 
 BLOCKS = 4096
 """Parts into which the chunks are cut at most; a part is what an actor is given, and what its death costs."""
@@ -141,7 +142,7 @@ class Spread:
                             f"A worker has the model {told['lm']}, the scores so far are by {done[0]['lm']}: give "
                             "every machine the same model, or choose another --out."
                         )
-                    scores.write("".join(json.dumps(plain(row)) + "\n" for row in rows).encode())
+                    scores.write("".join(json.dumps(to_json(row)) + "\n" for row in rows).encode())
                     scores.flush()
                     os.fsync(scores.fileno())
                     done.append({**told, "items": len(rows), "bytes": scores.tell()})
@@ -158,7 +159,7 @@ class Spread:
 
     def _written(self) -> list[dict[str, Any]]:
         """The records of the chunks whose scores are there; what else the files hold is cut off."""
-        told = whole_lines(self._log)
+        told = Journal(self._log).read()
         size = self.scores.stat().st_size if self.scores.exists() else 0
         done = [record for record in told if record["bytes"] <= size]
         if len(done) < len(told):

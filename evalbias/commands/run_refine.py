@@ -26,12 +26,13 @@ from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.refine import STATE, Improvement
+from evalbias.programs.refine import STATE_KEY, Improvement
 from evalbias.programs.saving import read_state
 from evalbias.programs.tasks import TASKS, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
-from evalbias.runs.folder import RunFolder, plain
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.values import to_json
 
 
 class Refining:
@@ -76,7 +77,7 @@ class Refining:
         if program is not None and max_iterations is not None:
             raise ValueError("--program decides the refinements: leave --max-iterations out.")
         self.task = TASKS[task](max_iterations=10 if max_iterations is None else max_iterations, **self.config)
-        state = None if program is None else read_state(program, STATE, "refine loop")
+        state = None if program is None else read_state(program, STATE_KEY, "refine loop")
         if state is not None:
             _load(self.task.loop, state, program)
         items, sha256 = load_items(path)
@@ -121,7 +122,7 @@ class Refining:
         worth = run.worth(self.items, self.worth)
         rows = [_output(one) for one in run.loops]
         file = self.folder.path / "outputs.jsonl"
-        file.write_text("".join(json.dumps(plain(row)) + "\n" for row in rows), encoding="utf-8")
+        file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in rows), encoding="utf-8")
         aspects = measure_aspects(run, self.items, judged, seed=self.seed)
         failed = {name: error for source in (*judged, self.worth) for name, error in source.failed.items()} | run.failed
         result = {
@@ -200,7 +201,7 @@ class Refining:
         for name, error in failed.items():
             typer.echo(f"The item {name!r} failed: {error}", err=True)
         if as_json:
-            sys.stdout.write(json.dumps(plain(result)) + "\n")
+            sys.stdout.write(json.dumps(to_json(result)) + "\n")
             return
         console = Console()
         for table in shown:

@@ -170,14 +170,3 @@ def _decode(content: str, path: Path, line: int) -> Any:
 
 def _refuse(token: str) -> None:
     raise ValueError(f"{token} is no JSON value; an undefined score is null")
-
-
-def whole_lines(file: Path) -> list[dict[str, Any]]:
-    """The records of a log that grows line by line; a line that a kill tore is cut off the file."""
-    if not file.exists():
-        return []
-    content = file.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if len(whole) < len(content):
-        file.write_bytes(whole)
-    return [json.loads(line) for line in whole.decode("utf-8").splitlines()]

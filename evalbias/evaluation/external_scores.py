@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.reading import whole_lines
-from evalbias.programs.feedback.source import FeedbackSource, checked
-from evalbias.runs.fingerprint import described, digest
+from evalbias.programs.feedback.source import FeedbackSource, validated
+from evalbias.runs.fingerprint import describe, digest
+from evalbias.runs.journal import Journal
 
 
 class CachedScorer:
@@ -29,8 +29,8 @@ class CachedScorer:
         self.source = source
         self.failed: dict[str, str] = {}
         self._log = log
-        self._by = digest(described(source))
-        told = [r for r in (whole_lines(log) if log is not None else []) if r["by"] == self._by]
+        self._by = digest(describe(source))
+        told = [r for r in (Journal(log).read() if log is not None else []) if r["by"] == self._by]
         self._known = {(r["item"], r["output"]): math.nan if r["score"] is None else r["score"] for r in told}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:
@@ -40,7 +40,7 @@ class CachedScorer:
             return math.nan
         if key not in self._known:
             try:
-                self._known[key] = checked(self.source, self.source(example, output)).score
+                self._known[key] = validated(self.source, self.source(example, output)).score
             except Exception as error:  # any source of the user's may raise anything; the item is reported by its id
                 self.failed[str(example["id"])] = f"{type(error).__name__}: {error}"
                 return math.nan

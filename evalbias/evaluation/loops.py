@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import dspy
 import numpy as np
 
-from evalbias.data.reading import whole_lines
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.lm.types import FloatArray
 from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.refine_step import Step, counting
-from evalbias.runs.fingerprint import described, digest
+from evalbias.programs.refine_step import Step, count_usage
+from evalbias.runs.fingerprint import describe, digest
+from evalbias.runs.journal import Journal
 
 STEPS = "steps.jsonl"
 IDENTITY = "loop.json"
@@ -184,7 +184,7 @@ def run_loops(
 
 def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
     name = str(example.id)
-    with counting() as spent:
+    with count_usage() as spent:
         try:
             with dspy.context(**({} if lm is None else {"lm": lm})):
                 found = program(**dict(example.items()))
@@ -197,7 +197,7 @@ def _own(folder: Path, program: LoopProgram, lm: Any) -> None:
     """Refuse the log of a program that would have written something else."""
     file = folder / IDENTITY
     with dspy.context(**({} if lm is None else {"lm": lm})):
-        told = {"program": digest(described(program))}
+        told = {"program": digest(describe(program))}
     if file.exists() and json.loads(file.read_text(encoding="utf-8")) != told:
         raise ValueError(f"{folder} is the log of another loop ({file.name} differs): choose another log_dir.")
     if not file.exists():
@@ -220,7 +220,7 @@ def _append(file: Path, loop: Loop, item: str) -> None:
 def _read(file: Path) -> dict[str, Loop]:
     """The items of a log, by the digest of what they hold: another item of the same id is run."""
     found = {}
-    for record in whole_lines(file):
+    for record in Journal(file).read():
         steps = (Step(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in record["steps"])
         found[record["item"]] = Loop(record["id"], tuple(steps), record["stopped"], calls=record["calls"])
     return found

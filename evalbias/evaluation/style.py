@@ -14,7 +14,7 @@ from evalbias.evaluation.loop_summary import summarize_loop
 from evalbias.evaluation.loops import LoopRun, run_loops
 from evalbias.lm.types import FloatArray
 from evalbias.measures import Iteration, PermutationTest
-from evalbias.programs.feedback.source import FeedbackSource, shares
+from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine_step import take_step
 
@@ -113,7 +113,7 @@ def measure_style(
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
     asked = CachedScorer(worth, None if log_dir is None else log_dir / "worth.jsonl")
     values = run.worth(examples, asked)
-    own, true = shares(run.own(), run), shares(values, worth)
+    own, true = as_fraction_of_range(run.own(), run), as_fraction_of_range(values, worth)
     found = summarize_loop("style", own, true, n_resamples=n_resamples, seed=seed)
     before, after = found.rounds
     return StyleReport(before, after, found.bias, found.skewness, own, true, run, asked.failed | run.failed)

@@ -1,4 +1,4 @@
-"""What decides a part's behavior, as far as JSON can hold it: whether a log is of the same thing."""
+"""Fingerprints: one digest for settings, data and programs, by which a log is known to be of the same thing."""
 
 from __future__ import annotations
 
@@ -6,25 +6,42 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
-import dspy
-
-PASSING = ("history", "callbacks", "report")
-"""What a DSPy module holds that changes nothing it does."""
+NEUTRAL = ("history", "callbacks", "report")
+"""Attributes of a DSPy module that do not change what it does."""
 
 
-def described(part: Any) -> dict[str, Any]:
-    """A part by its kind and its plain settings; language models by their names."""
-    if isinstance(part, dspy.Predict):
-        return _predictor(part)
-    settings = {name: value for name, value in vars(part).items() if name not in PASSING and not name.startswith("_")}
-    plain = {name: _plain(value) for name, value in settings.items()}
-    return {"kind": type(part).__name__, **plain}
+def digest(content: Any, length: int = 16) -> str:
+    """Return the first digits of the SHA-256 of JSON content; an object that JSON cannot hold counts by its text."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
-def _predictor(part: dspy.Predict) -> dict[str, Any]:
-    """What a ``dspy.Predict`` asks, and whom."""
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def describe(part: Any) -> dict[str, Any]:
+    """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
+
+    A language model counts by its name; attributes that begin with an underscore do not count.
+    """
+    if _is_predictor(part):
+        return _describe_predictor(part)
+    settings = {name: value for name, value in vars(part).items() if name not in NEUTRAL and not name.startswith("_")}
+    return {"kind": type(part).__name__, **{name: _plain(value) for name, value in settings.items()}}
+
+
+def _is_predictor(part: Any) -> bool:
+    return hasattr(part, "signature") and hasattr(part, "demos")
+
+
+def _describe_predictor(part: Any) -> dict[str, Any]:
+    import dspy
+
     return {
         "instructions": part.signature.instructions,
         "fields": list(part.signature.fields),
@@ -34,17 +51,11 @@ def _predictor(part: dspy.Predict) -> dict[str, Any]:
     }
 
 
-def digest(content: Any) -> str:
-    """16 hexadecimal digits over anything JSON can hold; what it cannot is taken by its text."""
-    told = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_plain(item) for item in value]
     if hasattr(value, "tolist"):
         return value.tolist()
     if value is None or isinstance(value, str | int | float):
@@ -53,6 +64,6 @@ def _plain(value: Any) -> Any:
         return str(value.model)
     if is_dataclass(value):
         return repr(value)
-    if isinstance(value, dspy.Module) or type(value).__module__.startswith("evalbias."):
-        return described(value)
+    if _is_predictor(value) or hasattr(value, "named_parameters") or type(value).__module__.startswith("evalbias."):
+        return describe(value)
     return getattr(value, "__qualname__", type(value).__name__)

@@ -1,89 +1,124 @@
-"""The folder a run leaves: run.json (what was run), judgments.jsonl (the journal), result.json and plots."""
+"""The folder that a run leaves: run.json (what was run), journals, result.json (what came out) and plots."""
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-import numpy as np
+from evalbias.runs.fingerprint import digest
+from evalbias.runs.journal import write_whole
+from evalbias.runs.lock import lock_folder
+from evalbias.runs.values import to_json
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
+SETTINGS, RESULT = "run.json", "result.json"
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that make the numbers."""
+    """Return the versions of Python and of the packages that make the numbers."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
-def plain(value: Any) -> Any:
-    """What JSON can hold: dataclasses as objects, arrays as lists, NaN and infinities as null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def default_path(settings: Mapping[str, Any]) -> Path:
+    """Return ``runs/COMMAND-DIGEST``: the same settings always name the same folder."""
+    return Path("runs") / f"{str(settings['command']).replace(' ', '-')}-{digest(to_json(settings), 10)}"
 
 
 class RunFolder:
-    """One run's folder; a run with the same settings goes on in it.
+    """One run's folder, locked until it is closed; a run with the same settings continues in it.
 
     Args:
-        path: Made if missing.
-        settings: What decides the numbers: command, models, seed, data hash and options. Kept in run.json.
+        path: Folder; made if missing. None takes ``default_path(settings)``.
+        settings: Everything that decides the numbers: command, models, seed, data hash and options. Kept in run.json.
 
     Raises:
-        ValueError: The folder holds a run with other settings; the message names what differs.
+        FolderInUse: Another process works in the folder.
+        ValueError: The folder holds a run with other settings, or cannot be written; the message names what differs.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.path = path
-        told = {**plain(settings), "versions": versions()}
-        file = path / "run.json"
-        if file.exists():
-            _same(path, json.loads(file.read_text(encoding="utf-8")), told)
-        else:
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        self.path = path = default_path(settings) if path is None else path
+        content = {**to_json(settings), "versions": versions()}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(path)
             try:
-                path.mkdir(parents=True, exist_ok=True)
-                _write(file, told)
-            except OSError as error:
-                raise ValueError(f"{path} cannot be written ({error}): choose another --out.") from error
+                if (path / SETTINGS).exists():
+                    _check_same(path, read_json(path / SETTINGS), content)
+                else:
+                    _write(path / SETTINGS, content)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise ValueError(f"{path} cannot be written ({error}): choose another --out.") from error
 
     @property
     def journal(self) -> Path:
-        """Where the answers go as they come."""
+        """File to which answers are appended as they come."""
         return self.path / "judgments.jsonl"
 
     def file(self, kind: str, name: str, suffix: str) -> Path:
-        """Where something of a criterion goes; signs that no file name can hold become dashes."""
+        """Return the path of a named artifact; characters that no file name can hold become dashes."""
         return self.path / (f"{kind}-" + re.sub(r"[^\w.-]+", "-", name) + suffix)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write result.json."""
-        _write(self.path / "result.json", plain(result))
+        _write(self.path / RESULT, result)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.release()
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
+    """Keep settings in a file, or compare them with those that it keeps.
+
+    Raises:
+        ValueError: The file keeps other settings; the message names what differs.
+    """
+    content = to_json(settings)
+    if file.exists():
+        _check_same(file.parent, read_json(file), content)
+    else:
+        _write(file, content)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object that a run wrote.
+
+    Raises:
+        ValueError: The file is empty or damaged.
+    """
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{file} is damaged ({error}): delete the folder {file.parent} to start over.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{file} is damaged (not a JSON object): delete the folder {file.parent} to start over.")
+    return content
 
 
 def _write(file: Path, content: Any) -> None:
-    """JSON, whole or not at all."""
-    draft = file.with_suffix(".part")
-    draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    draft.replace(file)
+    write_whole(file, json.dumps(to_json(content), indent=2, allow_nan=False) + "\n")
 
 
-def _same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    other = [k for k in sorted({*there, *here}) if there.get(k) != here.get(k)]
-    if other:
-        told = "; ".join(f"{k}: {there.get(k)!r} there, {here.get(k)!r} now" for k in other)
-        raise ValueError(f"{path} holds a run with other settings ({told}): choose another --out or delete the folder.")
+def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    names = [name for name in sorted({*kept, *given}) if kept.get(name) != given.get(name)]
+    if names:
+        differences = "; ".join(f"{name}: {kept.get(name)!r} there, {given.get(name)!r} now" for name in names)
+        raise ValueError(f"{path} holds a run with other settings ({differences}): choose another, or delete it.")

@@ -24,7 +24,7 @@ from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
 from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.runs.fingerprint import described
+from evalbias.runs.fingerprint import describe
 
 SHORTEST = 20
 """Examples below which successive halving tells nothing."""
@@ -142,7 +142,7 @@ class _Search:
             "criterion": vars(subject.criterion),
         }
         told |= {"seed": settings.seed, "population": settings.population, "halving": settings.halving}
-        told |= {"objective": described(objective), "proposer": described(settings.proposer)}
+        told |= {"objective": describe(objective), "proposer": describe(settings.proposer)}
         told["judge"] = subject.state
         self.log = Log(settings.log_dir, {**told, "instruction": subject.first})
         self.judgments, self.count = 0, 0

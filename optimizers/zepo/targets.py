@@ -77,7 +77,7 @@ class PairwiseTarget:
         """(w, n, classes) by position."""
         labels = comparison_labels(self._size, ties=self._judge.ties)
         logprobs = _logprobs(self._judge, wordings, examples, labels, self._lm)  # (w n, classes)
-        found = self._judge.combined(logprobs[:, None], rotations(self._size, every=False), None)
+        found = self._judge.aggregate(logprobs[:, None], rotations(self._size, every=False), None)
         return np.asarray(found.positions.reshape(len(wordings), len(examples), self.classes))
 
     def content_free(self) -> dspy.Example:

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.reading import whole_lines
 from evalbias.optimizers.zepo.proposers import Proposal
+from evalbias.runs.journal import Journal
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Log:
         if file.exists() and file.read_text(encoding="utf-8") != told:
             raise ValueError(f"{folder} holds another search ({file.name} differs): choose another log_dir.")
         file.write_text(told, encoding="utf-8")
-        for line in whole_lines(folder / "proposals.jsonl"):
+        for line in Journal(folder / "proposals.jsonl").read():
             self._proposed[line["key"]] = line
         (folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
 

@@ -1,39 +1,119 @@
-"""Run folders: what they hold, and that nothing in them is half written."""
+"""Run folders: what they hold, that nothing in them is half written, and that one process works in them."""
 
 import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from evalbias.runs.folder import RunFolder, plain
+from evalbias.runs.folder import RunFolder, check_settings, default_path
+from evalbias.runs.lock import FILE, FolderInUse, holder
+from evalbias.runs.values import number, to_json
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     value: float
     rows: np.ndarray
 
 
+class WithDict:
+    def to_dict(self):
+        return {"x": math.nan}
+
+
 def test_undefined_is_null_and_everything_else_survives():
-    told = plain({"a": Found(math.nan, np.array([1.0, math.inf])), 2: (np.int64(3), "x", None, True)})
-    assert told == {"a": {"value": None, "rows": [1.0, None]}, "2": [3, "x", None, True]}
-    json.dumps(told, allow_nan=False)
+    converted = to_json(
+        {"a": Result(math.nan, np.array([1.0, math.inf])), 2: (np.int64(3), "x", None, True), "t": WithDict()}
+    )
+    assert converted == {"a": {"value": None, "rows": [1.0, "Infinity"]}, "2": [3, "x", None, True], "t": {"x": None}}
+    text = json.dumps(converted, allow_nan=False)
+    assert [number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
+    assert math.isnan(number(json.loads(text)["a"]["value"]))
 
 
-def test_a_run_goes_on_with_the_same_settings_only(tmp_path):
-    folder = RunFolder(tmp_path / "run", {"seed": 0, "scale": (1, 5)})
-    before = (tmp_path / "run/run.json").stat().st_mtime_ns
-    RunFolder(tmp_path / "run", {"seed": 0, "scale": (1, 5)})
+def test_a_run_continues_with_the_same_settings_only(tmp_path):
+    with RunFolder(tmp_path / "run", {"seed": 0, "scale": (1, 5)}) as folder:
+        before = (tmp_path / "run/run.json").stat().st_mtime_ns
+        folder.write_result({"x": math.nan})
+    RunFolder(tmp_path / "run", {"seed": 0, "scale": (1, 5)}).close()
     assert (tmp_path / "run/run.json").stat().st_mtime_ns == before
     with pytest.raises(ValueError, match=r"other settings \(seed: 0 there, 1 now\)"):
         RunFolder(tmp_path / "run", {"seed": 1, "scale": (1, 5)})
-    folder.write_result({"x": math.nan})
     assert json.loads((tmp_path / "run/result.json").read_text()) == {"x": None}
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json"}
 
 
 def test_any_criterion_has_a_file_name(tmp_path):
-    folder = RunFolder(tmp_path / "run", {})
-    assert folder.file("judge", "clarity/brevity in 2", ".json").name == "judge-clarity-brevity-in-2.json"
+    with RunFolder(tmp_path / "run", {}) as folder:
+        assert folder.file("judge", "clarity/brevity in 2", ".json").name == "judge-clarity-brevity-in-2.json"
+
+
+def test_the_same_settings_name_the_same_folder():
+    first, again = (
+        default_path({"command": "measure self", "a": 1, "b": 2}),
+        default_path({"b": 2, "a": 1, "command": "measure self"}),
+    )
+    assert first == again != default_path({"command": "measure self", "a": 1, "b": 3})
+    assert first.as_posix().startswith("runs/measure-self-")
+
+
+def test_a_damaged_run_file_is_named(tmp_path):
+    (tmp_path / "run.json").write_text("")
+    with pytest.raises(ValueError, match=r"run\.json is damaged"):
+        RunFolder(tmp_path, {})
+
+
+def test_settings_of_a_log_are_compared(tmp_path):
+    check_settings(tmp_path / "search/search.json", {"seed": 0})
+    check_settings(tmp_path / "search/search.json", {"seed": 0})
+    with pytest.raises(ValueError, match=r"search holds a run with other settings \(seed: 0 there, 1 now\)"):
+        check_settings(tmp_path / "search/search.json", {"seed": 1})
+
+
+OPENS = """
+import sys, time
+from pathlib import Path
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.lock import FolderInUse
+try:
+    folder = RunFolder(Path(sys.argv[1]), {})
+except FolderInUse as error:
+    print(error)
+    raise SystemExit(3)
+print("open", flush=True)
+time.sleep(float(sys.argv[2]))
+"""
+
+
+def opening(path, seconds):
+    command = [sys.executable, "-c", OPENS, str(path), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
+    with RunFolder(tmp_path, {}) as folder:
+        assert holder(tmp_path) == os.getpid()
+        second = opening(tmp_path, 0)
+        assert f"Process {os.getpid()} works in {tmp_path}" in second.communicate()[0]
+        assert second.returncode == 3
+        RunFolder(tmp_path, {}).close()  # the same process may open it twice
+        assert holder(tmp_path) == os.getpid()
+    assert folder.path == tmp_path
+    assert holder(tmp_path) is None
+    assert not (tmp_path / FILE).exists()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
+    first = opening(tmp_path, 60)
+    assert first.stdout.readline() == "open\n"
+    with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
+        RunFolder(tmp_path, {})
+    first.kill()
+    first.wait()
+    with RunFolder(tmp_path, {}):
+        assert holder(tmp_path) == os.getpid()

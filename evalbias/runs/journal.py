@@ -1,0 +1,102 @@
+"""An append-only JSONL file that survives a kill: records are written in chunks, and a torn end is cut off."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalbias.runs.values import to_json
+
+CHUNK = "chunk"
+"""Key under which each record of a chunk of several holds the chunk's length."""
+
+
+class Journal:
+    """A log of JSON objects, one a line.
+
+    Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk
+    whole and nothing of the one that was being written.
+
+    Args:
+        path: The file; it is made by the first ``append``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the records of all whole chunks and cut a torn end off the file.
+
+        Raises:
+            ValueError: A line before the torn end is no record; file and line are named.
+        """
+        if not self.path.exists():
+            return []
+        content = self.path.read_bytes()
+        records: list[dict[str, Any]] = []
+        chunk: list[dict[str, Any]] = []
+        end = whole = 0  # bytes read, and bytes up to the end of the last whole chunk
+        for number, line in enumerate(content.splitlines(keepends=True), start=1):
+            end += len(line)
+            if not line.endswith(b"\n"):
+                break
+            chunk.append(self._record(line, number))
+            if len(chunk) >= chunk[0].get(CHUNK, 1):
+                records += chunk
+                chunk, whole = [], end
+        if whole < len(content):
+            os.truncate(self.path, whole)
+        return records
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write records as one chunk and flush them to the disk.
+
+        Raises:
+            OSError: The disk is full, say; the file is cut back to what it held before.
+        """
+        if not records:
+            return
+        length = {CHUNK: len(records)} if len(records) > 1 else {}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab") as file:
+            before = file.tell()
+            try:
+                file.write("".join(_line({**record, **length}) for record in records).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                os.truncate(self.path, before)
+                raise
+
+    def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the whole content, in one step."""
+        write_whole(self.path, "".join(_line(record) for record in records))
+
+    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{self.path}:{number} is not JSON ({error}): delete the file to start over.") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{self.path}:{number} is not a JSON object: delete the file to start over.")
+        return record
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".part")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def write_jsonl(path: Path, records: Iterable[Any]) -> None:
+    """Write records to a JSONL file, one a line, as a whole or not at all."""
+    write_whole(path, "".join(_line(record) for record in records))
+
+
+def _line(record: Any) -> str:
+    return json.dumps(to_json(record), allow_nan=False) + "\n"

@@ -1,0 +1,47 @@
+"""Results as JSON and back: the one way in which every file of a run writes NaN, infinities, arrays and dataclasses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to what strict JSON can hold.
+
+    Objects with a ``to_dict`` method and dataclasses become objects, arrays and tuples become lists, NaN becomes null,
+    and infinities become ``"Infinity"`` and ``"-Infinity"``.
+
+    Examples:
+        >>> to_json({"scores": np.array([1.0, np.nan, -np.inf])})
+        {'scores': [1.0, None, '-Infinity']}
+    """
+    if hasattr(value, "to_dict"):
+        return to_json(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return to_json(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return INFINITIES.get(value)
+    return value
+
+
+def number(value: float | str | None) -> float:
+    """Read a number as ``to_json`` writes it: null is NaN.
+
+    Examples:
+        >>> number(None), number("-Infinity"), number(1.5)
+        (nan, -inf, 1.5)
+    """
+    return math.nan if value is None else float(value)
