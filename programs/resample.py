@@ -6,8 +6,10 @@ from typing import Any
 
 import dspy
 
+from evalbias.lm.dspy_compat import active_trace
 
-def draw(module: dspy.Module, number: int, **inputs: Any) -> Any:
+
+def sample(module: dspy.Module, number: int, **inputs: Any) -> Any:
     """The module's number-th answer to its inputs.
 
     What is drawn at a temperature is asked past the cache's other draws (DSPy's ``rollout_id``); models that draw by a
@@ -27,7 +29,7 @@ def draw(module: dspy.Module, number: int, **inputs: Any) -> Any:
         predictor.config = {**predictor.config, **config}
     found = copy(**inputs)
     originals = dict(zip(map(id, copy.predictors()), module.predictors(), strict=True))
-    trace = dspy.settings.trace
+    trace = active_trace()
     if trace:
         trace[:] = [(originals.get(id(predictor), predictor), *rest) for predictor, *rest in trace]
     return found

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from dspy import lm15
-from dspy.clients.engines.base import validate_request
 
 from evalbias.lm.batcher import Batcher
 from evalbias.lm.chat import Renderer
+from evalbias.lm.dspy_compat import validate_request
 from evalbias.lm.generation import Generated, Settings, generate
 from evalbias.lm.loading import Loaded
 from evalbias.lm.requests import judgments, measured, messages_of, refuse

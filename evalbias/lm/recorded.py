@@ -14,7 +14,8 @@ from typing import Any
 
 import dspy
 from dspy import lm15
-from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, response_to_dict  # no public name in 3.4
+
+from evalbias.lm.dspy_compat import request_to_dict, response_from_dict, response_to_dict
 
 
 class UnseenPrompt(LookupError):  # noqa: N818 - named for what happened

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from dspy import lm15
-from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments  # no public names in 3.4
 
+from evalbias.lm.dspy_compat import non_judgment_properties, request_judgments
 from evalbias.lm.judgment import LOGPROBS
 from evalbias.lm.types import ChoiceLogprobs, Message
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from dspy import lm15
-from dspy.clients.engines.base import validate_request
 
 from evalbias.lm.chat import Renderer
+from evalbias.lm.dspy_compat import validate_request
 from evalbias.lm.requests import judgments, measured, messages_of, refuse
 from evalbias.lm.servers.chat import Chat
 from evalbias.lm.servers.connection import Answer, Connection
