@@ -20,8 +20,8 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.prompt import Message, item_text, judge_head
 
-PASSED_ON = ("cache", "rollout_id")
-WRITTEN = 8
+PASSED_SETTINGS = ("cache", "rollout_id")
+MAX_SCORE_TOKENS = 8
 """Tokens in which direct scoring must write its number."""
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
@@ -63,7 +63,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         messages = self.format(signature, demos, inputs)
         if self.scoring == "expected":
             return judgment_request(lm.model, messages, self.criterion.labels)
-        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=WRITTEN))
+        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS))
 
     def _read(self, response: lm15.Response) -> list[dict[str, Any]]:
         if self.scoring == "expected":
@@ -74,14 +74,14 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """One judgment; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(lm(self._request(lm, signature, demos, inputs), **passed))
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """One judgment, asynchronously; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed))
 
 

@@ -13,24 +13,32 @@ from dspy import lm15
 from evalbias.lm.contract import measuring
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.types import FloatArray, MeasuringLM
-from evalbias.measures.calibration import Compared, Order, batch_offsets, compared, decisions, gaps, rotations
-from evalbias.programs.adapter import PASSED_ON, text_field
+from evalbias.measures.calibration import (
+    Comparisons,
+    Order,
+    batch_offsets,
+    calibrate_comparisons,
+    decisions,
+    gaps,
+    rotations,
+)
+from evalbias.programs.adapter import PASSED_SETTINGS, text_field
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.pointwise import refuse_unknown
+from evalbias.programs.pointwise import check_batch_options
 from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
 from evalbias.programs.saving import read_state
 
-STATE = "evalbias_pairwise"
+STATE_KEY = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
-PLACES = ("first", "last")
+INSTRUCTION_PLACES = ("first", "last")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
 """A judge that gives its answers less probability than this has not answered."""
 
-MOST = 26
-FEWEST = 10
+MOST_CANDIDATES = 26
+FEWEST_COMPARISONS = 10
 """Comparisons that batch calibration needs."""
 
 
@@ -65,8 +73,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         instruction: str = "first",
     ) -> None:
         super().__init__()
-        if instruction not in PLACES:
-            raise ValueError(f"instruction={instruction!r} is unknown: choose one of {PLACES}.")
+        if instruction not in INSTRUCTION_PLACES:
+            raise ValueError(f"instruction={instruction!r} is unknown: choose one of {INSTRUCTION_PLACES}.")
         if debias not in DEBIASING:
             raise ValueError(f"debias={debias!r} is unknown: choose one of {DEBIASING}.")
         if calibration not in CALIBRATIONS:
@@ -137,14 +145,14 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         Returns:
             One prediction an example, in order, as ``forward`` gives it; ``batch`` calibration is over these examples.
         """
-        refuse_unknown(threads)
+        check_batch_options(threads)
         model = measuring(lm or self.predict.lm or dspy.settings.lm)
         done: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
         for count in sorted(set(sizes)):
             where = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
-            logprobs = self.measured([examples[i] for i in where], orders, model)
+            logprobs = self.answer_logprobs([examples[i] for i in where], orders, model)
             if progress is not None:
                 progress(logprobs.shape[0] * logprobs.shape[1])
             offsets = self._offsets(count, logprobs, model)
@@ -156,7 +164,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         model = measuring(lm or self.predict.lm or dspy.settings.lm)
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
-            self.offsets[count] = batch_offsets(self.measured(part, self._orders(count), model)).tolist()
+            self.offsets[count] = batch_offsets(self.answer_logprobs(part, self._orders(count), model)).tolist()
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """The prompt of one comparison in the order given."""
@@ -165,7 +173,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def measured(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
+    def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
         """(n, r, c + t) log-probabilities of the answers, for examples of as many candidates as the orders have."""
         labels = comparison_labels(len(orders[0]), ties=self.ties)
         prompts = [
@@ -183,7 +191,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
         if self.calibration == "batch":
-            return np.array(self.offsets[count]) if count in self.offsets else enough_offsets(logprobs)
+            return np.array(self.offsets[count]) if count in self.offsets else fit_batch_offsets(logprobs)
         return self._single_offsets(count, lm)
 
     def _single_offsets(self, count: int, lm: Any) -> FloatArray | None:
@@ -197,14 +205,14 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         prompt = self.messages(self.content_free(count))
         return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
 
-    def combined(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Compared:
-        """Probabilities from what ``measured`` gave, with the judge's own threshold of coverage."""
-        return compared(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
+    def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Comparisons:
+        """Probabilities from what ``answer_logprobs`` gave, with the judge's own threshold of coverage."""
+        return calibrate_comparisons(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
 
     def _predictions(
         self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None
     ) -> list[dspy.Prediction]:
-        found = self.combined(logprobs, orders, offsets)
+        found = self.aggregate(logprobs, orders, offsets)
         count = len(orders[0])
         lead, best = gaps(found.probabilities), decisions(found.probabilities)
         done = []
@@ -231,16 +239,16 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         """The program's state and what it judges; no model and no key."""
         own = {name: getattr(self, name) for name in ("ties", "debias", "calibration", "min_coverage", "instruction")}
         own["offsets"] = {str(count): values for count, values in self.offsets.items()}
-        return {**super().dump_state(json_mode), STATE: {"criterion": asdict(self.criterion), **own}}
+        return {**super().dump_state(json_mode), STATE_KEY: {"criterion": asdict(self.criterion), **own}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Take over a saved judge: criterion, options, instructions and demonstrations."""
-        own = dict(state[STATE])
+        own = dict(state[STATE_KEY])
         self.criterion = Criterion(**own.pop("criterion"))
         self.offsets = {int(count): values for count, values in own.pop("offsets").items()}
         for name, value in own.items():
             setattr(self, name, value)
-        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
 
 class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
@@ -279,27 +287,27 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """One comparison; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(lm(self._request(lm, signature, demos, inputs), **passed), inputs)
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """One comparison, asynchronously; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_ON if k in lm_kwargs}
+        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed), inputs)
 
 
-def enough_offsets(logprobs: FloatArray) -> FloatArray:
+def fit_batch_offsets(logprobs: FloatArray) -> FloatArray:
     """``batch_offsets`` of a batch that tells something.
 
     Raises:
-        ValueError: Fewer comparisons than ``FEWEST``.
+        ValueError: Fewer comparisons than ``FEWEST_COMPARISONS``.
     """
-    if len(logprobs) < FEWEST:
+    if len(logprobs) < FEWEST_COMPARISONS:
         raise ValueError(
-            f"Batch calibration over {len(logprobs)} comparisons would take the preference itself off: give {FEWEST} "
-            "or more, or fix it before with judge.calibrate(examples)."
+            f"Batch calibration over {len(logprobs)} comparisons would take the preference itself off: give "
+            f"{FEWEST_COMPARISONS} or more, or fix it before with judge.calibrate(examples)."
         )
     return batch_offsets(logprobs)
 
@@ -311,8 +319,10 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
         ValueError: Fewer than two or more than 26, an empty text, or two equal ones.
     """
     named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
-    if isinstance(candidates, str) or not 2 <= len(candidates) <= MOST:
-        raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {MOST} texts.")
+    if isinstance(candidates, str) or not 2 <= len(candidates) <= MOST_CANDIDATES:
+        raise ValueError(
+            f"The source {named} has the candidates {candidates!r}: give a list of 2 to {MOST_CANDIDATES} texts."
+        )
     for text in (source, *candidates):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"A text of the source {named} is {text!r}: a judge needs texts that are not empty.")
@@ -339,5 +349,5 @@ def load_pairwise_judge(path: Any) -> PairwiseJudge:
         ValueError: The file is no saved pairwise judge.
     """
     judge = PairwiseJudge(Criterion("placeholder", "replaced by the state"))
-    judge.load_state(read_state(path, STATE, "pairwise judge"))
+    judge.load_state(read_state(path, STATE_KEY, "pairwise judge"))
     return judge

@@ -12,13 +12,13 @@ import dspy
 
 from evalbias.lm.contract import measuring, written
 from evalbias.lm.types import MeasuringLM, chunk_of
-from evalbias.programs.adapter import WRITTEN, JudgmentAdapter, expected_scores, written_score
+from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import Message
 from evalbias.programs.saving import read_state
 
-STATE = "evalbias"
+STATE_KEY = "evalbias"
 SCORINGS = ("expected", "direct")
 
 
@@ -86,7 +86,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         Returns:
             One prediction an example, in order, as ``forward`` gives it.
         """
-        refuse_unknown(threads)
+        check_batch_options(threads)
         done: list[dspy.Prediction] = []
         lm = lm or self.predict.lm or dspy.settings.lm
         size = chunk or chunk_of(lm)
@@ -100,7 +100,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def _scores(self, lm: Any, prompts: Sequence[list[Message]]) -> list[dict[str, Any]]:
         if self.scoring == "direct":
-            return [written_score(self.criterion, text) for text in written(lm, prompts, max_tokens=WRITTEN)]
+            return [written_score(self.criterion, text) for text in written(lm, prompts, max_tokens=MAX_SCORE_TOKENS)]
         return expected_scores(self.criterion, measuring(lm).choice_logprobs(prompts, self.criterion.labels))
 
     def messages(self, example: dspy.Example) -> list[Message]:
@@ -116,17 +116,17 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The program's state and what it judges; no model and no key."""
         state: dict[str, Any] = super().dump_state(json_mode)
-        return {**state, STATE: {"criterion": asdict(self.criterion), "scoring": self.scoring}}
+        return {**state, STATE_KEY: {"criterion": asdict(self.criterion), "scoring": self.scoring}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Take over a saved judge: criterion, scoring, instructions and demonstrations."""
-        own = state[STATE]
+        own = state[STATE_KEY]
         self.criterion = Criterion(**{**own["criterion"], "scale": tuple(own["criterion"]["scale"])})
         self.scoring = own["scoring"]
-        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
 
-def refuse_unknown(threads: Mapping[str, Any]) -> None:
+def check_batch_options(threads: Mapping[str, Any]) -> None:
     """Refuse what is no argument of ``dspy.Module.batch``."""
     unknown = sorted(set(threads) - set(inspect.signature(dspy.Module.batch).parameters))
     if unknown:
@@ -141,5 +141,5 @@ def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
         ValueError: The file is no saved judge.
     """
     judge = PointwiseJudge(Criterion("placeholder", "replaced by the state"))
-    judge.load_state(read_state(path, STATE, "judge"))
+    judge.load_state(read_state(path, STATE_KEY, "judge"))
     return judge

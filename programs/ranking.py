@@ -24,9 +24,9 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
 from evalbias.programs.saving import read_state
 
-STATE = "evalbias_ranker"
+STATE_KEY = "evalbias_ranker"
 SEARCHES = ("greedy", "beam")
-CALIBRATED_ON = 200
+CALIBRATION_PAIRS = 200
 """Pairs, drawn with the seed, on which a ranking fixes batch calibration."""
 
 
@@ -206,12 +206,12 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The judge's state and how it is asked; no model and no key."""
         own = {name: getattr(self, name) for name in ("search", "beam_size", "gap", "seed")}
-        return {"judge": self.judge.dump_state(json_mode), STATE: own}
+        return {"judge": self.judge.dump_state(json_mode), STATE_KEY: own}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Take over a saved ranker: its judge, search and seed."""
         self.judge.load_state(state["judge"], **kwargs)
-        for name, value in state[STATE].items():
+        for name, value in state[STATE_KEY].items():
             setattr(self, name, value)
 
     def _merge(self, source: _Source, left: list[int], right: list[int]) -> _Merge:
@@ -228,7 +228,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             for two in itertools.permutations(s.candidates, 2)
         ]
         rng = random.Random(self.seed)
-        judge.calibrate(rng.sample(found, min(CALIBRATED_ON, len(found))), lm=lm)
+        judge.calibrate(rng.sample(found, min(CALIBRATION_PAIRS, len(found))), lm=lm)
         return judge
 
     def _level(
@@ -294,5 +294,5 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
         ValueError: The file is no saved ranker.
     """
     ranker = PairwiseRanker(PairwiseJudge(Criterion("placeholder", "replaced by the state")))
-    ranker.load_state(read_state(path, STATE, "ranker"))
+    ranker.load_state(read_state(path, STATE_KEY, "ranker"))
     return ranker

@@ -12,13 +12,13 @@ import dspy
 
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine_step import take_step
-from evalbias.programs.resample import draw
+from evalbias.programs.resample import sample
 
 Accept = Callable[[float, float], bool]
 """(score so far, new score) -> whether the new output takes over."""
 
 SETTINGS = ("max_iterations", "perfect", "plateau", "field")
-STATE = "evalbias_refine"
+STATE_KEY = "evalbias_refine"
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         return frozenset(taken - made)
 
     def _written(self, module: dspy.Module, number: int, **inputs: Any) -> str:
-        return str(draw(module, number, **inputs)[self.field])
+        return str(sample(module, number, **inputs)[self.field])
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """The predictors' state and when the loop stops; no model and no key.
@@ -139,7 +139,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         own = {name: getattr(self, name) for name in SETTINGS}
         if isinstance(self.accept, Improvement):
             own["margin"] = self.accept.margin
-        return {**state, STATE: {**own, "fields": self._fields()}}
+        return {**state, STATE_KEY: {**own, "fields": self._fields()}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Take over a saved loop of the same shape.
@@ -147,11 +147,11 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         Raises:
             ValueError: The state is of no refine loop, or of one with other fields.
         """
-        if STATE not in state:
+        if STATE_KEY not in state:
             raise ValueError(
-                f"This is the state of no refine loop ({STATE!r} is missing): save one with loop.save(path)."
+                f"This is the state of no refine loop ({STATE_KEY!r} is missing): save one with loop.save(path)."
             )
-        own = dict(state[STATE])
+        own = dict(state[STATE_KEY])
         if own["fields"] != self._fields():
             raise ValueError(
                 f"This is the state of another loop, with the fields {own['fields']}, not {self._fields()}."
@@ -160,7 +160,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
             self.accept = Improvement(own.pop("margin"))
         for name in SETTINGS:
             setattr(self, name, own[name])
-        super().load_state({k: v for k, v in state.items() if k != STATE}, **kwargs)
+        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
     def _fields(self) -> dict[str, list[str]]:
         return {name: list(predictor.signature.fields) for name, predictor in self.named_predictors()}
@@ -192,7 +192,7 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
         loop = SelfRefine(
             self.generate,
             self.feedback,
-            Anew(self.generate),
+            WriteAgain(self.generate),
             max_iterations=self.k - 1,
             perfect=None,
             field=self.field,
@@ -200,7 +200,7 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
         return loop(**inputs)
 
 
-class Anew(dspy.Module):  # type: ignore[misc]
+class WriteAgain(dspy.Module):  # type: ignore[misc]
     """A refiner that writes anew, whatever it is told."""
 
     def __init__(self, generate: dspy.Module) -> None:

@@ -11,7 +11,7 @@ import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
-from evalbias.programs.feedback.source import Feedback, FeedbackSource, checked
+from evalbias.programs.feedback.source import Feedback, FeedbackSource, validated
 
 EMPTY = "The output is empty."
 """What the refiner is told then; no source is asked."""
@@ -62,10 +62,10 @@ def take_step(
     Raises:
         ValueError: A score outside the source's range.
     """
-    with counting() as spent:
+    with count_usage() as spent:
         output = write()
         if output.strip():
-            found = checked(source, source(example, output))
+            found = validated(source, source(example, output))
         else:
             found = Feedback(float("nan"), EMPTY, status="empty output")
     accepted = accepts(found.score)
@@ -73,7 +73,7 @@ def take_step(
 
 
 @dataclass
-class Spent(BaseCallback):  # type: ignore[misc]
+class UsageCount(BaseCallback):  # type: ignore[misc]
     """What the models were asked inside a context.
 
     Attributes:
@@ -96,9 +96,9 @@ class Spent(BaseCallback):  # type: ignore[misc]
 
 
 @contextmanager
-def counting() -> Iterator[Spent]:
+def count_usage() -> Iterator[UsageCount]:
     """Count what is spent inside; an outer tracker of the user's hears of it too."""
-    outer, spent = dspy.settings.usage_tracker, Spent()
+    outer, spent = dspy.settings.usage_tracker, UsageCount()
     with dspy.context(usage_tracker=spent.tracker, callbacks=[*dspy.settings.callbacks, spent]):
         yield spent
     if outer is not None:

@@ -17,7 +17,7 @@ from evalbias.programs.feedback import (
     MQMFeedback,
     ReferenceFeedback,
 )
-from evalbias.programs.feedback.concepts import wanted
+from evalbias.programs.feedback.concepts import required_concepts
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import SelfRefine
 
@@ -155,6 +155,6 @@ def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
             if example.get(name) in (None, "", []):
                 raise ValueError(f"The item {example.get('id')!r} has no {name!r}: the task {task.name} needs it.")
             if name == "concepts":
-                wanted(task.name, example)
+                required_concepts(task.name, example)
             elif not isinstance(example[name], str | int | float):
                 raise ValueError(f"The item {example.get('id')!r} has the {name} {example[name]!r:.60}: give a text.")

@@ -25,7 +25,7 @@ from evalbias.optimizers.refine_report import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback
 from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import Anew, SelfRefine
+from evalbias.programs.refine import SelfRefine, WriteAgain
 
 ITEMS = 200
 REFINEMENTS = 10
@@ -80,7 +80,7 @@ def items(n: int, *, seed: int) -> list[dspy.Example]:
 def loop(feedback: FeedbackSource) -> SelfRefine:
     """Of the embedded model under a feedback."""
     write = PlainPredict(dspy.Signature("data -> text", world.TASK), temperature=1.0, max_tokens=24)
-    return SelfRefine(write, feedback, Anew(write), max_iterations=REFINEMENTS, perfect=None, field="text")
+    return SelfRefine(write, feedback, WriteAgain(write), max_iterations=REFINEMENTS, perfect=None, field="text")
 
 
 def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:

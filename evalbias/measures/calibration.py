@@ -18,7 +18,7 @@ Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparisons:
     """n comparisons of c candidates.
 
     Attributes:
@@ -37,9 +37,9 @@ def rotations(count: int, *, every: bool) -> list[Order]:
     return [tuple((start + j) % count for j in range(count)) for start in range(count if every else 1)]
 
 
-def compared(
+def calibrate_comparisons(
     logprobs: FloatArray, orders: Sequence[Order], *, offsets: FloatArray | None, min_coverage: float
-) -> Compared:
+) -> Comparisons:
     """From measured answers to probabilities of the candidates.
 
     Args:
@@ -52,7 +52,7 @@ def compared(
     coverage = np.exp(logprobs).sum(axis=2).min(axis=1)  # (n,)
     positions = _normalized(logprobs if offsets is None else logprobs - offsets)
     positions[~(coverage >= min_coverage)] = np.nan
-    return Compared(positions, by_candidate(positions, orders).mean(axis=1), coverage)
+    return Comparisons(positions, by_candidate(positions, orders).mean(axis=1), coverage)
 
 
 def by_candidate(positions: FloatArray, orders: Sequence[Order]) -> FloatArray:

@@ -9,10 +9,10 @@ from typing import Any
 
 import dspy
 
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
 
-ALL = "all of them are there"
+NOTHING_MISSING = "all of them are there"
 
 
 class FindMissing(dspy.Signature):  # type: ignore[misc]
@@ -45,7 +45,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text for the example's ``concepts``."""
-        concepts = wanted(self.name, example)
+        concepts = required_concepts(self.name, example)
         told = self.find(concepts=concepts, text=output).missing
         missing = read_missing(told, concepts)
         if missing is None:
@@ -67,24 +67,24 @@ class ExactConcepts:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a text for the example's ``concepts``."""
-        concepts = wanted(self.name, example)
-        there = present(concepts, output)
+        concepts = required_concepts(self.name, example)
+        there = covered_concepts(concepts, output)
         return _feedback([c for c in concepts if c not in there])
 
 
-def wanted(source: str, example: Mapping[str, Any]) -> list[str]:
+def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
     """The example's ``concepts``.
 
     Raises:
         ValueError: They are no list of texts.
     """
-    concepts = needed(source, example, "concepts")
+    concepts = required_field(source, example, "concepts")
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
         raise ValueError(f"The item {example.get('id')!r} has the concepts {concepts!r:.60}: give a list of words.")
     return list(concepts)
 
 
-def present(concepts: Sequence[str], text: str) -> list[str]:
+def covered_concepts(concepts: Sequence[str], text: str) -> list[str]:
     """The concepts that stand in the text as words of their own, upper or lower case; "dogs" does not hold "dog"."""
     lowered = text.lower()
     words = set(re.findall(r"\w+", lowered))
@@ -98,7 +98,7 @@ def _phrase(concept: str, text: str) -> bool:
 
 def coverage(concepts: Sequence[str], text: str) -> float:
     """Share of the concepts that are present, in [0, 1]; NaN without any concept."""
-    return len(present(concepts, text)) / len(concepts) if concepts else float("nan")
+    return len(covered_concepts(concepts, text)) / len(concepts) if concepts else float("nan")
 
 
 _NONE = re.compile(
@@ -124,10 +124,10 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
         found = re.split(r"[,\n;]|\band\b", re.sub(r"^[^,\n:]*\bmissing\b[^,\n:]*:", "", bare))
     parts = found if isinstance(found, list | tuple) else [found]
     named = {str(word).strip(" \t'\"[].*-\u2022").lower() for word in parts}
-    if any(present(concepts, word) and word not in {c.lower() for c in concepts} for word in named):
+    if any(covered_concepts(concepts, word) and word not in {c.lower() for c in concepts} for word in named):
         return None
     return [concept for concept in concepts if concept.lower() in named] or None
 
 
 def _feedback(missing: Sequence[str]) -> Feedback:
-    return Feedback(float(not missing), f"missing: {', '.join(missing)}" if missing else ALL)
+    return Feedback(float(not missing), f"missing: {', '.join(missing)}" if missing else NOTHING_MISSING)

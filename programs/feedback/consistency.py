@@ -10,8 +10,8 @@ from typing import Any
 import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
-from evalbias.programs.feedback.source import Feedback, needed
-from evalbias.programs.resample import draw
+from evalbias.programs.feedback.source import Feedback, required_field
+from evalbias.programs.resample import sample
 
 
 class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
@@ -41,9 +41,9 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a solution of the example's ``source``."""
-        source = needed(self.name, example, "source")
+        source = required_field(self.name, example, "source")
         first = 1 + zlib.crc32(output.encode()) * self.paths  # another output is held against paths of its own
-        paths = [draw(self.solve, first + k, source=source).output for k in range(self.paths)]
+        paths = [sample(self.solve, first + k, source=source).output for k in range(self.paths)]
         answers = map(boxed_answer, paths)
         winner = majority([answer for answer in answers if answer is not None])
         own = boxed_answer(output)
@@ -66,7 +66,7 @@ class ExactAnswer:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a solution; the refiner is told whether it is right, not what would be."""
-        answer, own = str(needed(self.name, example, "answer")), boxed_answer(output)
+        answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
 

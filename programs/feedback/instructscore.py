@@ -11,7 +11,7 @@ import dspy
 from evalbias.lm.contract import written
 from evalbias.measures import MQMReading, mqm_score
 from evalbias.measures.instructscore import read_instructscore
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 
 PROMPT = """A translation ought to say: "{reference}"
 A model has translated: "{output}"
@@ -56,7 +56,7 @@ class InstructScore:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example with a ``reference``."""
-        reference = str(needed(self.name, example, "reference"))
+        reference = str(required_field(self.name, example, "reference"))
         told = {"{reference}": reference, "{output}": output}
         prompt = re.sub(r"\{reference\}|\{output\}", lambda m: told[m.group()], self.prompt)
         return _feedback(read_instructscore(written(self.lm, [prompt], max_tokens=self.max_tokens)[0]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.pointwise import PointwiseJudge
 
 
@@ -33,7 +33,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example."""
-        asked = needed(self.name, example, self.source)
+        asked = required_field(self.name, example, self.source)
         found = self.judge(source=asked if isinstance(asked, str) else ", ".join(map(str, asked)), output=output)
         told = f"{self.judge.criterion.title}: {found.score:.1f} on a scale of {self.low:g} to {self.high:g}"
         return Feedback(found.score, told, status="" if found.score == found.score else "no answer")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 
 METRICS = ("comet", "bleurt")
 SERVER = Path(__file__).with_name("learned_server.py")
@@ -57,7 +57,7 @@ class LearnedFeedback:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example with ``source`` and ``reference``."""
-        asked = {field: str(needed(self.name, example, field)) for field in ("source", "reference")}
+        asked = {field: str(required_field(self.name, example, field)) for field in ("source", "reference")}
         with self._turn:
             told = self._answer({**asked, "output": output})
         if "error" in told:

@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 
 from evalbias.measures import mqm_score, read_mqm
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
 
 
@@ -51,7 +51,7 @@ class MQMFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on a translation of the example's ``source``."""
-        told = self.find(source=needed(self.name, example, "source"), translation=output).errors
+        told = self.find(source=required_field(self.name, example, "source"), translation=output).errors
         return read_feedback(told, critical=self.critical)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalbias.programs.feedback.source import Feedback, needed
+from evalbias.programs.feedback.source import Feedback, required_field
 
 METRICS = ("chrf", "bleu")
 
@@ -38,7 +38,7 @@ class ReferenceFeedback:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example with a ``reference``."""
-        reference = needed(self.name, example, "reference")
+        reference = required_field(self.name, example, "reference")
         score = min(100.0, self._metric.sentence_score(output, [reference]).score)
         return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
 
@@ -70,6 +70,6 @@ class ScorerFeedback:
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Feedback on an output for an example with ``source`` and ``reference``."""
-        source, reference = (str(needed(self.name, example, field)) for field in ("source", "reference"))
+        source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
         score = float(self._score(source, output, reference))
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

@@ -50,7 +50,7 @@ class FeedbackSource(Protocol):
         ...
 
 
-class Ranged(Protocol):
+class ScoreRange(Protocol):
     """What has a range of scores: a source, or the run of a loop under one."""
 
     @property
@@ -64,12 +64,12 @@ class Ranged(Protocol):
         ...
 
 
-def shares(scores: ArrayLike, of: Ranged) -> FloatArray:
+def as_fraction_of_range(scores: ArrayLike, of: ScoreRange) -> FloatArray:
     """Scores as shares of their range: 0 is the worst, 1 the best, NaN stays."""
     return (np.asarray(scores, dtype=np.float64) - of.low) / (of.high - of.low)
 
 
-def checked(source: FeedbackSource, found: Feedback) -> Feedback:
+def validated(source: FeedbackSource, found: Feedback) -> Feedback:
     """The feedback, if its score is within the range that its source declares.
 
     Raises:
@@ -84,7 +84,7 @@ def checked(source: FeedbackSource, found: Feedback) -> Feedback:
     return found
 
 
-def needed(source: str, example: Mapping[str, Any], field: str) -> Any:
+def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
     """A field that a source cannot do without, such as the reference.
 
     Raises:

@@ -8,7 +8,7 @@ from models_of_text import Scripted
 
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.feedback.source import needed
+from evalbias.programs.feedback.source import required_field
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Improvement, SelfRefine
 
@@ -165,7 +165,7 @@ def test_a_budget_a_log_and_a_saved_program(tmp_path):
 def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     class Wanting(Letters):
         def __call__(self, example, output):
-            needed("letters", example, "letter")
+            required_field("letters", example, "letter")
             return super().__call__(example, output)
 
     three = [*items(2), dspy.Example(id="bare", source="s")]

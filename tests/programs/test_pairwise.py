@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
-from evalbias.measures.calibration import batch_offsets, by_candidate, compared, rotations
+from evalbias.measures.calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
 C = Criterion("quality", "is it good?")
@@ -122,7 +122,7 @@ def test_batch_offsets_leave_out_what_has_no_mass():
         logprobs = np.log(np.array([[[0.2, 0.2]], [[0.3, 0.1]], [[0.0, 0.5]]]))
     assert batch_offsets(logprobs) == pytest.approx([math.log(0.5 * 0.75) / 2, math.log(0.5 * 0.25) / 2])
     assert np.isnan(batch_offsets(np.full((1, 1, 2), -np.inf))).all()
-    found = compared(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
+    found = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
     assert np.isnan(found.probabilities).all()
 
 
