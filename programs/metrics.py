@@ -70,7 +70,7 @@ def preference_metric(
         if ours == theirs:
             return 0.5
         found = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
-        return float(found.probability + found.tie / 2)
+        return float(found.win_share)
 
     return metric
 

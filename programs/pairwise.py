@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 from dspy import lm15
 
-from evalbias.lm.contract import measuring
+from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures.calibration import (
@@ -21,6 +21,7 @@ from evalbias.measures.calibration import (
     decisions,
     gaps,
     rotations,
+    win_share,
 )
 from evalbias.programs.adapter import PASSED_SETTINGS, text_field
 from evalbias.programs.context_errors import name_overlong_items
@@ -97,6 +98,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         Returns:
             ``preference`` (index of the best candidate; None for a tie and where undefined), ``probability`` (of the
             first candidate), ``probabilities`` (by candidate), ``tie`` (probability of a tie, 0 where it is no answer),
+            ``win_share`` (probability that the first candidate wins, a tie counting half; see
+            ``evalbias.measures.calibration.win_share``),
             ``gap`` (lead over the next answer), ``consistent`` (whether all orders prefer the same; None in one order),
             ``positions`` (by order, probabilities by position) and ``coverage``. Undefined values are NaN.
 
@@ -123,7 +126,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
         logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
-        offsets = self._single_offsets(len(orders[0]), self.predict.lm or dspy.settings.lm)
+        offsets = self._single_offsets(len(orders[0]), resolve_lm(None, self.predict))
         return self._predictions(logprobs, orders, offsets)[0]
 
     def batch(
@@ -146,7 +149,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             One prediction an example, in order, as ``forward`` gives it; ``batch`` calibration is over these examples.
         """
         check_batch_options(threads)
-        model = measuring(lm or self.predict.lm or dspy.settings.lm)
+        model = measuring(resolve_lm(lm, self.predict))
         done: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
         for count in sorted(set(sizes)):
@@ -161,7 +164,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
         """Fix the ``batch`` calibration at what these examples show, for single calls and for later batches."""
-        model = measuring(lm or self.predict.lm or dspy.settings.lm)
+        model = measuring(resolve_lm(lm, self.predict))
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
             self.offsets[count] = batch_offsets(self.answer_logprobs(part, self._orders(count), model)).tolist()
@@ -215,6 +218,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         found = self.aggregate(logprobs, orders, offsets)
         count = len(orders[0])
         lead, best = gaps(found.probabilities), decisions(found.probabilities)
+        shares = win_share(found.probabilities, ties=self.ties)
         done = []
         for i, row in enumerate(found.probabilities):
             alone = [decisions(found.positions[i, r : r + 1])[0] for r in range(len(orders))]
@@ -224,6 +228,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
                     probability=float(row[0]),
                     probabilities=row[:count].tolist(),
                     tie=float(row[count]) if self.ties else 0.0,
+                    win_share=float(shares[i]),
                     gap=float(lead[i]),
                     consistent=_consistent(alone, orders) if len(orders) > 1 else None,
                     positions=found.positions[i].tolist(),

@@ -10,7 +10,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.lm.contract import measuring, written
+from evalbias.lm.contract import measuring, resolve_lm, written
 from evalbias.lm.types import MeasuringLM, chunk_of
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.context_errors import name_overlong_items
@@ -88,7 +88,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         """
         check_batch_options(threads)
         done: list[dspy.Prediction] = []
-        lm = lm or self.predict.lm or dspy.settings.lm
+        lm = resolve_lm(lm, self.predict)
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]

@@ -244,7 +244,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             ]
             found = judge.batch(items, lm=lm, progress=progress)
             for (source, pair), prediction in zip(asked, found, strict=True):
-                source.known[pair] = prediction.probability + prediction.tie / 2
+                source.known[pair] = prediction.win_share
                 source.judgments += len(prediction.positions)
 
 

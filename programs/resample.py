@@ -6,6 +6,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.lm.contract import resolve_lm
 from evalbias.lm.dspy_compat import active_trace
 
 
@@ -37,7 +38,7 @@ def sample(module: dspy.Module, number: int, **inputs: Any) -> Any:
 
 def _numbered(predictor: dspy.Predict, number: int) -> dict[str, int]:
     """What makes a predictor's request that of its number-th draw; nothing where it is the same every time."""
-    lm = predictor.lm or dspy.settings.lm
+    lm = resolve_lm(None, predictor)
     told = {**getattr(lm, "kwargs", {}), **predictor.config}
     if lm is None or told.get("temperature") == 0:
         return {}

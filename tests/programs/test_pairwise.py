@@ -23,6 +23,7 @@ def test_one_order_by_hand():
     assert found.preference == 1
     assert found.probability == pytest.approx(p)
     assert found.probabilities == pytest.approx([p, 1 - p])
+    assert found.win_share == found.probability
     assert found.gap == pytest.approx(1 - 2 * p)
     assert (found.consistent, found.tie) == (None, 0.0)
     assert found.coverage == pytest.approx(0.8)
@@ -72,6 +73,7 @@ def test_listwise_choice_and_ties():
     assert len(found[0].positions) == 3
     assert found[1].preference is None
     assert found[1].tie > 0.5
+    assert [f.win_share for f in found] == [f.probability + f.tie / 2 for f in found]
     assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
     assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
 
