@@ -48,7 +48,7 @@ def open_lm(
         from evalbias.lm.server import ServerLM
 
         lm = ServerLM(name.removeprefix(SERVER), base_url=api_base, tokenizer=tokenizer, in_flight=in_flight)
-        sys.stderr.write(f"{name}: {lm.told}\n")
+        sys.stderr.write(f"{name}: {lm.capabilities}\n")
         return lm
     from evalbias.lm.local import LocalLM
 

@@ -1,4 +1,4 @@
-"""``ServerLM``: a model behind an OpenAI-compatible server as a ``dspy.LM`` that tells its probabilities."""
+"""``ServerLM``: a model behind an OpenAI-compatible server as a ``dspy.LM`` with token probabilities."""
 
 from __future__ import annotations
 
@@ -6,51 +6,51 @@ import hashlib
 import logging
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import openai
 
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
-from evalbias.lm.servers.chat import Chat
-from evalbias.lm.servers.connection import Connection, told
-from evalbias.lm.servers.dialects import Dialect
+from evalbias.lm.servers.connection import Connection, describe_error
+from evalbias.lm.servers.dialects import DIALECTS
+from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.engine import ServerEngine
-from evalbias.lm.servers.probe import Served, chat_of, dialect_of, probe_text, served
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Prompt
-
-Kind = Literal["auto", "vllm", "sglang", "llama.cpp", "echo", "chat"]
+from evalbias.lm.servers.probe import Served, find_dialect, read_listing
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 
 class ServerLM(dspy.LM):  # type: ignore[misc]
-    """A model behind a server: vLLM, SGLang, llama.cpp, whoever echoes texts with log-probabilities, or OpenAI's chat.
+    """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI's chat.
 
-    What the server can do is tried once, when the object is made, and said by ``provenance`` and in the log. With the
-    model's tokenizer prompts are rendered and tokenized here, exactly as ``LocalLM`` does it, so that both tell the
-    same numbers. Without one only the first token of a chat's answer is told (``dialect="chat"``).
+    The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
+    it. With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return
+    the same numbers. Without a tokenizer only the first token of a chat answer has probabilities
+    (``dialect="chat"``).
 
     Args:
-        model: As it is served.
-        base_url: The server's address, which ends in ``/v1``.
-        tokenizer: The model's folder or Hugging Face name. None asks the server for it, and the served name.
-        dialect: How probabilities are asked for; ``"auto"`` finds out.
-        api_key: None takes ``OPENAI_API_KEY`` from the environment. It is never written.
-        in_flight: Requests at the same time.
-        timeout: Seconds that one attempt may take.
-        patience: Seconds for which a request that fails is retried, with backoff; at first at most 10.
-        tolerance: Of chats, which tell the 20 most probable tokens: the share that choices not among them may have at
-            most and be taken as 0; above it a row is NaN. In [0, 1].
-        **kwargs: As ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
+        model: Name under which the server serves the model.
+        base_url: Address of the server, ending in ``/v1``.
+        tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
+        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"`` or ``"chat"``; ``"auto"`` finds out.
+        api_key: Key for the server; None reads ``OPENAI_API_KEY``. It is never written to a file.
+        in_flight: Number of simultaneous requests.
+        timeout: Time limit of one attempt in seconds.
+        patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
+        tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
+            that unreported choices may have and count as 0. Above it the row is NaN.
+        **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
     Attributes:
-        in_flight: Requests at the same time.
-        sample: Log-probabilities of some tokens of a fixed text, which tell other weights under the same name; None for
-            chats.
+        in_flight: Number of simultaneous requests.
+        sample: Log-probabilities of some tokens of a fixed text, which reveal other weights under the same name; None
+            for chats.
 
     Raises:
-        ConnectionError: The server does not answer, or refuses the key.
-        ValueError: It has no such model, has another tokenizer, or tells no probabilities.
+        ConnectionError: The server does not answer, or rejects the key.
+        ValueError: The server does not serve the model, has another tokenizer, or returns no probabilities; or the
+            dialect is unknown.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         *,
         base_url: str,
         tokenizer: str | None = None,
-        dialect: Kind = "auto",
+        dialect: str = "auto",
         api_key: str | None = None,
         in_flight: int = 64,
         timeout: float = 120.0,
@@ -78,80 +78,74 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         }
         self._served_name = model
         self.in_flight = in_flight
+        only = _checked(dialect)
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         connection = Connection(base_url, api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         try:
-            self._served = connection.run(served(connection, model))
-            loaded = None if dialect == "chat" else _tokenizer(model, tokenizer, dialect, self._served)
-            way: Dialect | Chat
-            self.sample: FloatArray | None
-            if loaded is None:
-                way = connection.run(chat_of(connection, model, tolerance, self._served))
-                self.sample = None
-            else:
-                only = None if dialect == "auto" else dialect
-                way = connection.run(dialect_of(connection, model, loaded, only=only, found=self._served))
-                self.sample = connection.run(way.sample(probe_text(loaded)))
+            self._served = connection.run(read_listing(connection, model))
+            loaded = _tokenizer(model, tokenizer, only, self._served)
+            endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance)
+            spoken = connection.run(find_dialect(endpoint, self._served, only=only))
+            self.sample = connection.run(spoken.sample())
         except openai.OpenAIError as error:
-            raise ConnectionError(f"{model} at {connection.base_url} does not answer: {told(error)}") from error
-        self._vocabulary = None if loaded is None else _digest(loaded)
-        engine = ServerEngine(connection, model, way, loaded, self._served.context_length)
+            raise ConnectionError(
+                f"{model} at {connection.base_url} does not answer: {describe_error(error)}"
+            ) from error
+        self._tokenizer_digest = None if loaded is None else _digest(loaded)
+        engine = ServerEngine(connection, model, spoken)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
-        logging.getLogger(__name__).info("%s: %s", model, self.told)
+        logging.getLogger(__name__).info("%s: %s", model, self.capabilities)
 
     @property
-    def told(self) -> str:
-        """What the server can do, in words."""
-        kind = self._engine.way.name
-        if kind == "chat":
-            return "chat: choices of one token among the 20 most probable, no likelihoods"
-        likelihoods = "and likelihoods" if self._engine.way.likelihoods else "no likelihoods"
-        return f"{kind} {self._served.version or ''}".strip() + f": choices {likelihoods}, by tokens of our own"
+    def capabilities(self) -> str:
+        """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
+        dialect = self._engine.dialect
+        return f"{dialect.name} {self._served.version or ''}".strip() + f": {dialect.capabilities}"
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Log-probability in nats of each continuation after its context; see ``MeasuringLM``.
+        """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
 
         Raises:
-            NotImplementedError: The server tells none.
-            ValueError: An empty continuation, or one that nothing precedes.
-            PromptTooLong: A text longer than the model's context.
-            Unanswered: The server did not answer them all; what it did answer is kept in it.
+            NotImplementedError: The server returns no likelihoods.
+            ValueError: A continuation is empty, or nothing precedes it.
+            PromptTooLong: A text is longer than the model's context.
+            Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.loglikelihood(pairs)
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
+        """Return the log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
 
         Raises:
-            ValueError: No choices, an empty or repeated one, or a prompt that the server cannot be asked.
-            PromptTooLong: A prompt longer than the model's context.
-            Unanswered: The server did not answer them all; what it did answer is kept in it.
+            ValueError: There are no choices, one is empty or repeated, or the server cannot take a prompt.
+            PromptTooLong: A prompt is longer than the model's context.
+            Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.choice_logprobs(prompts, choices)
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
-        """What the model writes after every prompt, decoded greedily.
+        """Generate a text after every prompt, decoded greedily.
 
         Raises:
-            Unanswered: The server did not answer them all; what it did answer is kept in it.
+            Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.written(prompts, max_tokens=max_tokens)
 
     def provenance(self) -> dict[str, str]:
-        """Which numbers these are: the model as served, the kind and version of the server, and the tokenizer."""
-        found = {
+        """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
+        settings = {
             "model": self.model,
             "root": self._served.root,
-            "server": self._engine.way.name,
+            "server": self._engine.dialect.name,
             "version": self._served.version,
-            "tokenizer": self._vocabulary,
+            "tokenizer": self._tokenizer_digest,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in settings.items() if value is not None}
 
     def dump_state(self) -> dict[str, Any]:
-        """What ``ServerLM(**state)`` asks the same server with, as a saved program keeps it: no key."""
+        """Return the arguments for ``ServerLM(**state)``, which a saved program keeps; the key is left out."""
         own: dict[str, Any] = dspy.BaseLM.dump_state(self)
         return {**own, **self._arguments, "model": self._served_name}
 
@@ -161,28 +155,42 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         return engine
 
 
-def _tokenizer(model: str, given: str | None, dialect: Kind, found: Served) -> Any:
-    """The tokenizer that is named, or that of the model as the server names it; None where a chat must do.
+def _checked(dialect: str) -> str | None:
+    """Return the name of the only dialect to try, or None for all of them.
 
     Raises:
-        ValueError: There is none, and the server needs one.
+        ValueError: The dialect is unknown.
     """
-    if given is None and dialect == "auto" and found.owner is None:
-        return None  # OpenAI, and whoever serves chats alone
+    names = [known.name for known in DIALECTS]
+    if dialect not in ("auto", *names):
+        raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
+    return None if dialect == "auto" else dialect
+
+
+def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -> Any:
+    """Load the named tokenizer, or that of the model as the server lists it; None where no tokenizer is used.
+
+    Raises:
+        ValueError: No tokenizer can be loaded, but the dialect needs one.
+    """
+    if any(dialect.name == only and not dialect.needs_tokenizer for dialect in DIALECTS):
+        return None
+    if name is None and only is None and served.owner is None:
+        return None  # OpenAI, and other servers that answer chats only
     reasons = []
-    for name in [given] if given is not None else dict.fromkeys([found.root, model]):
-        if name is None:
+    for candidate in [name] if name is not None else dict.fromkeys([served.root, model]):
+        if candidate is None:
             continue
         try:
-            return load_tokenizer(name)
+            return load_tokenizer(candidate)
         except (OSError, ValueError) as error:
-            reasons.append(f"{name}: {str(error).splitlines()[0]}")
+            reasons.append(f"{candidate}: {str(error).splitlines()[0]}")
     raise ValueError(
-        f"No tokenizer for {model} ({'; '.join(reasons)}). Give the folder or the Hugging Face name of the model that "
-        "is served: tokenizer=..., or --tokenizer on the command line."
+        f"No tokenizer can be loaded for {model} ({'; '.join(reasons)}). Give the folder or the Hugging Face name of "
+        "the model that is served: tokenizer=..., or --tokenizer on the command line."
     )
 
 
 def _digest(tokenizer: Any) -> str:
-    told = f"{tokenizer.backend_tokenizer.to_str()} {tokenizer.chat_template}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    content = f"{tokenizer.backend_tokenizer.to_str()} {tokenizer.chat_template}"
+    return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -43,12 +43,12 @@ def test_a_server_tells_what_the_model_tells(lms, dialect, model):
     local = lms[model]
     with serving(local, dialect) as (address, _):
         lm = server(address, local)
-        assert lm.told.startswith(dialect)
+        assert lm.capabilities.startswith(dialect)
         found = lm.choice_logprobs(PROMPTS, CHOICES)
         np.testing.assert_allclose(found.logprobs, local.choice_logprobs(PROMPTS, CHOICES).logprobs, atol=1e-4)
         assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 4)
         if dialect == "llama.cpp":
-            with pytest.raises(NotImplementedError, match=r"tells no likelihoods.*--likelihood-lm"):
+            with pytest.raises(NotImplementedError, match=r"returns no likelihoods.*--likelihood-lm"):
                 lm.loglikelihood(PAIRS)
             return
         for ours, theirs in zip(local.loglikelihood(PAIRS), lm.loglikelihood(PAIRS), strict=True):
@@ -98,10 +98,10 @@ def test_the_first_tokens_of_chats_are_told_and_no_more(lms):
     with serving(local, "chat") as (address, fake):
         lm = ServerLM("tiny", base_url=address, **QUICK)
         assert lm.provenance() == {"model": "server/tiny", "server": "chat"}
-        assert "no likelihoods" in lm.told
-        with pytest.raises(NotImplementedError, match="tells no likelihoods"):
+        assert "no likelihoods" in lm.capabilities
+        with pytest.raises(NotImplementedError, match="returns no likelihoods"):
             lm.loglikelihood(PAIRS)
-        with pytest.raises(ValueError, match="continues no answer"):
+        with pytest.raises(ValueError, match="which a chat server cannot continue"):
             lm.choice_logprobs([PROMPTS[3]], choices)
         row = lm.choice_logprobs([CHAT], choices).logprobs[0]
         asked = {"messages": CHAT, "max_tokens": 1, "top_logprobs": 20, "logprobs": True}
@@ -117,7 +117,8 @@ def test_the_first_tokens_of_chats_are_told_and_no_more(lms):
 
 
 def test_choices_that_a_chat_does_not_tell_count_as_zero_only_where_they_cannot_matter():
-    from evalbias.lm.servers.chat import Chat
+    from evalbias.lm.servers.dialects.base import Endpoint
+    from evalbias.lm.servers.dialects.chat import Chat
 
     async def told(top, tolerance=1e-3, choices=("1", "2", "10")):
         class Answers:
@@ -125,7 +126,7 @@ def test_choices_that_a_chat_does_not_tell_count_as_zero_only_where_they_cannot_
                 tops = [{"token": token, "logprob": math.log(p)} for token, p in top.items()]
                 return {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
 
-        return await Chat(Answers(), "m", tolerance=tolerance).choices(CHAT, choices)
+        return await Chat(Endpoint(Answers(), "m", tolerance=tolerance)).choices(CHAT, choices)
 
     import asyncio
 
@@ -254,7 +255,7 @@ def test_texts_are_kept_too_when_a_server_fails(lms, tmp_path):
         fake.faults = lambda n, *_: 400 if n - start == 2 else None
         with pytest.raises(Unanswered):
             again.loglikelihood(pairs)
-        assert len(JournaledLM(lm, tmp_path / "j.jsonl", model="m")._seen) == 7
+        assert len(JournaledLM(lm, tmp_path / "j.jsonl", model="m")._answers) == 7
     assert all(isinstance(text, str) for text in whole)
 
 
@@ -297,16 +298,16 @@ def refused(lms, match, kind="vllm", error=ValueError, tamper=lambda fake: None,
 
 
 def test_what_would_be_wrong_is_refused(lms):
-    refused(lms, "no model 'tiny', but other", tamper=lambda fake: setattr(fake, "model", "other"))
-    refused(lms, "The server makes the tokens", tokenizer=lms["qwen2"])
-    refused(lms, "makes .* tokens of a text and the tokenizer", kind="echo", tokenizer=lms["qwen2"])
-    refused(lms, "nats of a token after a text", kind="echo", tamper=lambda fake: setattr(fake, "shift", 1))
-    refused(lms, "tells no probabilities of given tokens.*as sglang: status 404", dialect="sglang")
-    refused(lms, "no server's address", address="localhost:8000")
-    refused(lms, "a name or a password", address="http://me:secret@127.0.0.1:9/v1")
-    refused(lms, "goes on behind", address="http://127.0.0.1:9/v1?key=secret")
+    refused(lms, "does not serve 'tiny', only other", tamper=lambda fake: setattr(fake, "model", "other"))
+    refused(lms, "The server's tokens of a text are", tokenizer=lms["qwen2"])
+    refused(lms, "splits a text into .* tokens, the tokenizer into", kind="echo", tokenizer=lms["qwen2"])
+    refused(lms, "gives a token .* nats after a text, but", kind="echo", tamper=lambda fake: setattr(fake, "shift", 1))
+    refused(lms, "returns no token probabilities.*as sglang: status 404", dialect="sglang")
+    refused(lms, "is not a server's address", address="localhost:8000")
+    refused(lms, "a user name or password", address="http://me:secret@127.0.0.1:9/v1")
+    refused(lms, r"contains '\?' or '#'", address="http://127.0.0.1:9/v1?key=secret")
     refused(lms, "in_flight must be at least 1", in_flight=0)
-    with serving(lms["llama"]) as (address, _), pytest.raises(ValueError, match=r"Nothing is served at .*/v2: give"):
+    with serving(lms["llama"]) as (address, _), pytest.raises(ValueError, match=r"No model is served at .*/v2: give"):
         server(address.replace("/v1", "/v2"), lms["llama"])
     refused(
         lms,
@@ -316,7 +317,10 @@ def test_what_would_be_wrong_is_refused(lms):
         patience=0,
     )
     silent = serving(lms["llama-chat"], "chat", faults=lambda _, path, __: "drop" if "chat" in path else None)
-    with silent as (address, _), pytest.raises(ValueError, match=r"tells no probabilities in chats.*--tokenizer"):
+    with (
+        silent as (address, _),
+        pytest.raises(ValueError, match=r"returns no token probabilities.*as chat.*--tokenizer"),
+    ):
         ServerLM("tiny", base_url=address, **QUICK)
 
 

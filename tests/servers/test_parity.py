@@ -51,7 +51,7 @@ def server(request, folder):
 
 def test_a_real_server_tells_what_the_model_tells(server, local):
     lm, kind = server
-    assert lm.told.startswith(kind)
+    assert lm.capabilities.startswith(kind)
     prompts = [*CHATS, *TEXTS]
     found, truth = lm.choice_logprobs(prompts, CHOICES).logprobs, local.choice_logprobs(prompts, CHOICES).logprobs
     print(f"{kind}: choices differ by at most {np.abs(found - truth).max():.1e} nats")
@@ -94,7 +94,7 @@ def test_a_vllm_server_that_is_killed_and_comes_back_loses_nothing(folder, local
     prompts = [f"{SHARED}{number}:" for number in range(200)]
     with vllm(folder) as (address, process):
         lm = ServerLM("tiny", base_url=address, in_flight=4, patience=2.0)
-        ask, asked = lm.engine.way.next_tokens, []
+        ask, asked = lm.engine.dialect.next_tokens, []
 
         async def killing(*args):
             asked.append(args)
@@ -102,7 +102,7 @@ def test_a_vllm_server_that_is_killed_and_comes_back_loses_nothing(folder, local
                 os.killpg(process.pid, signal.SIGKILL)
             return await ask(*args)
 
-        lm.engine.way.next_tokens = killing
+        lm.engine.dialect.next_tokens = killing
         with pytest.raises(Unanswered, match="Check that the server runs") as raised:
             lm.choice_logprobs(prompts, CHOICES)
     kept = raised.value.answered

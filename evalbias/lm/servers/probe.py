@@ -1,21 +1,16 @@
-"""Finding out, once, what a server can do."""
+"""Find out, once, which model a server serves and which dialect it speaks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import openai
 
-from evalbias.lm.servers.chat import Chat
-from evalbias.lm.servers.connection import Connection, told
-from evalbias.lm.servers.dialects import VLLM, Dialect, Echo, LlamaCpp, SGLang
-from evalbias.lm.tokens import Scored
-
-OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp", "me": "echo"}
-"""What each kind of server writes as the owner of its models."""
-
-TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
+from evalbias.lm.servers.connection import Connection, describe_error
+from evalbias.lm.servers.dialects import DIALECTS
+from evalbias.lm.servers.dialects.base import Dialect, Endpoint
+from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
 
 
 @dataclass(frozen=True)
@@ -23,139 +18,87 @@ class Served:
     """A model as a server lists it.
 
     Attributes:
-        listed: Whether it is; some servers list nothing.
-        owner: Which kind of server lists it; None where it is not told.
-        root: The model's own name or folder; None where it is not told.
-        context_length: In tokens; None where it is not told.
-        version: Of the server; None where it is not told.
+        listed: Whether the model is listed; some servers list nothing.
+        owner: Dialect of the server according to ``owned_by``; None if it does not say.
+        root: The model's original name or folder; None if it is not given.
+        context_length: Longest sequence in tokens; None if it is not given.
+        version: Version of the server; None if it is not given.
     """
 
     listed: bool = False
-    owner: str | None = None
+    owner: type[Dialect] | None = None
     root: str | None = None
     context_length: int | None = None
     version: str | None = None
 
 
-async def served(connection: Connection, model: str) -> Served:
-    """What the server tells of the model.
+async def read_listing(connection: Connection, model: str) -> Served:
+    """Read what the server lists about a model.
 
     Raises:
-        ValueError: It lists other models only.
-        openai.OpenAIError: There was no answer for too long, or the key was refused.
+        ValueError: The server lists other models only.
+        openai.OpenAIError: The server did not answer in time, or rejected the key.
     """
-    listed = await connection.get("/v1/models")
-    entries = listed.get("data") if isinstance(listed, dict) else None
+    listing = await connection.get("/v1/models")
+    entries = listing.get("data") if isinstance(listing, dict) else None
     if not isinstance(entries, list) or not entries:
         return Served()
-    known = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
-    if model not in known:
-        names = sorted(known)
-        raise ValueError(f"The server has no model {model!r}, but {', '.join(names[:10])}{' ...' * (len(names) > 10)}.")
-    found = known[model]
-    version = await connection.get("/version") if found.get("owned_by") == "vllm" else None
+    models = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
+    if model not in models:
+        names = sorted(models)
+        raise ValueError(
+            f"The server does not serve {model!r}, only {', '.join(names[:10])}{' ...' * (len(names) > 10)}."
+        )
+    entry = models[model]
+    owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)
+    version = await connection.get(owner.version_path) if owner and owner.version_path else None
     return Served(
         listed=True,
-        owner=OWNERS.get(str(found.get("owned_by"))),
-        root=found.get("root"),
-        context_length=found.get("max_model_len"),
+        owner=owner,
+        root=entry.get("root"),
+        context_length=entry.get("max_model_len"),
         version=version.get("version") if isinstance(version, dict) else None,
     )
 
 
-async def dialect_of(connection: Connection, model: str, tokenizer: Any, *, only: str | None, found: Served) -> Dialect:
-    """The first way to ask that the server understands, tried on one short text.
+async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
+    """Return the first dialect that the server speaks, tried on one short text.
+
+    Without a tokenizer only dialects that need none are tried.
 
     Args:
-        connection: To the server.
-        model: As it is served.
-        tokenizer: Of the model.
-        only: The only way that is tried; None tries all.
-        found: The model as it is listed: its owner's way is tried first.
+        endpoint: Model and server.
+        served: The model's listing; the dialect that it names is tried first.
+        only: Name of the only dialect to try; None tries all.
 
     Raises:
-        ValueError: It understands none, tells what cannot be, or has another tokenizer; what it said is told.
-        openai.OpenAIError: There was no answer for too long.
+        ValueError: The server speaks none of the dialects, contradicts itself, or has another tokenizer.
+        openai.OpenAIError: The server did not answer in time.
     """
-    dialects: list[Dialect] = [
-        VLLM(connection, model),
-        SGLang(connection, model),
-        LlamaCpp(connection, model, whole=tokenizer(TEXT)["input_ids"][1]),
-        Echo(connection, model, start=_start(tokenizer)),
+    dialects = [
+        dialect
+        for dialect in sorted(DIALECTS, key=lambda d: d is not served.owner)
+        if dialect.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, dialect.name)
     ]
-    said: dict[str, Exception] = {}
-    for dialect in sorted(dialects, key=lambda d: d.name != found.owner):
-        if only not in (None, dialect.name):
-            continue
+    errors: dict[str, Exception] = {}
+    for dialect in dialects:
         try:
-            await _same_tokens(dialect, tokenizer)
-            await dialect.check(probe_text(tokenizer), len(tokenizer))
+            return await dialect.probe(endpoint)
         except WrongTokenizer:
             raise
         except (openai.APIStatusError, ValueError) as error:
-            said[dialect.name] = error
-        else:
-            return dialect
-    _check_address(connection, found, *said.values())
-    tried = "; ".join(f"as {name}: {told(error)}" for name, error in said.items())
-    raise ValueError(
-        f"{model} at {connection.base_url} tells no probabilities of given tokens. Tried {tried} "
-        "Use vLLM 0.29 or later, SGLang, llama.cpp, or dialect='chat' for the first token's top_logprobs alone."
+            errors[dialect.name] = error
+    url = endpoint.connection.base_url
+    if not served.listed and _all_missing(errors.values()):
+        raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
+    attempts = "; ".join(f"as {name}: {describe_error(error)}" for name, error in errors.items())
+    remedy = (
+        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
+        if endpoint.tokenizer is None
+        else "Use vLLM 0.29 or later, SGLang or llama.cpp, or dialect='chat' for the top_logprobs of first tokens."
     )
+    raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts} {remedy}")
 
 
-def _check_address(connection: Connection, found: Served, *errors: Exception) -> None:
-    """Refuse an address at which nothing is served.
-
-    Raises:
-        ValueError: All that was asked for is not there.
-    """
-    if not found.listed and all(isinstance(e, openai.APIStatusError) and e.status_code == 404 for e in errors):
-        raise ValueError(
-            f"Nothing is served at {connection.base_url}: give the address up to /v1, as http://HOST:PORT/v1."
-        )
-
-
-class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for what it says
-    """The server makes other tokens of a text than the tokenizer."""
-
-
-async def _same_tokens(dialect: Dialect, tokenizer: Any) -> None:
-    plain = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
-    theirs = await dialect.tokens(TEXT)
-    if theirs is not None and theirs != plain:
-        raise WrongTokenizer(
-            f"The server makes the tokens {theirs[:8]}... of a text of which the tokenizer makes {plain[:8]}...: "
-            "give the tokenizer of the model that is served."
-        )
-
-
-def probe_text(tokenizer: Any) -> Scored:
-    """A short text whose last token is scored."""
-    ids = tuple(tokenizer(TEXT)["input_ids"])
-    return Scored(ids, len(ids) - 1, TEXT)
-
-
-def _start(tokenizer: Any) -> str:
-    """The text of the token that the tokenizer puts in front of every text; empty where it puts none."""
-    plain = len(tokenizer(TEXT, add_special_tokens=False)["input_ids"])
-    ids = tokenizer(TEXT)["input_ids"]
-    return str(tokenizer.bos_token) if len(ids) > plain and ids[0] == tokenizer.bos_token_id else ""
-
-
-async def chat_of(connection: Connection, model: str, tolerance: float, found: Served) -> Chat:
-    """The server as one that answers chats.
-
-    Raises:
-        ValueError: It tells no ``top_logprobs``; what it said is told.
-    """
-    chat = Chat(connection, model, tolerance=tolerance)
-    try:
-        await chat.probe()
-    except (openai.APIStatusError, ValueError) as error:
-        _check_address(connection, found, error)
-        raise ValueError(
-            f"{model} at {connection.base_url} tells no probabilities in chats ({told(error)}). For a model behind "
-            "vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
-        ) from error
-    return chat
+def _all_missing(errors: Iterable[Exception]) -> bool:
+    return all(isinstance(error, openai.APIStatusError) and error.status_code == 404 for error in errors)

@@ -1,0 +1,54 @@
+"""Values in a server's JSON: read strictly, so that a missing log-probability never becomes a number."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from evalbias.lm.servers.connection import Unreadable
+
+MINUS_INFINITY = -9999.0
+"""Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
+
+TOLERANCE = 0.05
+"""Largest difference in nats between two log-probabilities of one token from one server, in bfloat16."""
+
+NEUTRAL = {"temperature": 1.0, "top_p": 1.0}
+"""Sampling settings that leave the probabilities unchanged, for servers that report them after sampling's changes."""
+
+
+def part(answer: Any, *path: Any) -> Any:
+    """Return the value at a path of a server's answer.
+
+    Raises:
+        Unreadable: The value is missing or null.
+    """
+    for step in path:
+        try:
+            answer = answer[step]
+        except (KeyError, IndexError, TypeError):
+            raise Unreadable(f"{'.'.join(map(str, path))} is missing") from None
+    if answer is None:
+        raise Unreadable(f"{'.'.join(map(str, path))} is null")
+    return answer
+
+
+def logprob_of(value: Any) -> float:
+    """Return a log-probability as a float in [-inf, 0].
+
+    Raises:
+        Unreadable: The value is NaN, positive by more than rounding, or not a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
+        raise Unreadable(f"{value!r} is not a log-probability")
+    return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
+
+
+def check_agreement(after: float, within: float) -> None:
+    """Compare two log-probabilities of one token: generated after a text, and read as the text's last token.
+
+    Raises:
+        Unreadable: They differ by more than ``TOLERANCE``.
+    """
+    if abs(after - within) > TOLERANCE:
+        raise Unreadable(f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text")

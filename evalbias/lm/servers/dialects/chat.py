@@ -1,0 +1,132 @@
+"""OpenAI's chat protocol: the most probable first tokens of an answer, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import openai
+from dspy import lm15
+
+from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
+from evalbias.lm.servers.connection import Job, Unreadable
+from evalbias.lm.servers.dialects.base import Dialect, Endpoint
+from evalbias.lm.servers.generation import response, sampling, token_logprob
+from evalbias.lm.tokens import check_choices
+from evalbias.lm.types import ChoiceLogprobs, FloatArray, Message, Prompt
+
+TOP = 20
+"""Number of most probable tokens that OpenAI's protocol returns at most."""
+
+
+class Chat(Dialect):
+    """A server that returns only chat answers with their ``top_logprobs``; it renders and tokenizes prompts itself."""
+
+    name = "chat"
+    needs_tokenizer = False
+    likelihoods = False
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._tolerance = endpoint.tolerance
+        self._limit = "max_completion_tokens"  # older servers know only max_tokens: see ``probe``
+
+    @classmethod
+    async def probe(cls, endpoint: Endpoint) -> Chat:
+        """Send one request, in the newer and, if refused, in the older form; see ``Dialect``."""
+        chat = cls(endpoint)
+        messages = [{"role": "user", "content": "Answer with one digit."}]
+        try:
+            await chat._top(messages)
+        except (openai.BadRequestError, openai.UnprocessableEntityError):
+            chat._limit = "max_tokens"
+            await chat._top(messages)
+        return chat
+
+    @property
+    def capabilities(self) -> str:
+        """Description of what the server returns, for the log."""
+        return f"choices of one token among the {TOP} most probable, no likelihoods"
+
+    def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:
+        """Return one job per prompt; see ``Dialect``.
+
+        Raises:
+            ValueError: There are no choices, one is empty or repeated, or a prompt ends with an unfinished answer.
+        """
+        check_choices(choices)
+
+        async def answer(messages: Sequence[Message]) -> ChoiceLogprobs:
+            return ChoiceLogprobs(choices, (await self.choices(messages, choices))[None])
+
+        return [Job(partial(answer, _messages(prompt))) for prompt in prompts]
+
+    async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
+        """Return the log-probability that an answer begins with each choice as one token, shape (c,).
+
+        A choice that is not among the reported tokens is at most as probable as the least probable reported one, and
+        all such choices together at most as probable as the reported tokens leave room for. If that bound is at most
+        ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
+        reported token is a prefix of an unreported choice, the row is undefined: NaN.
+        """
+        top = await self._top([dict(message) for message in messages])
+        row = np.array([top.get(choice, -math.inf) for choice in choices])  # (c,)
+        unreported = [choice for choice in choices if choice not in top]
+        if not unreported:
+            return row
+        if any(choice.startswith(token) for choice in unreported for token in top if token):
+            return np.full(len(choices), np.nan)
+        shares = np.exp(list(top.values()))
+        bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
+        reported = float(np.exp(row).sum())
+        return row if reported > 0 and bound <= self._tolerance * reported else np.full(len(choices), np.nan)
+
+    def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
+        """Return the job that generates an answer; see ``Dialect``.
+
+        Raises:
+            ValueError: The prompt ends with an unfinished answer.
+        """
+        return Job(partial(self.generate, _messages(prompt), config))
+
+    async def generate(self, messages: Sequence[Message], config: lm15.Config) -> lm15.Response:
+        """Generate the answer to messages."""
+        body = {"model": self._model, "messages": [dict(m) for m in messages], **sampling(config, self._limit)}
+        if config.logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": config.logprobs}
+        answer = await self._connection.post("/v1/chat/completions", body)
+        choice = part(answer, "choices", 0)
+        logprobs = None
+        if config.logprobs is not None:
+            logprobs = tuple(
+                token_logprob(t["token"], t["logprob"], [(o["token"], o["logprob"]) for o in t["top_logprobs"]])
+                for t in part(choice, "logprobs", "content")
+            )
+        return response(self._model, answer, part(choice, "message").get("content") or "", logprobs)
+
+    async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
+        """Return the most probable first tokens of an answer with their log-probabilities."""
+        body = {"model": self._model, "messages": messages, "logprobs": True, "top_logprobs": TOP, self._limit: 1}
+        answer = await self._connection.post("/v1/chat/completions", {**body, **NEUTRAL})
+        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs")
+        top = {part(entry, "token"): logprob_of(part(entry, "logprob")) for entry in entries}
+        if len(top) < 2:
+            raise Unreadable(f"top_logprobs has {len(top)} tokens, at least 2 are needed")
+        return top
+
+
+def _messages(prompt: Prompt) -> Sequence[Message]:
+    """Return a prompt as chat messages.
+
+    Raises:
+        ValueError: The prompt is empty or ends with an unfinished answer.
+    """
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    if not messages or messages[-1]["role"] == "assistant":
+        raise ValueError(
+            "The prompt ends with an assistant message, which a chat server cannot continue: end it with a user's."
+        )
+    return messages

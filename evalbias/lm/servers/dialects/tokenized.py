@@ -1,0 +1,182 @@
+"""Base classes of dialects whose prompts are rendered and tokenized here, exactly as by ``LocalLM``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import openai
+from dspy import lm15
+
+from evalbias.lm.chat import Renderer
+from evalbias.lm.servers.answers import check_agreement, part
+from evalbias.lm.servers.connection import Job
+from evalbias.lm.servers.dialects.base import Dialect, Endpoint
+from evalbias.lm.servers.generation import response, sampling, token_logprob
+from evalbias.lm.tokens import Ids, Scored, check_lengths, choice_sequences, joint
+from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Prompt
+
+TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
+"""Text on which a dialect is tried; its last token is one character."""
+
+
+class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """The server tokenizes a text differently from the given tokenizer."""
+
+
+class TokenizedDialect(Dialect):
+    """A server that scores token sequences, or texts whose tokens are known."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._tokenizer = endpoint.tokenizer
+        self._context_length = endpoint.context_length
+        self._render = Renderer(endpoint.tokenizer)
+        ids = tuple(endpoint.tokenizer(TEXT)["input_ids"])
+        self._probe_text = Scored(ids, len(ids) - 1, TEXT)  # the last token is scored
+
+    @abstractmethod
+    async def choices(self, row: Sequence[Scored]) -> FloatArray:
+        """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix."""
+
+    async def sequence(self, scored: Scored) -> FloatArray:
+        """Return the log-probability of every token from ``start`` on, shape (n,); needed if ``likelihoods`` is set."""
+        raise NotImplementedError
+
+    @abstractmethod
+    async def check(self, scored: Scored) -> None:
+        """Score the last token of a text in two ways and compare.
+
+        Args:
+            scored: A text whose last token is scored and is its last character.
+
+        Raises:
+            Unreadable: The two values differ, or one is missing.
+        """
+
+    async def tokens(self, text: str) -> list[int] | None:
+        """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
+        return None
+
+    def prompt(self, text: str, ids: Ids) -> str | list[int]:
+        """Return a prompt as the server takes it: its tokens, or a text that the server tokenizes identically."""
+        return list(ids)
+
+    @classmethod
+    async def probe(cls, endpoint: Endpoint) -> TokenizedDialect:
+        """Compare the tokens of a short text with the server's, then two ways to score it; see ``Dialect``."""
+        dialect = cls(endpoint)
+        ours = endpoint.tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+        theirs = await dialect.tokens(TEXT)
+        if theirs is not None and theirs != ours:
+            raise WrongTokenizer(
+                f"The server's tokens of a text are {theirs[:8]}..., but the tokenizer's are {ours[:8]}...: give the "
+                "tokenizer of the model that is served."
+            )
+        await dialect.check(dialect._probe_text)
+        return dialect
+
+    def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:
+        """Return one job per prompt; see ``Dialect``.
+
+        Raises:
+            ValueError: There are no choices, or one is empty or repeated.
+            PromptTooLong: A prompt is longer than the model's context.
+        """
+        rows = choice_sequences(self._tokenizer, [self._render(prompt) for prompt in prompts], choices)
+        self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows])
+
+        async def answer(row: Sequence[Scored]) -> ChoiceLogprobs:
+            return ChoiceLogprobs(choices, (await self.choices(row))[None])
+
+        return [Job(partial(answer, row), row[0].ids) for row in rows]
+
+    def likelihood_jobs(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Job[LogLikelihood]]:
+        """Return one job per pair; see ``Dialect``.
+
+        Raises:
+            NotImplementedError: The server does not return likelihoods.
+            ValueError: A continuation is empty, or nothing precedes it.
+            PromptTooLong: A text is longer than the model's context.
+        """
+        if not self.likelihoods:
+            return super().likelihood_jobs(pairs)
+        sequences = joint(self._tokenizer, [(self._render(context), text) for context, text in pairs])
+        self._check_lengths(sequences)
+
+        async def answer(scored: Scored) -> LogLikelihood:
+            return LogLikelihood(await self.sequence(scored))
+
+        return [Job(partial(answer, scored), scored.ids) for scored in sequences]
+
+    def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
+        """Return the job that generates a text after a prompt; see ``Dialect``."""
+        rendered = self._render(prompt)
+        ids = tuple(self._tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"])
+        return Job(partial(self.generate, self.prompt(rendered.text, ids), rendered.lead, config))
+
+    async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:
+        """Generate a text after a prompt, without the ``lead`` that it may begin with."""
+        body = {"model": self._model, "prompt": prompt, **sampling(config, "max_tokens")}
+        if config.logprobs is not None:
+            body["logprobs"] = config.logprobs
+        answer = await self._connection.post("/v1/completions", body)
+        choice = part(answer, "choices", 0)
+        logprobs = None
+        if config.logprobs is not None:
+            tokens = part(choice, "logprobs")
+            tops = tokens.get("top_logprobs") or [{}] * len(tokens["tokens"])
+            logprobs = tuple(
+                token_logprob(token, value, (top or {}).items())
+                for token, value, top in zip(tokens["tokens"], part(tokens, "token_logprobs"), tops, strict=True)
+            )
+        return response(self._model, answer, part(choice, "text").removeprefix(lead), logprobs)
+
+    def _check_lengths(self, sequences: Sequence[Scored]) -> None:
+        if self._context_length is not None:
+            check_lengths(sequences, self._context_length, whose="server")
+
+
+class NextTokenDialect(TokenizedDialect):
+    """A server that returns the log-probabilities of named tokens after a prompt.
+
+    Choices are scored as next tokens, because only then can many prompts, and the choices of one prompt, share their
+    prefix in the server's prefix cache. Log-probabilities of a prompt's own tokens are recomputed for every request by
+    vLLM, and from a given position on by SGLang.
+    """
+
+    @abstractmethod
+    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
+        """Return the log-probability of each of the ``tokens`` after a prompt."""
+
+    async def tokens(self, text: str) -> list[int] | None:
+        """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
+        names = {"model": self._model, "prompt": text, "add_special_tokens": False}  # of vLLM and SGLang
+        try:  # llama.cpp takes the other two names
+            answer = await self._connection.post("/tokenize", {**names, "content": text, "add_special": False})
+        except openai.APIStatusError:
+            return None
+        return list(part(answer, "tokens"))
+
+    async def sample(self) -> FloatArray:
+        """Return the log-probability of every eighth token of ``TEXT``."""
+        ids = self._probe_text.ids
+        return await self.choices([Scored(ids[: place + 1], place) for place in range(2, len(ids), 8)])
+
+    async def check(self, scored: Scored) -> None:
+        """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``."""
+        (after,) = await self.choices([scored])
+        if self.likelihoods:
+            (within,) = await self.sequence(scored)
+            check_agreement(after, within)
+
+    async def choices(self, row: Sequence[Scored]) -> FloatArray:
+        """Send one request for every position at which the choices' tokens diverge, most often one."""
+        following: dict[Ids, set[int]] = {}  # prefix -> the tokens to score after it
+        for scored in row:
+            for place in range(scored.start, len(scored.ids)):
+                following.setdefault(scored.ids[:place], set()).add(scored.ids[place])
+        logprobs = {ids: await self.next_tokens(ids, sorted(tokens)) for ids, tokens in following.items()}
+        return np.array([sum(logprobs[s.ids[:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
