@@ -1,8 +1,8 @@
-"""What measured comparisons say: calibration by position, averaging over orders, and the decision.
+"""Calibration of measured comparisons for position, averages over orders, and decisions.
 
-Log-probabilities come as (n, r, c + t): n comparisons of c candidates, each asked in r orders, with t = 1 more column
-where "tie" is an answer. Column j of order r is the answer for the candidate that stands at position j there. Orders
-are the rotations of the candidates, so that with all c of them every candidate stands at every position once.
+Log-probabilities have the shape (n, r, c + t): n comparisons of c candidates, each asked in r orders, with t = 1 extra
+column if "tie" is an answer, else t = 0. Column j of an order belongs to the candidate at position j in that order.
+Orders are rotations of the candidates, so that over all c of them every candidate stands at every position once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Comparisons:
-    """n comparisons of c candidates.
+    """Probabilities from n comparisons of c candidates.
 
     Attributes:
-        positions: (n, r, c + t) probabilities by position, one row an order; calibrated. NaN where undefined.
-        probabilities: (n, c + t) by candidate, averaged over the orders. NaN where undefined.
-        coverage: (n,) probability that any of the answers follows, the lowest over the orders.
+        positions: Calibrated probabilities by position, shape (n, r, c + t). NaN where undefined.
+        probabilities: Probabilities by candidate, averaged over the orders, shape (n, c + t). NaN where undefined.
+        coverage: Total probability of the answers, the lowest over the orders, shape (n,).
     """
 
     positions: FloatArray
@@ -33,21 +33,26 @@ class Comparisons:
 
 
 def rotations(count: int, *, every: bool) -> list[Order]:
-    """The given order alone, or all rotations; of two candidates the second is the swap."""
+    """Return the rotations of ``count`` candidates, or the given order alone.
+
+    Examples:
+        >>> rotations(3, every=True)
+        [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    """
     return [tuple((start + j) % count for j in range(count)) for start in range(count if every else 1)]
 
 
 def calibrate_comparisons(
     logprobs: FloatArray, orders: Sequence[Order], *, offsets: FloatArray | None, min_coverage: float
 ) -> Comparisons:
-    """From measured answers to probabilities of the candidates.
+    """Calibrate comparisons for position and average them over their orders.
 
     Args:
-        logprobs: (n, r, c + t), not renormalized.
-        orders: r of them: which candidate stands at each position.
-        offsets: (c + t,) log-probabilities that the positions have by themselves; they are taken off before the
-            answers are normalized. None takes nothing off.
-        min_coverage: Answers that cover less are undefined.
+        logprobs: Log-probabilities of the answers, not renormalized, shape (n, r, c + t).
+        orders: Index of the candidate at each position, for each of the r orders.
+        offsets: Log-probabilities that the positions have regardless of the candidates, shape (c + t,). They are
+            subtracted before the answers are normalized. None subtracts nothing.
+        min_coverage: Smallest total probability of the answers in any order; comparisons below it are undefined.
     """
     coverage = np.exp(logprobs).sum(axis=2).min(axis=1)  # (n,)
     positions = _normalized(logprobs if offsets is None else logprobs - offsets)
@@ -56,17 +61,22 @@ def calibrate_comparisons(
 
 
 def by_candidate(positions: FloatArray, orders: Sequence[Order]) -> FloatArray:
-    """(n, r, c + t) by candidate of the same by position; a column for ties stays where it is."""
-    found: FloatArray = positions.copy()
+    """Reorder the columns of (n, r, c + t) probabilities from positions to candidates; a tie column stays last."""
+    reordered: FloatArray = positions.copy()
     for row, order in enumerate(orders):
-        found[:, row, list(order)] = positions[:, row, : len(order)]
-    return found
+        reordered[:, row, list(order)] = positions[:, row, : len(order)]
+    return reordered
 
 
 def batch_offsets(logprobs: FloatArray) -> FloatArray:
-    """(c + t,) mean log-probability of each position over a batch: batch calibration takes the marginal off.
+    """Return the mean log-probability of each position over a batch, the offsets of batch calibration.
 
-    Answers without any mass are left out. NaN if nothing is left.
+    Args:
+        logprobs: Log-probabilities of the answers, shape (n, r, c + t). Rows with an answer of probability 0 are left
+            out.
+
+    Returns:
+        Offsets of shape (c + t,); NaN if no row is left.
     """
     with np.errstate(divide="ignore"):
         rows = np.log(_normalized(logprobs)).reshape(-1, logprobs.shape[2])
@@ -75,29 +85,40 @@ def batch_offsets(logprobs: FloatArray) -> FloatArray:
 
 
 def decisions(probabilities: FloatArray) -> list[int | None]:
-    """The likeliest column of each row; None where several share it or a row is undefined."""
-    done: list[int | None] = []
+    """Return the most probable column of each row; None if several columns share the maximum or the row is NaN.
+
+    Examples:
+        >>> decisions(np.array([[0.2, 0.8], [0.5, 0.5]]))
+        [1, None]
+    """
+    columns: list[int | None] = []
     for row in probabilities:
-        best = np.flatnonzero(row == row.max())  # none where the row is NaN
-        done.append(int(best[0]) if len(best) == 1 else None)
-    return done
+        best = np.flatnonzero(row == row.max())  # empty if the row is NaN
+        columns.append(int(best[0]) if len(best) == 1 else None)
+    return columns
 
 
 def win_share(probabilities: FloatArray, *, ties: bool, candidate: int = 0) -> FloatArray:
-    """(...,) win probability of one candidate; a tie counts half. This is the only place that says so.
+    """Return the win probability of one candidate, shape (...,); a tie counts half.
+
+    This function is the only place that counts ties.
 
     Args:
-        probabilities: (..., c + t) by candidate; NaN where undefined.
-        ties: Whether the last column is the answer "tie".
+        probabilities: Probabilities by candidate, shape (..., c + t); NaN where undefined.
+        ties: Treat the last column as the answer "tie".
         candidate: Column of the candidate.
+
+    Examples:
+        >>> win_share(np.array([0.5, 0.25, 0.25]), ties=True).item()
+        0.625
     """
     own: FloatArray = probabilities[..., candidate]
     return own + probabilities[..., -1] / 2 if ties else own
 
 
 def gaps(probabilities: FloatArray) -> FloatArray:
-    """(n,) how far the likeliest column leads the next, in [0, 1]; NaN where undefined."""
-    ordered = np.sort(probabilities, axis=1)  # NaN stands last
+    """Return the lead of the most probable column over the next, in [0, 1], shape (n,); NaN where undefined."""
+    ordered = np.sort(probabilities, axis=1)  # NaN sorts last
     return np.asarray(ordered[:, -1] - ordered[:, -2])
 
 
