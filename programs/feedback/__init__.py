@@ -1,4 +1,4 @@
-"""Sources of feedback for refine loops: a model's own, and external ones."""
+"""Feedback sources for refine loops: self-feedback of the model and external feedback."""
 
 from evalbias.programs.feedback.concepts import ConceptsFeedback, ExactConcepts
 from evalbias.programs.feedback.consistency import ConsistencyFeedback, ExactAnswer

@@ -1,4 +1,4 @@
-"""Constrained generation: which of the wanted concepts are missing, as the model says or as a search finds."""
+"""Feedback for constrained generation: the missing concepts, listed by the model or found by exact match."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ class FindMissing(dspy.Signature):  # type: ignore[misc]
 
 
 class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
-    """The model says what it left out (Xu et al. 2024, section 4.2): 1 where it finds nothing missing, else 0.
+    """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.2): score 1 if none is missing, else 0.
+
+    Args:
+        demos: Demonstrations with ``concepts``, ``text`` and ``missing``.
+        **config: Settings of the requests.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 1.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
     """
 
     name = "own list of missing concepts"
@@ -44,39 +48,39 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
         self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on a text for the example's ``concepts``."""
+        """Ask the model which of the example's ``concepts`` the output lacks."""
         concepts = required_concepts(self.name, example)
-        told = self.find(concepts=concepts, text=output).missing
-        missing = read_missing(told, concepts)
+        answer = self.find(concepts=concepts, text=output).missing
+        missing = read_missing(answer, concepts)
         if missing is None:
-            return Feedback(float("nan"), told, status="empty" if not told.strip() else "unreadable")
+            return Feedback(float("nan"), answer, status="empty" if not answer.strip() else "unreadable")
         return _feedback(missing)
 
 
 class ExactConcepts:
-    """The external oracle: a concept is there if the text holds it as a word, letter by letter.
+    """External oracle: score 1 if every concept occurs in the text as a whole word, ignoring case, else 0.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 1.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
     """
 
     name = "exact match of concepts"
     low, high = 0.0, 1.0
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on a text for the example's ``concepts``."""
+        """Search the output for the example's ``concepts``."""
         concepts = required_concepts(self.name, example)
-        there = covered_concepts(concepts, output)
-        return _feedback([c for c in concepts if c not in there])
+        covered = covered_concepts(concepts, output)
+        return _feedback([c for c in concepts if c not in covered])
 
 
 def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
-    """The example's ``concepts``.
+    """Return the example's ``concepts``; ``source`` names the caller in error messages.
 
     Raises:
-        ValueError: They are no list of texts.
+        ValueError: ``concepts`` is missing or not a list of texts.
     """
     concepts = required_field(source, example, "concepts")
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
@@ -85,19 +89,19 @@ def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
 
 
 def covered_concepts(concepts: Sequence[str], text: str) -> list[str]:
-    """The concepts that stand in the text as words of their own, upper or lower case; "dogs" does not hold "dog"."""
+    """Return the concepts that occur in the text as whole words, ignoring case; "dogs" does not cover "dog"."""
     lowered = text.lower()
     words = set(re.findall(r"\w+", lowered))
     return [concept for concept in concepts if concept.lower() in words or _phrase(concept.lower(), lowered)]
 
 
 def _phrase(concept: str, text: str) -> bool:
-    """Whether the text holds a concept of more than one word."""
+    """True if the text contains a concept of several words."""
     return not concept.isalnum() and re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text) is not None
 
 
 def coverage(concepts: Sequence[str], text: str) -> float:
-    """Share of the concepts that are present, in [0, 1]; NaN without any concept."""
+    """Return the fraction of the concepts that the text covers, in [0, 1]; NaN without concepts."""
     return len(covered_concepts(concepts, text)) / len(concepts) if concepts else float("nan")
 
 
@@ -110,19 +114,26 @@ _NONE = re.compile(
 
 
 def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
-    """The concepts that a feedback names, in their order; None where it names none and does not say so.
+    r"""Read the missing concepts from a written answer, in the order of ``concepts``.
 
-    It may be a list as Python writes it, lines with bullets, or words with commas or "and" between. A word that is no
-    concept is ignored; in a sentence that says more than their names, nothing is read.
+    The answer may be a Python list, a bulleted list, or words separated by commas or "and". Words that are not concepts
+    are ignored. A sentence that contains a concept among other words is unreadable.
+
+    Returns:
+        The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable.
+
+    Examples:
+        >>> read_missing("- dog\n- cat", ["dog", "park"])
+        ['dog']
     """
-    bare = text.strip()
-    if _NONE.fullmatch(bare):
+    answer = text.strip()
+    if _NONE.fullmatch(answer):
         return []
     try:
-        found = ast.literal_eval(bare)
+        words = ast.literal_eval(answer)
     except (ValueError, SyntaxError):
-        found = re.split(r"[,\n;]|\band\b", re.sub(r"^[^,\n:]*\bmissing\b[^,\n:]*:", "", bare))
-    parts = found if isinstance(found, list | tuple) else [found]
+        words = re.split(r"[,\n;]|\band\b", re.sub(r"^[^,\n:]*\bmissing\b[^,\n:]*:", "", answer))
+    parts = words if isinstance(words, list | tuple) else [words]
     named = {str(word).strip(" \t'\"[].*-\u2022").lower() for word in parts}
     if any(covered_concepts(concepts, word) and word not in {c.lower() for c in concepts} for word in named):
         return None

@@ -1,4 +1,4 @@
-"""Self-consistency for mathematics: the answer is worth what most of several paths say."""
+"""Feedback for mathematics: agreement with the majority of sampled solutions, or with the correct answer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from evalbias.programs.resample import sample
 
 
 class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
-    """1 where the output's boxed answer is the one most paths end in, else 0 (Xu et al. 2024, section 4.3).
+    """Self-consistency: score 1 if the boxed answer is that of most sampled solutions, else 0.
+
+    The refiner is shown the majority's answer (Xu et al. 2024, section 4.3).
 
     Args:
-        solve: A module that takes ``source`` and gives ``output``; it is asked ``paths`` times at its temperature.
-        paths: How many; the paper's is 10.
-
-    The refiner is told the answer of the majority, which takes the place of its own.
+        solve: Module from ``source`` to ``output``; it is sampled ``paths`` times at its own temperature.
+        paths: Number of sampled solutions; the paper's is 10.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 1.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
+
+    Raises:
+        ValueError: ``paths`` is below 1.
     """
 
     name = "majority of its own paths"
@@ -35,14 +38,14 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
     def __init__(self, solve: dspy.Module, *, paths: int = 10) -> None:
         super().__init__()
         if paths < 1:
-            raise ValueError(f"paths={paths}: draw at least one.")
+            raise ValueError(f"paths={paths}: give at least 1.")
         self.solve = solve
         self.paths = paths
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on a solution of the example's ``source``."""
+        """Compare a solution with the majority of sampled solutions of the example's ``source``."""
         source = required_field(self.name, example, "source")
-        first = 1 + zlib.crc32(output.encode()) * self.paths  # another output is held against paths of its own
+        first = 1 + zlib.crc32(output.encode()) * self.paths  # every output is compared with samples of its own
         paths = [sample(self.solve, first + k, source=source).output for k in range(self.paths)]
         answers = map(boxed_answer, paths)
         winner = majority([answer for answer in answers if answer is not None])
@@ -53,26 +56,26 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
 
 
 class ExactAnswer:
-    """The external oracle: 1 where the boxed answer has the value of the example's ``answer``.
+    """External oracle: score 1 if the boxed answer equals the example's ``answer`` in value, else 0.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 1.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
     """
 
     name = "the right answer"
     low, high = 0.0, 1.0
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on a solution; the refiner is told whether it is right, not what would be."""
+        """Check a solution; the text says only that the answer is right or wrong."""
         answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
 
 
 def majority(answers: list[str]) -> str | None:
-    """The answer whose value occurs most often, the first of equals; None without any."""
+    """Return the answer whose value occurs most often; the first one on ties, None without answers."""
     groups: list[tuple[str, int]] = []
     for answer, count in Counter(answers).items():
         for index, (known, total) in enumerate(groups):

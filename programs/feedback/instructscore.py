@@ -1,4 +1,4 @@
-"""InstructScore as external feedback: a model that was trained to list errors by a reference (Xu et al. 2023)."""
+"""External feedback by InstructScore, a model trained to list errors against a reference (Xu et al. 2023)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Begin with the number of errors, as in: Your Translation contains 2 errors:
 
 
 class InstructScore:
-    """External feedback that sees the reference and tells the refiner place, kind and severity, no right words.
+    """Error report of InstructScore; the refiner is shown the place, kind and severity of errors, not corrections.
 
-    The published weights (``xu1998hz/InstructScore``, 7B) learned one wording of the request: the one of their own
-    scorer for your language pair. Give that as ``prompt``; the default is for models that follow instructions.
+    The published weights (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair,
+    the one in their own scorer: give it as ``prompt``. The default is for models that follow instructions.
 
     Args:
-        lm: Any ``dspy.LM``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``. It is asked once, greedily.
-        prompt: With ``{reference}`` and ``{output}``.
-        max_tokens: Of the report; one that breaks off is unreadable.
+        lm: Any ``dspy.LM``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``; asked once, decoded greedily.
+        prompt: Text with the placeholders ``{reference}`` and ``{output}``.
+        max_tokens: Largest length of the report in tokens; a truncated report is unreadable.
 
     Attributes:
-        name: For reports.
-        low: -25: five major errors.
-        high: 0.
+        name: Name in reports.
+        low: Worst score, -25 (five major errors).
+        high: Best score, 0.
 
     Raises:
-        ValueError: A prompt without one of the two fields.
+        ValueError: The prompt lacks a placeholder.
     """
 
     name = "InstructScore"
@@ -49,21 +49,21 @@ class InstructScore:
     def __init__(self, lm: dspy.LM, *, prompt: str = PROMPT, max_tokens: int = 512) -> None:
         for field in ("{reference}", "{output}"):
             if field not in prompt:
-                raise ValueError(f"The prompt of InstructScore lacks {field}: it holds the text that is compared.")
+                raise ValueError(f"The prompt of InstructScore lacks {field}: add it where the text belongs.")
         self.lm = lm
         self.prompt = prompt
         self.max_tokens = max_tokens
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for an example with a ``reference``."""
+        """Report the errors of an output against the example's ``reference``."""
         reference = str(required_field(self.name, example, "reference"))
-        told = {"{reference}": reference, "{output}": output}
-        prompt = re.sub(r"\{reference\}|\{output\}", lambda m: told[m.group()], self.prompt)
+        texts = {"{reference}": reference, "{output}": output}
+        prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
         return _feedback(read_instructscore(written(self.lm, [prompt], max_tokens=self.max_tokens)[0]))
 
 
-def _feedback(found: MQMReading) -> Feedback:
-    if found.status not in ("errors", "no errors"):
-        return Feedback(float("nan"), "no feedback", status=found.status)
-    lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in found.errors]
-    return Feedback(mqm_score(found.errors), "\n".join(lines) or "no-error", found.errors)
+def _feedback(reading: MQMReading) -> Feedback:
+    if reading.status not in ("errors", "no errors"):
+        return Feedback(float("nan"), "no feedback", status=reading.status)
+    lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
+    return Feedback(mqm_score(reading.errors), "\n".join(lines) or "no-error", reading.errors)

@@ -1,4 +1,4 @@
-"""Any pointwise judge of ours as a source of feedback."""
+"""Feedback by a pointwise judge."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 
 class JudgeFeedback(dspy.Module):  # type: ignore[misc]
-    """A judge's expected score; the refiner is told it in words.
+    """Expected score of a judge, shown to the refiner as text.
 
     Args:
-        judge: Who judges; of the model that writes it is self-feedback.
-        source: Field of the example that the output answers to; a list is shown with commas.
+        judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
+        source: Field of the example that the output answers to; a list is joined with commas.
 
     Attributes:
-        name: For reports.
-        low: The scale's lower end.
-        high: Its upper end.
+        name: Name in reports.
+        low: Lower end of the judge's scale.
+        high: Upper end of the judge's scale.
     """
 
     def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
@@ -32,8 +32,10 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
         self.low, self.high = (float(end) for end in judge.criterion.scale)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for an example."""
-        asked = required_field(self.name, example, self.source)
-        found = self.judge(source=asked if isinstance(asked, str) else ", ".join(map(str, asked)), output=output)
-        told = f"{self.judge.criterion.title}: {found.score:.1f} on a scale of {self.low:g} to {self.high:g}"
-        return Feedback(found.score, told, status="" if found.score == found.score else "no answer")
+        """Judge an output for an example."""
+        source = required_field(self.name, example, self.source)
+        score = self.judge(
+            source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
+        ).score
+        text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
+        return Feedback(score, text, status="" if score == score else "no answer")

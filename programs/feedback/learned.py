@@ -1,4 +1,7 @@
-"""COMET and BLEURT as external feedback, each in a Python of its own: their packages exclude versions DSPy needs."""
+"""External feedback by COMET or BLEURT, which run in another Python environment.
+
+Their packages exclude versions of libraries that DSPy needs.
+"""
 
 from __future__ import annotations
 
@@ -19,27 +22,26 @@ SERVER = Path(__file__).with_name("learned_server.py")
 
 
 class LearnedFeedback:
-    """A learned metric with a reference, in [0, 1]; what it gives beyond is set to the end.
+    """Score of a learned reference metric, clipped to [0, 1]; the refiner is shown the score only.
 
-    The metric's package lives in another environment, whose Python answers over a pipe: ``python -m venv comet``,
-    ``comet/bin/pip install unbabel-comet`` (or BLEURT from its repository), and its ``bin/python`` is ``python`` here.
+    The metric's package is installed in another environment, whose Python answers over a pipe: run
+    ``python -m venv comet`` and ``comet/bin/pip install unbabel-comet`` (or install BLEURT from its repository), and
+    pass ``comet/bin/python`` as ``python``. Call ``close()`` at the end, or use the object as a context manager.
 
     Args:
         metric: ``"comet"`` or ``"bleurt"``.
-        checkpoint: What the package loads: a name or a path for COMET, a folder for BLEURT.
-        python: The interpreter that has the package.
-
-    The refiner is told the score alone. Close it with ``close()``, or use it in a ``with``.
+        checkpoint: Name or path of a COMET checkpoint, or folder of a BLEURT checkpoint.
+        python: Interpreter of the environment with the package.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 1.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
 
     Raises:
-        ValueError: An unknown metric.
-        FileNotFoundError: There is no such interpreter.
-        RuntimeError: The package or the checkpoint does not load; with what it said.
+        ValueError: The metric is unknown.
+        FileNotFoundError: The interpreter does not exist.
+        RuntimeError: The package or the checkpoint does not load; the message quotes its last line of output.
     """
 
     low, high = 0.0, 1.0
@@ -48,30 +50,30 @@ class LearnedFeedback:
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
         self.name = f"{metric} {Path(checkpoint).name}"
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         command = [os.fspath(python), str(SERVER), metric, checkpoint]
         pipe = subprocess.PIPE
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop a package that talks
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._said, encoding="utf-8")
-        self._answer()  # it says that it is ready
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would block the process
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self._stderr, encoding="utf-8")
+        self._answer()  # the first line says that the process is ready
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for an example with ``source`` and ``reference``."""
-        asked = {field: str(required_field(self.name, example, field)) for field in ("source", "reference")}
-        with self._turn:
-            told = self._answer({**asked, "output": output})
-        if "error" in told:
-            raise RuntimeError(f"{self.name}: {told['error']}")
-        score = float(told["score"])
+        """Score an output for an example with ``source`` and ``reference``."""
+        texts = {field: str(required_field(self.name, example, field)) for field in ("source", "reference")}
+        with self._lock:
+            answer = self._answer({**texts, "output": output})
+        if "error" in answer:
+            raise RuntimeError(f"{self.name}: {answer['error']}")
+        score = float(answer["score"])
         if math.isnan(score):
             return Feedback(score, "no score", status="no score")
         score = min(self.high, max(self.low, score))
         return Feedback(score, f"similarity to a reference: {score:.2f} on a scale of 0 to 1")
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process of the metric."""
         self._process.communicate()
-        self._said.close()
+        self._stderr.close()
 
     def __enter__(self) -> LearnedFeedback:
         return self
@@ -79,19 +81,19 @@ class LearnedFeedback:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _answer(self, asked: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The next line, after a question if there is one."""
-        told, answers = self._process.stdin, self._process.stdout
-        assert told is not None
+    def _answer(self, texts: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Send the texts, if any, and read the next line of the process."""
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
         assert answers is not None
         try:
-            if asked is not None:
-                told.write(json.dumps(asked) + "\n")
-                told.flush()
+            if texts is not None:
+                requests.write(json.dumps(texts) + "\n")
+                requests.flush()
             answer: dict[str, Any] = json.loads(answers.readline())
-        except (BrokenPipeError, json.JSONDecodeError) as error:  # the process is gone
+        except (BrokenPipeError, json.JSONDecodeError) as error:  # the process has ended
             self._process.wait()
-            self._said.seek(0)
-            said = self._said.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-            raise RuntimeError(f"{self.name} stopped: {said or 'it said nothing'}.") from error
+            self._stderr.seek(0)
+            message = self._stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise RuntimeError(f"{self.name} stopped: {message or 'no error message'}.") from error
         return answer

@@ -1,4 +1,7 @@
-"""Answers ``LearnedFeedback`` line by line; runs in the Python that has the metric and imports nothing of ours.
+"""Server of ``LearnedFeedback``: reads texts and writes scores line by line, in the metric's own environment.
+
+The file imports nothing from evalbias, which is not installed there.
+
 
 usage: learned_server.py comet|bleurt CHECKPOINT
 """
@@ -14,7 +17,7 @@ Score = Callable[[str, str, str], float]
 
 
 def comet(checkpoint: str) -> Score:
-    """COMET: a checkpoint's file, or a name that its package downloads."""
+    """Load COMET from a checkpoint file, or by a name that its package downloads."""
     from comet import download_model, load_from_checkpoint  # type: ignore[import-not-found]
 
     model = load_from_checkpoint(checkpoint if os.path.exists(checkpoint) else download_model(checkpoint))
@@ -27,7 +30,7 @@ def comet(checkpoint: str) -> Score:
 
 
 def bleurt(checkpoint: str) -> Score:
-    """BLEURT: the checkpoint's folder."""
+    """Load BLEURT from the checkpoint's folder."""
     from bleurt.score import BleurtScorer  # type: ignore[import-not-found]
 
     model = BleurtScorer(checkpoint)
@@ -35,19 +38,19 @@ def bleurt(checkpoint: str) -> Score:
 
 
 def main() -> None:
-    """Load, say so, and answer until the input ends."""
+    """Load the metric, report that it is ready, and score texts until the input ends."""
     answers = sys.stdout
-    sys.stdout = sys.stderr  # what a package prints is no answer
+    sys.stdout = sys.stderr  # output of the packages must not mix with the answers
     metric, checkpoint = sys.argv[1:]
     score = {"comet": comet, "bleurt": bleurt}[metric](checkpoint)
     print(json.dumps({"ready": metric}), file=answers, flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
+        texts = json.loads(line)
         try:
-            told: dict[str, object] = {"score": score(asked["source"], asked["output"], asked["reference"])}
-        except Exception as error:  # of this text: the next one may fare better
-            told = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), file=answers, flush=True)
+            answer: dict[str, object] = {"score": score(texts["source"], texts["output"], texts["reference"])}
+        except Exception as error:  # an error on one text must not end the server
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

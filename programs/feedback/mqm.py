@@ -1,4 +1,4 @@
-"""Self-feedback for translation: the model lists its errors, and they are weighed (MQM)."""
+"""Self-feedback for translation: the model lists its errors, which are weighted (MQM)."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class FindErrors(dspy.Signature):  # type: ignore[misc]
 
 
 class MQMFeedback(dspy.Module):  # type: ignore[misc]
-    """The model reads its own translation (Xu et al. 2024, section 4.1).
+    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
 
     Args:
         critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
         demos: Demonstrations with ``source``, ``translation`` and ``errors``.
-        **config: Of the requests.
+        **config: Settings of the requests.
 
     Attributes:
-        name: For reports.
-        low: -25.
-        high: 0.
+        name: Name in reports.
+        low: Worst score, -25.
+        high: Best score, 0.
     """
 
     name = "own MQM"
@@ -50,14 +50,14 @@ class MQMFeedback(dspy.Module):  # type: ignore[misc]
         self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on a translation of the example's ``source``."""
-        told = self.find(source=required_field(self.name, example, "source"), translation=output).errors
-        return read_feedback(told, critical=self.critical)
+        """List the errors in a translation of the example's ``source``."""
+        errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
+        return read_feedback(errors, critical=self.critical)
 
 
 def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
-    """A written list of errors as feedback."""
-    found = read_mqm(text)
-    if found.status not in ("errors", "no errors"):
-        return Feedback(float("nan"), text, status=found.status)
-    return Feedback(mqm_score(found.errors, critical=critical), text, found.errors)
+    """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
+    reading = read_mqm(text)
+    if reading.status not in ("errors", "no errors"):
+        return Feedback(float("nan"), text, status=reading.status)
+    return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)

@@ -1,4 +1,4 @@
-"""External feedback by a reference: sacrebleu's metrics, and any learned one through its own package."""
+"""External feedback by comparison with a reference: sacrebleu's metrics, and any other scoring function."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ METRICS = ("chrf", "bleu")
 
 
 class ReferenceFeedback:
-    """How near an output is to the example's reference, in [0, 100].
+    """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
 
     Args:
-        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's by sentence.
-
-    The refiner is told the score alone: it never sees the reference.
+        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
 
     Attributes:
-        name: For reports.
-        low: 0.
-        high: 100.
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 100.
+
+    Raises:
+        ValueError: The metric is unknown.
+        ImportError: sacrebleu is not installed.
     """
 
     low, high = 0.0, 100.0
@@ -37,20 +39,20 @@ class ReferenceFeedback:
         self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for an example with a ``reference``."""
+        """Score an output against the example's ``reference``."""
         reference = required_field(self.name, example, "reference")
         score = min(100.0, self._metric.sentence_score(output, [reference]).score)
         return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
 
 
 class ScorerFeedback:
-    """Any metric that is a function; COMET and BLEURT in a Python of their own are ``LearnedFeedback``.
+    """Score of any function; for COMET and BLEURT in another environment, see ``LearnedFeedback``.
 
     Args:
-        name: For reports.
-        score: ``(source, output, reference) -> number``, higher is better.
-        low: Its lowest value.
-        high: Its highest value.
+        name: Name in reports, also shown to the refiner.
+        score: Function ``(source, output, reference) -> number``; higher is better.
+        low: Worst score.
+        high: Best score.
 
     Raises:
         ValueError: ``low`` is not below ``high``.
@@ -63,13 +65,13 @@ class ScorerFeedback:
 
     def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
         if not low < high:
-            raise ValueError(f"low={low}, high={high}: give the range that the scores of {name!r} have.")
+            raise ValueError(f"low={low} is not below high={high}: give the range of the scores of {name!r}.")
         self.name = name
         self._score = score
         self.low, self.high = low, high
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Feedback on an output for an example with ``source`` and ``reference``."""
+        """Score an output for an example with ``source`` and ``reference``."""
         source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
         score = float(self._score(source, output, reference))
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

@@ -1,4 +1,4 @@
-"""What a refine loop listens to: a score, and a text that the refiner is shown."""
+"""Feedback of a refine loop and the protocol of its sources."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evalbias.measures import MQMError
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a source says about one output.
+    """Feedback on one output.
 
     Attributes:
-        score: On the source's range; NaN where it is undefined: empty, blocked or unreadable.
-        text: What the refiner is shown.
-        errors: Of MQM feedback.
-        status: Why the score is undefined, or empty.
+        score: Score in the source's range; NaN if the feedback is empty, blocked or unreadable.
+        text: Text that the refiner is shown.
+        errors: Errors that MQM feedback lists.
+        status: Reason why the score is undefined, or an empty string.
     """
 
     score: float
@@ -32,13 +32,13 @@ class Feedback:
 
 
 class FeedbackSource(Protocol):
-    """Says how good an output is and what to mend.
+    """Source that scores an output and says what to improve.
 
     Attributes:
-        name: For reports.
-        low: The worst score.
-        high: The best score; a score is never beyond them, and higher is better (a source that counts errors turns
-            its sign).
+        name: Name in reports.
+        low: Worst score.
+        high: Best score. Every defined score lies in [low, high] and higher is better, so a source that counts errors
+            returns the negative count.
     """
 
     name: str
@@ -46,51 +46,51 @@ class FeedbackSource(Protocol):
     high: float
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Of one output for an example's inputs (and its reference, where the source sees one)."""
+        """Return feedback on one output for an example (its inputs, and possibly a reference)."""
         ...
 
 
 class ScoreRange(Protocol):
-    """What has a range of scores: a source, or the run of a loop under one."""
+    """Anything with a range of scores: a feedback source, or the run of a loop under one."""
 
     @property
     def low(self) -> float:
-        """The worst score."""
+        """Worst score."""
         ...
 
     @property
     def high(self) -> float:
-        """The best score."""
+        """Best score."""
         ...
 
 
-def as_fraction_of_range(scores: ArrayLike, of: ScoreRange) -> FloatArray:
-    """Scores as shares of their range: 0 is the worst, 1 the best, NaN stays."""
-    return (np.asarray(scores, dtype=np.float64) - of.low) / (of.high - of.low)
+def as_fraction_of_range(scores: ArrayLike, score_range: ScoreRange) -> FloatArray:
+    """Rescale scores so that 0 is the worst and 1 the best; NaN stays NaN."""
+    return (np.asarray(scores, dtype=np.float64) - score_range.low) / (score_range.high - score_range.low)
 
 
-def validated(source: FeedbackSource, found: Feedback) -> Feedback:
-    """The feedback, if its score is within the range that its source declares.
+def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
+    """Return the feedback after checking that its score is in the range of its source.
 
     Raises:
-        ValueError: It is not.
+        ValueError: The score is outside the range.
     """
-    found = replace(found, score=float(found.score))  # numpy's numbers are none to JSON
-    if not math.isnan(found.score) and not source.low <= found.score <= source.high:
+    feedback = replace(feedback, score=float(feedback.score))  # JSON does not take numpy's numbers
+    if not math.isnan(feedback.score) and not source.low <= feedback.score <= source.high:
         raise ValueError(
-            f"The feedback source {source.name!r} gave {found.score:g}, outside its range {source.low:g} to "
-            f"{source.high:g}: declare the range it has."
+            f"The feedback source {source.name!r} gave {feedback.score:g}, outside its range {source.low:g} to "
+            f"{source.high:g}: correct its low and high."
         )
-    return found
+    return feedback
 
 
 def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
-    """A field that a source cannot do without, such as the reference.
+    """Return a field of the example that a source requires, such as the reference.
 
     Raises:
-        ValueError: The example lacks it.
+        ValueError: The example does not have the field, or it is empty.
     """
     value = example.get(field)
     if value is None or value == "":
-        raise ValueError(f"The feedback source {source!r} needs {field!r}; the item {example.get('id')!r} has none.")
+        raise ValueError(f"The item {example.get('id')!r} has no {field!r}: the feedback source {source!r} needs it.")
     return value

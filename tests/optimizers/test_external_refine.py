@@ -173,8 +173,8 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     report = (
         ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50).compile(student, trainset=three).report
     )
-    assert "needs 'letter'; the item 'bare' has none" in report.external.failed["bare"]
-    assert "needs 'letter'" in report.own[0].failed["bare"]
+    assert "The item 'bare' has no 'letter': the feedback source" in report.external.failed["bare"]
+    assert "has no 'letter'" in report.own[0].failed["bare"]
     assert report.own[0].worth == (1, 2, 2, 2)
 
 

@@ -41,7 +41,7 @@ def test_own_mqm_reads_what_the_model_writes():
     assert empty.status == "empty"
     assert (source.low, source.high) == (-25, 0)
     assert "Source: chien\nTranslation: the cat\nErrors:" in lm.asked[0]
-    with pytest.raises(ValueError, match=r"needs 'source'; the item 'x' has none"):
+    with pytest.raises(ValueError, match=r"The item 'x' has no 'source': the feedback source 'own MQM' needs it"):
         source({"id": "x"}, "y")
 
 
@@ -101,7 +101,7 @@ def test_a_judge_and_metrics_by_reference():
     assert bleu(example, "the cat sat on the mat").score == pytest.approx(100)
     assert 0 <= chrf(example, "no").score < 30
     assert "the mat" not in chrf(example, "no").text  # the refiner never sees the reference
-    with pytest.raises(ValueError, match="needs 'reference'"):
+    with pytest.raises(ValueError, match="The item 3 has no 'reference': the feedback source 'sacrebleu chrf'"):
         chrf({"id": 3, "source": "x"}, "y")
     with pytest.raises(ValueError, match="metric='ter'"):
         ReferenceFeedback("ter")
@@ -144,7 +144,7 @@ def test_instructscore_shows_place_kind_and_severity_alone():
     assert [math.isnan(f.score) and f.status for f in (torn, empty)] == ["unreadable", "empty"]
     assert 'ought to say: "the two dogs of {output}"' in lm.asked[0]  # texts are put in as they are
     assert 'translated: "the dog {reference}"' in lm.asked[0]
-    with pytest.raises(ValueError, match="needs 'reference'"):
+    with pytest.raises(ValueError, match="The item 'x' has no 'reference'"):
         source({"id": "x"}, "y")
     with pytest.raises(ValueError, match=r"lacks \{output\}"):
         InstructScore(lm, prompt="{reference}")
