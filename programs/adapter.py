@@ -1,7 +1,7 @@
-"""How a judge's ``dspy.Predict`` speaks to a language model: signature, demonstrations and inputs become one judgment.
+"""Adapter that turns a judge's signature, demonstrations and inputs into one judgment request.
 
-A measured answer does not depend on sampling settings, so of a call's settings only ``cache`` and ``rollout_id`` are
-passed on; ``direct`` scoring decodes greedily.
+A measured answer does not depend on sampling settings, so only ``cache`` and ``rollout_id`` of a call's settings are
+passed to the model; ``direct`` scoring decodes greedily.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from evalbias.programs.prompt import Message, item_text, judge_head
 
 PASSED_SETTINGS = ("cache", "rollout_id")
 MAX_SCORE_TOKENS = 8
-"""Tokens in which direct scoring must write its number."""
+"""Largest number of tokens that direct scoring generates."""
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
 
 
 class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Asks for the score's distribution (``expected``) or for the written score (``direct``)."""
+    """Adapter that asks for the score's distribution (``expected``) or for a written score (``direct``)."""
 
     def __init__(self, criterion: Criterion, scoring: str) -> None:
         super().__init__()
@@ -36,18 +36,18 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         self.scoring = scoring
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """The messages of one judgment."""
+        """Return the messages of one judgment."""
         return self.prompts(signature, demos, [inputs])[0]
 
     def prompts(
         self, signature: Any, demos: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]
     ) -> list[list[Message]]:
-        """The messages of a judgment of each item; demonstrations are worded once."""
+        """Return the messages of one judgment per item; the demonstrations are rendered once."""
         shown = [(text_field(d, "source"), text_field(d, "output"), self._label(d)) for d in demos]
         head = judge_head(self.criterion, demos=shown, instructions=signature.instructions)
-        return [[*head, self._asked(item)] for item in items]
+        return [[*head, self._item_message(item)] for item in items]
 
-    def _asked(self, item: Mapping[str, Any]) -> Message:
+    def _item_message(self, item: Mapping[str, Any]) -> Message:
         text = item_text(self.criterion, text_field(item, "source"), text_field(item, "output"))
         return {"role": "user", "content": text}
 
@@ -73,36 +73,34 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """One judgment; see ``dspy.Adapter``."""
+        """Ask for one judgment; see ``dspy.Adapter``."""
         passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(lm(self._request(lm, signature, demos, inputs), **passed))
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """One judgment, asynchronously; see ``dspy.Adapter``."""
+        """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
         passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed))
 
 
 def text_field(item: Mapping[str, Any], name: str) -> str:
-    """A field that must be a text that is not empty.
+    """Return a field that must be a text that is not empty.
 
     Raises:
-        ValueError: It is missing, empty or no text.
+        ValueError: The field is missing, empty or not a text.
     """
     value = item.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(
-            f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: a judge needs a text that is not empty."
-        )
+        raise ValueError(f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: give a text that is not empty.")
     return value
 
 
 def expected_scores(criterion: Criterion, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
-    """What a prediction holds, one dict a row: Score_m is the expectation over the labels (Ohi et al. 2024, eq 7).
+    """Return the fields of a prediction for each row; the score is the expectation (Ohi et al. 2024, eq 7).
 
-    Where no label has any probability, score and mode are NaN.
+    Score and mode are NaN if no label has any probability.
     """
     rows = zip(answer.probabilities, answer.coverage, strict=True)
     return [_expected(criterion, dict(zip(criterion.labels, p.tolist(), strict=True)), float(c)) for p, c in rows]
@@ -115,7 +113,7 @@ def _expected(criterion: Criterion, distribution: dict[str, float], coverage: fl
 
 
 def written_score(criterion: Criterion, text: str) -> dict[str, Any]:
-    """The baseline: the first whole number of the text, NaN where there is none or it is off the scale."""
-    found = _NUMBER.search(text)
-    score = float(found.group()) if found and found.group() in criterion.labels else math.nan
+    """Read the first whole number of a text as the score; NaN without a number or if it is off the scale."""
+    match = _NUMBER.search(text)
+    score = float(match.group()) if match and match.group() in criterion.labels else math.nan
     return {"score": score, "distribution": None, "mode": score, "coverage": math.nan}

@@ -1,4 +1,4 @@
-"""Which item is too long, by its id: a model knows positions only."""
+"""Errors about prompts that exceed the model's context, with the id of the item."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Answer = TypeVar("Answer")
 
 
 def name_overlong_items(
-    ask: Callable[[Sequence[Any]], Answer], asked: Sequence[Any], examples: Sequence[dspy.Example]
+    ask: Callable[[Sequence[Any]], Answer], prompts: Sequence[Any], examples: Sequence[dspy.Example]
 ) -> Answer:
-    """What the model answers.
+    """Call the model, and name the item if a prompt is too long; the model itself knows positions only.
 
     Args:
-        ask: The call.
-        asked: Its questions, one an example.
-        examples: With ``id``, ``ids`` or ``source``.
+        ask: Call of the model with a list of prompts.
+        prompts: Prompts, one per example.
+        examples: Examples with ``id``, ``ids`` or ``source``.
 
     Raises:
-        PromptTooLong: A question does not fit into the model's context; its item is named.
+        PromptTooLong: A prompt does not fit into the model's context; the message names its item.
     """
     try:
-        return ask(asked)
+        return ask(prompts)
     except PromptTooLong as error:
-        for question, example in sorted(zip(asked, examples, strict=True), key=lambda pair: -len(str(pair[0]))):
+        for prompt, example in sorted(zip(prompts, examples, strict=True), key=lambda pair: -len(str(pair[0]))):
             try:
-                ask([question])
-            except PromptTooLong as one:
-                raise PromptTooLong(f"{_named(example)} is too long. {one}") from error
+                ask([prompt])
+            except PromptTooLong as item_error:
+                raise PromptTooLong(f"{_description(example)} is too long. {item_error}") from error
         raise
 
 
-def _named(example: dspy.Example) -> str:
-    """An item by its id, a pair by those of its outputs, anything else by how its source begins."""
+def _description(example: dspy.Example) -> str:
+    """Describe an item by its id, a pair by its ids, anything else by the beginning of its source."""
     if example.get("ids"):
         return f"The pair {tuple(example.ids)!r}"
     if example.get("id") is not None:

@@ -1,4 +1,4 @@
-"""From a human score, on whatever range people rated, to a label of the judge's scale."""
+"""Mapping of human scores, on any range, to the labels of a judge's scale."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from evalbias.programs.criterion import Criterion
 
 
 def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None = None) -> str:
-    """The label a demonstration shows for a score.
+    """Return the label that a demonstration shows for a human score.
 
     Args:
-        score: On the criterion's scale without ``bins``; on the range of ``bins`` with them.
-        criterion: Whose labels are meant.
-        bins: Ascending inner edges, one fewer than there are labels: below the first edge is the lowest label, from an
-            edge upward the next one (``WEBNLG_BINS`` is the paper's for 0-100).
+        score: Human score, on the criterion's scale without ``bins``, else on the range of ``bins``.
+        criterion: Criterion with the labels.
+        bins: Ascending inner edges, one fewer than there are labels. A score below the first edge gets the lowest
+            label, a score at or above an edge the next one. ``WEBNLG_BINS`` holds the paper's edges for 0-100.
 
     Returns:
-        The nearest label, the higher of two equally near.
+        The nearest label; the higher one if two are equally near.
 
     Raises:
-        ValueError: The score is NaN or lies outside the scale, or the edges do not fit the labels.
+        ValueError: The score is NaN or outside the scale, or the edges do not fit the labels.
+
+    Examples:
+        >>> label_of(3.5, Criterion("politeness", "is the reply polite?"))
+        '4'
     """
     if math.isnan(score):
         raise ValueError(f"A score of NaN has no label on {criterion.name}: leave the item out of the demonstrations.")

@@ -1,4 +1,4 @@
-"""Judges where DSPy wants a metric or a reward, and training sets where it wants labels."""
+"""DSPy metrics and rewards made of judges, and training sets with labels."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from evalbias.programs.prompt import LETTERS
 def judge_metric(
     judge: PointwiseJudge, *, source: str = "source", output: str = "output", threshold: float | None = None
 ) -> Callable[..., float | bool]:
-    """A metric for ``dspy.Evaluate`` and for optimizers: the judge's score of a program's output, rescaled to [0, 1].
+    """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
 
     Args:
-        judge: Who judges.
-        source: The example's field that the program worked from.
-        output: The prediction's field to judge.
-        threshold: In [0, 1]: what a bootstrapped demonstration must reach (DSPy calls the metric with a trace then).
+        judge: Judge of the outputs.
+        source: Field of the example that the program worked from.
+        output: Field of the prediction to judge.
+        threshold: Metric value in [0, 1] that a bootstrapped demonstration must reach. DSPy passes a trace when it
+            bootstraps, and the metric then returns a bool.
 
     Returns:
-        ``metric(example, prediction, trace=None)``. NaN where the judgment is undefined.
+        ``metric(example, prediction, trace=None)``; its value is NaN if the judgment is undefined.
     """
 
     def metric(example: Any, prediction: Any, trace: Any = None) -> float | bool:
@@ -40,7 +41,7 @@ def judge_metric(
 def judge_reward(
     judge: PointwiseJudge, *, source: str = "source", output: str = "output"
 ) -> Callable[[dict[str, Any], Any], float]:
-    """A reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1], NaN if undefined."""
+    """Make a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1] or NaN."""
 
     def reward(inputs: dict[str, Any], prediction: Any) -> float:
         return _unit(judge, _field(inputs, source, "source"), _field(prediction, output, "output"))
@@ -51,43 +52,44 @@ def judge_reward(
 def preference_metric(
     judge: PairwiseJudge, *, source: str = "source", output: str = "output", reference: str = "reference"
 ) -> Callable[..., float]:
-    """A metric: the probability that a program's output is better than the example's reference output, in [0, 1].
+    """Make a metric: the ``win_share`` of a program's output against the example's reference output, in [0, 1].
 
-    A tie counts half. Give a judge with ``debias="permutation"`` unless its position preference is meant to count.
+    Use a judge with ``debias="permutation"``; otherwise its position bias favors the program's output or the reference.
 
     Args:
-        judge: Who compares.
-        source: The example's field that the program worked from.
-        output: The prediction's field to judge.
-        reference: The example's field to compare with: what another program wrote, say.
+        judge: Judge that compares the two.
+        source: Field of the example that the program worked from.
+        output: Field of the prediction to compare.
+        reference: Field of the example to compare with, such as the output of another program.
 
     Returns:
-        ``metric(example, prediction, trace=None)``. NaN where the comparison is undefined, .5 where both are equal.
+        ``metric(example, prediction, trace=None)``; its value is NaN if the comparison is undefined, 0.5 if the two
+        texts are equal.
     """
 
     def metric(example: Any, prediction: Any, trace: Any = None) -> float:
         ours, theirs = _field(prediction, output, "output"), _field(example, reference, "reference")
         if ours == theirs:
             return 0.5
-        found = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
-        return float(found.win_share)
+        comparison = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
+        return float(comparison.win_share)
 
     return metric
 
 
 def preference_accuracy(example: Any, prediction: Any, trace: Any = None) -> float:
-    """A metric for compiling a pairwise judge itself: 1 where it prefers as the example's ``preference`` says.
+    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's ``preference``.
 
-    An answer without a preference counts half, one that is undefined is NaN.
+    The value is 0.5 if the judge has no preference, and NaN if the comparison is undefined.
     """
-    chosen = prediction["preference"]
-    if chosen is None:
+    preferred = prediction["preference"]
+    if preferred is None:
         return math.nan if math.isnan(prediction["gap"]) else 0.5
-    return float((chosen if isinstance(chosen, str) else LETTERS[chosen]) == str(example["preference"]))
+    return float((preferred if isinstance(preferred, str) else LETTERS[preferred]) == str(example["preference"]))
 
 
 def score_closeness(criterion: Criterion) -> Callable[..., float]:
-    """A metric for compiling the judge itself: 1 where it gives the example's ``score``, 0 at the scale's other end."""
+    """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale."""
     low, high = criterion.scale
 
     def metric(example: Any, prediction: Any, trace: Any = None) -> float:
@@ -99,12 +101,17 @@ def score_closeness(criterion: Criterion) -> Callable[..., float]:
 def labeled(
     examples: Iterable[dspy.Example], criterion: Criterion, *, bins: Sequence[float] | None = None
 ) -> list[dspy.Example]:
-    """Copies of the examples with ``score``, the human score as a label: a training set for any DSPy optimizer.
+    """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
+
+    Args:
+        examples: Examples with human ``scores`` by criterion.
+        criterion: Criterion with the labels.
+        bins: Edges that cut the human scores into labels; see ``label_of``.
 
     Raises:
-        ValueError: An example has no score on the criterion, or one that no label fits.
+        ValueError: An example has no score on the criterion, or its score fits no label.
     """
-    done = []
+    copies = []
     for example in examples:
         scores = example.get("scores") or {}
         if criterion.name not in scores:
@@ -113,21 +120,17 @@ def labeled(
                 "leave it out or name another criterion."
             )
         label = label_of(scores[criterion.name], criterion, bins=bins)
-        done.append(example.copy(score=float(label)).with_inputs("source", "output"))
-    return done
+        copies.append(example.copy(score=float(label)).with_inputs("source", "output"))
+    return copies
 
 
-def _field(given: Any, name: str, argument: str) -> str:
-    """A text to be judged.
-
-    Raises:
-        ValueError: There is no such field; the message names those there are.
-    """
-    if name not in given:
-        raise ValueError(f"There is no {name!r} among {sorted(given.keys())}: say which field it is with {argument}=.")
-    if given[name] is None:
-        raise ValueError(f"{name!r} is None: there is nothing to judge.")
-    return str(given[name])
+def _field(values: Any, name: str, argument: str) -> str:
+    """Return a text to be judged, or raise an error that names the fields available."""
+    if name not in values:
+        raise ValueError(f"There is no {name!r} among {sorted(values.keys())}: name the field with {argument}=.")
+    if values[name] is None:
+        raise ValueError(f"{name!r} is None: give a text to judge.")
+    return str(values[name])
 
 
 def _unit(judge: PointwiseJudge, source: str, output: str) -> float:

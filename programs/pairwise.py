@@ -1,4 +1,4 @@
-"""A judge that says which of several candidates is best, as a DSPy program (Zhou et al., EMNLP 2024)."""
+"""The pairwise judge, a DSPy program that says which of several candidates is best (Zhou et al., EMNLP 2024)."""
 
 from __future__ import annotations
 
@@ -27,40 +27,51 @@ from evalbias.programs.adapter import PASSED_SETTINGS, text_field
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import check_batch_options
-from evalbias.programs.prompt import Message, comparison_instructions, comparison_labels, comparison_messages
+from evalbias.programs.prompt import (
+    LETTERS,
+    Message,
+    comparison_instructions,
+    comparison_labels,
+    comparison_messages,
+)
 from evalbias.programs.saving import read_state
 
 STATE_KEY = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
 INSTRUCTION_PLACES = ("first", "last")
+OPTIONS = ("ties", "debias", "calibration", "min_coverage", "instruction")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
-"""A judge that gives its answers less probability than this has not answered."""
+"""Default for the total probability of the answers below which a comparison is undefined."""
 
-MOST_CANDIDATES = 26
 FEWEST_COMPARISONS = 10
-"""Comparisons that batch calibration needs."""
+"""Smallest batch for batch calibration."""
 
 
 class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     """Compares two or more candidates on one criterion.
 
     Args:
-        criterion: What is judged.
-        ties: Whether "Tie" is an answer too.
-        debias: ``"permutation"`` asks in every rotation of the candidates (of two: both orders) and averages.
-        calibration: What the positions have by themselves is taken off: ``"contextual"`` measures it on a content-free
-            input, ``"batch"`` as the mean over a batch. None takes nothing off.
-        min_coverage: Comparisons whose answers have less probability are undefined.
-        instruction: Where it stands: ``"first"``, as in the paper, or ``"last"``, behind the candidates. Wordings that
-            are compared on the same pairs then share all but themselves, which is much faster.
+        criterion: Quality on which the candidates are compared.
+        ties: Offer "Tie" as an answer.
+        debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
+            asks in the given order only.
+        calibration: Estimate of the position bias to subtract in log space: ``"contextual"`` measures it on a
+            content-free input, ``"batch"`` as the mean over a batch. None subtracts nothing.
+        min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
+        instruction: Place of the instruction in the prompt: ``"first"``, as in the paper, or ``"last"``, after the
+            candidates. With ``"last"``, different wordings share the prompt's prefix, which is much faster.
 
-    The prompt is one ``dspy.Predict``, ``predict``: its instructions and demonstrations are what optimizers change. The
-    line that names the answers is not part of them.
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. The line
+    that names the answers is not part of the instructions.
 
     Attributes:
-        offsets: What ``calibrate`` found, by number of answers; ``batch`` calibration of single calls needs it.
+        offsets: Log-probability offsets by number of candidates, as fixed by ``calibrate``. Single calls with
+            ``batch`` calibration need them.
+
+    Raises:
+        ValueError: An option is unknown.
     """
 
     def __init__(
@@ -96,30 +107,35 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         """Compare the candidates of one source.
 
         Returns:
-            ``preference`` (index of the best candidate; None for a tie and where undefined), ``probability`` (of the
-            first candidate), ``probabilities`` (by candidate), ``tie`` (probability of a tie, 0 where it is no answer),
-            ``win_share`` (probability that the first candidate wins, a tie counting half; see
-            ``evalbias.measures.calibration.win_share``),
-            ``gap`` (lead over the next answer), ``consistent`` (whether all orders prefer the same; None in one order),
-            ``positions`` (by order, probabilities by position) and ``coverage``. Undefined values are NaN.
+            A prediction with these fields; undefined numbers are NaN:
+
+            * ``preference``: index of the best candidate; None for a tie and where undefined.
+            * ``probability``: probability of the first candidate.
+            * ``probabilities``: probability of each candidate.
+            * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
+            * ``win_share``: probability that the first candidate wins, a tie counting half.
+            * ``gap``: lead of the most probable answer over the next.
+            * ``consistent``: whether all orders prefer the same candidate; None with a single order.
+            * ``positions``: for each order, the probabilities by position.
+            * ``coverage``: total probability of the answers, the lowest over the orders.
 
         Raises:
-            ValueError: An empty source or candidate, fewer than two candidates, or equal ones.
+            ValueError: The source or a candidate is empty, two candidates are equal, or there are fewer than two.
         """
-        orders, asked = self._asked(source, candidates)
+        orders, reordered = self._reordered(source, candidates)
         with dspy.context(adapter=self._adapter()):
-            answers = [self.predict(source=source, candidates=shown) for shown in asked]
+            answers = [self.predict(source=source, candidates=texts) for texts in reordered]
         return self._single(answers, orders)
 
     async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """As ``forward``, awaited."""
-        orders, asked = self._asked(source, candidates)
+        """Compare the candidates of one source asynchronously; see ``forward``."""
+        orders, reordered = self._reordered(source, candidates)
         with dspy.context(adapter=self._adapter()):
-            answers = [await self.predict.acall(source=source, candidates=shown) for shown in asked]
+            answers = [await self.predict.acall(source=source, candidates=texts) for texts in reordered]
         return self._single(answers, orders)
 
-    def _asked(self, source: str, candidates: Sequence[str]) -> tuple[list[Order], list[list[str]]]:
-        """The orders, and the candidates in each."""
+    def _reordered(self, source: str, candidates: Sequence[str]) -> tuple[list[Order], list[list[str]]]:
+        """The orders to ask in, and the candidates in each."""
         candidates = check_candidates(source, candidates)
         orders = self._orders(len(candidates))
         return orders, [[candidates[i] for i in order] for order in orders]
@@ -135,61 +151,62 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
-        **threads: Any,
+        **options: Any,
     ) -> list[dspy.Prediction]:
-        """Compare many: prompts are rendered once and sent to the model together.
+        """Compare the candidates of many sources in one call of the model for each number of candidates.
 
         Args:
-            examples: With ``source`` and ``candidates``; the numbers of candidates may differ.
-            lm: In place of the judge's own or DSPy's configured model.
-            progress: Called with the number of judgments done.
-            **threads: What ``dspy.Module.batch`` takes (``num_threads`` and others); one call needs no threads.
+            examples: Examples with ``source`` and ``candidates``; the numbers of candidates may differ.
+            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+            progress: Function that is called with the number of judgments just done.
+            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
-            One prediction an example, in order, as ``forward`` gives it; ``batch`` calibration is over these examples.
+            One prediction per example, in order, with the fields of ``forward``. Without fixed ``offsets``, ``batch``
+            calibration is over these examples.
         """
-        check_batch_options(threads)
+        check_batch_options(options)
         model = measuring(resolve_lm(lm, self.predict))
-        done: dict[int, dspy.Prediction] = {}
+        predictions: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
         for count in sorted(set(sizes)):
-            where = [i for i, size in enumerate(sizes) if size == count]
+            indices = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
-            logprobs = self.answer_logprobs([examples[i] for i in where], orders, model)
+            logprobs = self.answer_logprobs([examples[i] for i in indices], orders, model)
             if progress is not None:
                 progress(logprobs.shape[0] * logprobs.shape[1])
             offsets = self._offsets(count, logprobs, model)
-            done.update(zip(where, self._predictions(logprobs, orders, offsets), strict=True))
-        return [done[i] for i in range(len(examples))]
+            predictions.update(zip(indices, self._predictions(logprobs, orders, offsets), strict=True))
+        return [predictions[i] for i in range(len(examples))]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
-        """Fix the ``batch`` calibration at what these examples show, for single calls and for later batches."""
+        """Estimate the ``batch`` calibration on these examples and fix it for single calls and later batches."""
         model = measuring(resolve_lm(lm, self.predict))
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
             self.offsets[count] = batch_offsets(self.answer_logprobs(part, self._orders(count), model)).tolist()
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
-        """The prompt of one comparison in the order given."""
+        """Return the prompt of one comparison, with the candidates in the given order."""
         return self._adapter().format(self.predict.signature, self.predict.demos, example)
 
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
     def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
-        """(n, r, c + t) log-probabilities of the answers, for examples of as many candidates as the orders have."""
+        """Measure the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t)."""
         labels = comparison_labels(len(orders[0]), ties=self.ties)
         prompts = [
             self.messages({"source": e.source, "candidates": [e.candidates[i] for i in order]})
             for e in examples
             for order in orders
         ]
-        asked = [example for example in examples for _ in orders]
-        found = name_overlong_items(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
-        return np.asarray(found.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
+        items = [example for example in examples for _ in orders]  # one per prompt
+        answers = name_overlong_items(lambda some: lm.choice_logprobs(some, labels), prompts, items)
+        return np.asarray(answers.logprobs.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
 
     def content_free(self, count: int) -> dspy.Example:
-        """So many candidates without content."""
+        """Return an example with ``count`` candidates without content."""
         return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
 
     def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
@@ -209,20 +226,19 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
 
     def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Comparisons:
-        """Probabilities from what ``answer_logprobs`` gave, with the judge's own threshold of coverage."""
+        """Subtract ``offsets`` from the result of ``answer_logprobs`` and average over the orders."""
         return calibrate_comparisons(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
 
     def _predictions(
         self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None
     ) -> list[dspy.Prediction]:
-        found = self.aggregate(logprobs, orders, offsets)
+        comparisons = self.aggregate(logprobs, orders, offsets)
         count = len(orders[0])
-        lead, best = gaps(found.probabilities), decisions(found.probabilities)
-        shares = win_share(found.probabilities, ties=self.ties)
-        done = []
-        for i, row in enumerate(found.probabilities):
-            alone = [decisions(found.positions[i, r : r + 1])[0] for r in range(len(orders))]
-            done.append(
+        lead, best = gaps(comparisons.probabilities), decisions(comparisons.probabilities)
+        shares = win_share(comparisons.probabilities, ties=self.ties)
+        predictions = []
+        for i, row in enumerate(comparisons.probabilities):
+            predictions.append(
                 dspy.Prediction(
                     preference=best[i] if best[i] != count else None,
                     probability=float(row[0]),
@@ -230,24 +246,24 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
                     tie=float(row[count]) if self.ties else 0.0,
                     win_share=float(shares[i]),
                     gap=float(lead[i]),
-                    consistent=_consistent(alone, orders) if len(orders) > 1 else None,
-                    positions=found.positions[i].tolist(),
-                    coverage=float(found.coverage[i]),
+                    consistent=_consistent(comparisons.positions[i], orders) if len(orders) > 1 else None,
+                    positions=comparisons.positions[i].tolist(),
+                    coverage=float(comparisons.coverage[i]),
                 )
             )
-        return done
+        return predictions
 
     def _adapter(self) -> ComparisonAdapter:
         return ComparisonAdapter(self.criterion, self.ties, last=self.instruction == "last")
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The program's state and what it judges; no model and no key."""
-        own = {name: getattr(self, name) for name in ("ties", "debias", "calibration", "min_coverage", "instruction")}
+        """Return the predictor's state, the criterion and the options; models and API keys are left out."""
+        own = {name: getattr(self, name) for name in OPTIONS}
         own["offsets"] = {str(count): values for count, values in self.offsets.items()}
         return {**super().dump_state(json_mode), STATE_KEY: {"criterion": asdict(self.criterion), **own}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Take over a saved judge: criterion, options, instructions and demonstrations."""
+        """Replace criterion, options, instructions and demonstrations by those of a saved judge."""
         own = dict(state[STATE_KEY])
         self.criterion = Criterion(**own.pop("criterion"))
         self.offsets = {int(count): values for count, values in own.pop("offsets").items()}
@@ -255,9 +271,17 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             setattr(self, name, value)
         super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> PairwiseJudge:
+        """Construct the judge whose ``dump_state`` is given."""
+        own = state[STATE_KEY]
+        judge = cls(Criterion(**own["criterion"]), **{name: own[name] for name in OPTIONS if name in own})
+        judge.load_state(state)
+        return judge
+
 
 class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
+    """Adapter that asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
 
     def __init__(self, criterion: Criterion, ties: bool, *, last: bool = False) -> None:
         super().__init__()
@@ -266,7 +290,7 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
         self.last = last
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """The messages of one comparison."""
+        """Return the messages of one comparison."""
         return comparison_messages(
             self.criterion,
             text_field(inputs, "source"),
@@ -284,75 +308,70 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
         return judgment_request(lm.model, self.format(signature, demos, inputs), self._labels(inputs))
 
     def _read(self, response: lm15.Response, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found = read_judgment(response, self._labels(inputs))
-        best = int(found.logprobs[0].argmax())
-        return [{"preference": found.choices[best], "logprobs": found.logprobs[0].tolist()}]
+        answer = read_judgment(response, self._labels(inputs))
+        best = int(answer.logprobs[0].argmax())
+        return [{"preference": answer.choices[best], "logprobs": answer.logprobs[0].tolist()}]
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """One comparison; see ``dspy.Adapter``."""
+        """Ask for one comparison; see ``dspy.Adapter``."""
         passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(lm(self._request(lm, signature, demos, inputs), **passed), inputs)
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """One comparison, asynchronously; see ``dspy.Adapter``."""
+        """Ask for one comparison asynchronously; see ``dspy.Adapter``."""
         passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
         return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed), inputs)
 
 
 def fit_batch_offsets(logprobs: FloatArray) -> FloatArray:
-    """``batch_offsets`` of a batch that tells something.
+    """Return ``batch_offsets`` of a batch that is large enough.
 
     Raises:
-        ValueError: Fewer comparisons than ``FEWEST_COMPARISONS``.
+        ValueError: There are fewer comparisons than ``FEWEST_COMPARISONS``.
     """
     if len(logprobs) < FEWEST_COMPARISONS:
         raise ValueError(
-            f"Batch calibration over {len(logprobs)} comparisons would take the preference itself off: give "
-            f"{FEWEST_COMPARISONS} or more, or fix it before with judge.calibrate(examples)."
+            f"Batch calibration over {len(logprobs)} comparisons would remove the preference itself: give "
+            f"{FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
         )
     return batch_offsets(logprobs)
 
 
 def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
-    """The candidates of one source.
+    """Return the candidates of one source as a list.
 
     Raises:
-        ValueError: Fewer than two or more than 26, an empty text, or two equal ones.
+        ValueError: There are fewer than 2 or more than 26 candidates, a text is empty, or two candidates are equal.
     """
     named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
-    if isinstance(candidates, str) or not 2 <= len(candidates) <= MOST_CANDIDATES:
-        raise ValueError(
-            f"The source {named} has the candidates {candidates!r}: give a list of 2 to {MOST_CANDIDATES} texts."
-        )
+    if isinstance(candidates, str) or not 2 <= len(candidates) <= len(LETTERS):
+        most = len(LETTERS)
+        raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {most} texts.")
     for text in (source, *candidates):
         if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"A text of the source {named} is {text!r}: a judge needs texts that are not empty.")
+            raise ValueError(f"A text of the source {named} is {text!r}: give texts that are not empty.")
     if len(set(candidates)) < len(candidates):
-        raise ValueError(
-            f"Two candidates of the source {named} are equal: there is nothing to compare, give each once."
-        )
+        raise ValueError(f"Two candidates of the source {named} are equal: give each candidate once.")
     return list(candidates)
 
 
-def _consistent(alone: Sequence[int | None], orders: Sequence[Order]) -> bool:
-    """Whether the orders, each by itself, prefer the same candidate (or all of them none)."""
-    chosen = set()
-    for best, order in zip(alone, orders, strict=True):
-        chosen.add(order[best] if best is not None and best < len(order) else None)
-    return len(chosen) == 1
+def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool:
+    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any."""
+    preferred = set()
+    for best, order in zip(decisions(positions), orders, strict=True):
+        preferred.add(order[best] if best is not None and best < len(order) else None)
+    return len(preferred) == 1
 
 
 def load_pairwise_judge(path: Any) -> PairwiseJudge:
-    """Read a judge that ``judge.save(path)`` wrote (JSON).
+    """Load a pairwise judge from the JSON file that ``judge.save(path)`` wrote.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is no saved pairwise judge.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file does not hold a pairwise judge.
     """
-    judge = PairwiseJudge(Criterion("placeholder", "replaced by the state"))
-    judge.load_state(read_state(path, STATE_KEY, "pairwise judge"))
-    return judge
+    return PairwiseJudge.from_state(read_state(path, STATE_KEY, "pairwise judge"))

@@ -1,6 +1,6 @@
-"""A prompt as plain text: instructions, named fields, and an answer that is the one output field as it is written.
+"""Plain-text prompts: instructions, ``Label: value`` lines, and a completion that is the only output field.
 
-DSPy's own adapters ask for markup around every field, which small and base models do not write.
+DSPy's own adapters ask for markup around every field, which small models and base models do not write.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from evalbias.programs.prompt import Message
 
 
 class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Writes the fields as ``Label: value`` lines; the whole completion is the output field.
+    """Adapter that writes the fields as ``Label: value`` lines and reads the whole completion as the output field.
 
     Raises:
-        ValueError: A signature with more than one output field.
+        ValueError: The signature does not have exactly one output field.
     """
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """The messages of one request."""
+        """Return the messages of one request."""
         output = _only_output(signature)
         messages = [{"role": "system", "content": signature.instructions}]
         for demo in demos:
@@ -32,16 +32,16 @@ class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
         return [*messages, {"role": "user", "content": _fields(signature, inputs)}]
 
     def parse(self, signature: Any, completion: str) -> dict[str, str]:
-        """The completion as the output field."""
+        """Return the stripped completion as the output field."""
         return {_only_output(signature): completion.strip()}
 
 
 class PlainPredict(dspy.Module):  # type: ignore[misc]
-    """One ``dspy.Predict`` that is asked as plain text; an answer without any text is an empty one.
+    """A ``dspy.Predict`` with a plain-text prompt; a completion without text is an empty output.
 
     Args:
-        signature: A DSPy signature with one output field.
-        **config: Of every request: ``temperature``, ``max_tokens``, ``stop`` and others.
+        signature: DSPy signature with one output field.
+        **config: Settings of every request: ``temperature``, ``max_tokens``, ``stop`` and others.
     """
 
     def __init__(self, signature: Any, **config: Any) -> None:
@@ -49,7 +49,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
         self.predict = dspy.Predict(signature, **config)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Ask once."""
+        """Ask the model once."""
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)
@@ -60,14 +60,13 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
 def _only_output(signature: Any) -> str:
     names = list(signature.output_fields)
     if len(names) != 1:
-        raise ValueError(f"The signature has the outputs {names}: a plain prompt has one.")
+        raise ValueError(f"The signature has the output fields {names}: give one with a single output field.")
     return str(names[0])
 
 
 def _fields(signature: Any, values: Mapping[str, Any]) -> str:
-    lines = [
-        f"{_label(name)}: {_shown(values[name])}" for name in signature.input_fields if values.get(name) is not None
-    ]
+    names = [name for name in signature.input_fields if values.get(name) is not None]
+    lines = [f"{_label(name)}: {_as_text(values[name])}" for name in names]
     return "\n".join([*lines, f"{_label(_only_output(signature))}:"])
 
 
@@ -75,5 +74,5 @@ def _label(name: str) -> str:
     return name.replace("_", " ").capitalize()
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,4 +1,4 @@
-"""A judge that scores one output at a time, as a DSPy program."""
+"""The pointwise judge, a DSPy program that scores one output at a time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
     """Scores an output against one criterion.
 
     Args:
-        criterion: What is judged.
+        criterion: Quality to score, with its scale.
         scoring: ``"expected"`` measures the probability of every label and takes the expectation
             (Ohi et al. 2024, eq 7); ``"direct"`` is the baseline that reads the number the model writes.
 
-    The prompt is one ``dspy.Predict``, ``predict``: its instructions and demonstrations are what optimizers change.
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+
+    Raises:
+        ValueError: ``scoring`` is unknown.
 
     Examples:
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
@@ -50,18 +53,18 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         """Judge one output.
 
         Returns:
-            ``score`` (the expectation, on the criterion's scale), ``distribution`` (label -> share of the labels'
-            probability), ``mode`` (the likeliest label's value), ``coverage`` (probability that any label follows).
-            Undefined values are NaN; ``direct`` scoring has no distribution and no coverage.
+            A prediction with ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability,
+            normalized over the labels), ``mode`` (value of the most probable label) and ``coverage`` (total probability
+            of the labels). Undefined values are NaN; ``direct`` scoring has no distribution and no coverage.
 
         Raises:
-            ValueError: An empty source or output.
+            ValueError: The source or the output is empty.
         """
         with dspy.context(adapter=self._adapter()):
             return self.predict(source=source, output=output)
 
     async def aforward(self, source: str, output: str) -> dspy.Prediction:
-        """As ``forward``, awaited."""
+        """Judge one output asynchronously; see ``forward``."""
         with dspy.context(adapter=self._adapter()):
             return await self.predict.acall(source=source, output=output)
 
@@ -72,31 +75,32 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
         chunk: int | None = None,
-        **threads: Any,
+        **options: Any,
     ) -> list[dspy.Prediction]:
-        """Judge many outputs: prompts are rendered once and sent to the model together.
+        """Judge many outputs in few calls of the model.
 
         Args:
-            examples: With ``source`` and ``output``.
-            lm: In place of the judge's own or DSPy's configured model.
-            progress: Called with the number of judgments done after every chunk.
-            chunk: Prompts to a call of the model. None takes 256, more where it answers many at the same time.
-            **threads: What ``dspy.Module.batch`` takes (``num_threads`` and others); one call needs no threads.
+            examples: Examples with ``source`` and ``output``.
+            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+            progress: Function that is called after every chunk with the number of judgments just done.
+            chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
+                at the same time.
+            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
-            One prediction an example, in order, as ``forward`` gives it.
+            One prediction per example, in order, with the fields of ``forward``.
         """
-        check_batch_options(threads)
-        done: list[dspy.Prediction] = []
+        check_batch_options(options)
+        predictions: list[dspy.Prediction] = []
         lm = resolve_lm(lm, self.predict)
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             rows = name_overlong_items(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
-            done += [dspy.Prediction(**row) for row in rows]
+            predictions += [dspy.Prediction(**row) for row in rows]
             if progress is not None:
                 progress(len(part))
-        return done
+        return predictions
 
     def _scores(self, lm: Any, prompts: Sequence[list[Message]]) -> list[dict[str, Any]]:
         if self.scoring == "direct":
@@ -104,7 +108,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         return expected_scores(self.criterion, measuring(lm).choice_logprobs(prompts, self.criterion.labels))
 
     def messages(self, example: dspy.Example) -> list[Message]:
-        """The prompt of one judgment."""
+        """Return the prompt of one judgment."""
         return self._prompts([example])[0]
 
     def _prompts(self, examples: Sequence[dspy.Example]) -> list[list[Message]]:
@@ -114,32 +118,38 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         return JudgmentAdapter(self.criterion, self.scoring)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The program's state and what it judges; no model and no key."""
+        """Return the predictor's state, the criterion and the scoring; models and API keys are left out."""
         state: dict[str, Any] = super().dump_state(json_mode)
         return {**state, STATE_KEY: {"criterion": asdict(self.criterion), "scoring": self.scoring}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Take over a saved judge: criterion, scoring, instructions and demonstrations."""
+        """Replace criterion, scoring, instructions and demonstrations by those of a saved judge."""
         own = state[STATE_KEY]
-        self.criterion = Criterion(**{**own["criterion"], "scale": tuple(own["criterion"]["scale"])})
+        self.criterion = Criterion(**own["criterion"])
         self.scoring = own["scoring"]
         super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> PointwiseJudge:
+        """Construct the judge whose ``dump_state`` is given."""
+        own = state[STATE_KEY]
+        judge = cls(Criterion(**own["criterion"]), scoring=own["scoring"])
+        judge.load_state(state)
+        return judge
 
-def check_batch_options(threads: Mapping[str, Any]) -> None:
-    """Refuse what is no argument of ``dspy.Module.batch``."""
-    unknown = sorted(set(threads) - set(inspect.signature(dspy.Module.batch).parameters))
+
+def check_batch_options(options: Mapping[str, Any]) -> None:
+    """Raise ``TypeError`` for options that are not arguments of ``dspy.Module.batch``."""
+    unknown = sorted(set(options) - set(inspect.signature(dspy.Module.batch).parameters))
     if unknown:
         raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
-    """Read a judge that ``judge.save(path)`` wrote (JSON).
+    """Load a pointwise judge from the JSON file that ``judge.save(path)`` wrote.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is no saved judge.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file does not hold a pointwise judge.
     """
-    judge = PointwiseJudge(Criterion("placeholder", "replaced by the state"))
-    judge.load_state(read_state(path, STATE_KEY, "judge"))
-    return judge
+    return PointwiseJudge.from_state(read_state(path, STATE_KEY, "judge"))

@@ -1,7 +1,7 @@
-"""The wording of a prompt: the only place where criterion, demonstrations and item become messages.
+"""Wording of the prompts, in which criterion, demonstrations and item become chat messages.
 
-A message is ``{"role": "system" | "user" | "assistant", "content": str}``. How messages become tokens
-(a chat template, or plain text for a base model) is the language model's business.
+A message is ``{"role": "system" | "user" | "assistant", "content": str}``. The language model turns messages into
+tokens, with its chat template or as plain text for a base model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Message = dict[str, str]
 
 
 def item_text(criterion: Criterion, source: str, output: str) -> str:
-    """One item up to the point where its score follows."""
+    """Render one item up to the point where its score follows."""
     return f"{criterion.source_label}: {source}\n{criterion.output_label}: {output}\n{criterion.title.capitalize()}:"
 
 
@@ -27,14 +27,14 @@ def judge_messages(
     demos: Iterable[tuple[str, str, str]] = (),
     instructions: str | None = None,
 ) -> list[Message]:
-    """The prompt of one judgment.
+    """Render the prompt of one judgment.
 
     Args:
-        criterion: What is judged.
-        source: What the output was made from.
-        output: What is judged.
+        criterion: Quality to score.
+        source: Text that the output was made from.
+        output: Text to judge.
         demos: (source, output, label) of each demonstration, in the order shown.
-        instructions: In place of ``criterion.instructions`` (an optimizer's wording).
+        instructions: Optimized wording. Defaults to ``criterion.instructions``.
     """
     head = judge_head(criterion, demos=demos, instructions=instructions)
     return [*head, {"role": "user", "content": item_text(criterion, source, output)}]
@@ -43,7 +43,7 @@ def judge_messages(
 def judge_head(
     criterion: Criterion, *, demos: Iterable[tuple[str, str, str]], instructions: str | None
 ) -> list[Message]:
-    """What stands before the item that is judged; see ``judge_messages``."""
+    """Render the messages before the item to judge; see ``judge_messages``."""
     messages = [{"role": "system", "content": criterion.instructions if instructions is None else instructions}]
     for demo_source, demo_output, label in demos:
         messages.append({"role": "user", "content": item_text(criterion, demo_source, demo_output)})
@@ -52,24 +52,24 @@ def judge_head(
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
-    """The context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
+    """Render the context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
     content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
     return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
 
 
 LETTERS = string.ascii_uppercase
-"""What candidates are called in a comparison, by position."""
+"""Names of the candidates in a comparison, by position."""
 
 TIE = "Tie"
 
 
 def comparison_labels(count: int, *, ties: bool) -> tuple[str, ...]:
-    """The answers of a comparison: A, B, ... by position, and "Tie" behind them."""
+    """Return the answers of a comparison: A, B, ... by position, then possibly "Tie"."""
     return tuple(LETTERS[:count]) + ((TIE,) if ties else ())
 
 
 def comparison_instructions(criterion: Criterion) -> str:
-    """What a comparison is asked before any optimizer touched it; the answers are named behind it."""
+    """Return a comparison's initial instruction, without the line that names the answers."""
     return f"Which {criterion.output_label.lower()} is better on {criterion.title}: {criterion.definition}"
 
 
@@ -83,33 +83,33 @@ def comparison_messages(
     instructions: str | None = None,
     last: bool = False,
 ) -> list[Message]:
-    """The prompt of one comparison.
+    """Render the prompt of one comparison.
 
     Args:
-        criterion: What is judged.
-        source: What the candidates were made from.
-        candidates: In the order shown.
-        labels: The answers: one a candidate, and possibly one for ties.
+        criterion: Quality on which the candidates are compared.
+        source: Text that the candidates were made from.
+        candidates: Texts to compare, in the order shown.
+        labels: Answers: one per candidate, and possibly one for ties.
         demos: (source, candidates, label) of each demonstration, in the order shown.
-        instructions: In place of ``comparison_instructions`` (an optimizer's wording). The line that names the answers
-            stands behind either, so that no wording can lose it.
-        last: Put the instruction behind the candidates, where it is read after all that many wordings share.
+        instructions: Optimized wording. Defaults to ``comparison_instructions``. The line that names the answers
+            follows in either case, so that no wording can lose it.
+        last: Put the instruction after the candidates, so that prompts of different wordings share a long prefix.
     """
-    asked = comparison_instructions(criterion) if instructions is None else instructions
+    wording = comparison_instructions(criterion) if instructions is None else instructions
     answers = f"Answer with {', '.join(labels[:-1])} or {labels[-1]}."
-    told = f"{asked}\n{answers}"
-    messages = [] if last else [{"role": "system", "content": told}]
+    instruction = f"{wording}\n{answers}"
+    messages = [] if last else [{"role": "system", "content": instruction}]
     for demo_source, demo_candidates, label in demos:
         messages.append({"role": "user", "content": _candidates_text(criterion, demo_source, demo_candidates, [])})
         messages.append({"role": "assistant", "content": label})
-    behind = ["", told] if last else []
-    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates, behind)})
+    ending = ["", instruction] if last else []
+    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates, ending)})
     return messages
 
 
-def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str], behind: Sequence[str]) -> str:
+def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str]) -> str:
     lines = [f"{criterion.source_label}: {source}"]
     lines += [
         f"{criterion.output_label} {label}: {candidate}" for label, candidate in zip(LETTERS, candidates, strict=False)
     ]
-    return "\n".join([*lines, *behind, f"Better {criterion.title}:"])
+    return "\n".join([*lines, *ending, f"Better {criterion.title}:"])

@@ -1,9 +1,9 @@
-"""PairS: the order of a source's candidates from comparisons (greedy or beam merge sort).
+"""PairS: ranking of a source's candidates by pairwise comparisons in a greedy or beam merge sort.
 
-Bottom-up merge sort: the judge decides which head of two sorted lists comes next. All merges of one level, of all
-sources, go forward together, and the comparisons they wait for are one batch. A pair that was compared is not compared
-again. Greedy follows each decision; beam keeps the likeliest partial merges and follows both outcomes of a comparison
-whose probabilities lie close together.
+The merge sort runs bottom-up, and the judge decides which head of two sorted lists comes next. All merges of one level,
+over all sources, advance together, and the comparisons that they need form one batch. No pair is compared twice. Greedy
+search follows each decision. Beam search keeps the most probable partial merges and follows both outcomes of a
+comparison if their probabilities are close.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
-from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
 from evalbias.programs.saving import read_state
 
 STATE_KEY = "evalbias_ranker"
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
-"""Pairs, drawn with the seed, on which a ranking fixes batch calibration."""
+"""Number of randomly drawn pairs on which a ranking fixes batch calibration."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +35,14 @@ class Ranking:
 
     Attributes:
         order: Indices of the candidates, best first.
-        scores: One a candidate, in the candidates' order: how many others it is above; those that the judge could not
-            tell apart, neighbor by neighbor, count half. NaN where no comparison was defined.
-        comparisons: Pairs compared.
-        judgments: Prompts that took (a debiased comparison takes several).
-        ties: Pairs on which the judge was undecided; the list that stood first went first.
-        undefined: Pairs without a defined probability; treated as ties.
-        contradictions: Compared pairs that the order turns round: a judge whose preferences go in circles has some.
+        scores: Number of other candidates below each candidate, in the given order of the candidates. A candidate in
+            the same group counts half; neighbors in the order that the judge does not distinguish share a group. NaN
+            if no comparison is defined.
+        comparisons: Number of pairs compared.
+        judgments: Number of prompts asked; a debiased comparison takes several.
+        ties: Number of pairs with equal probabilities; the head of the left list is placed first.
+        undefined: Number of pairs without a defined probability, treated as ties.
+        contradictions: Number of compared pairs whose preference the order reverses; cyclic preferences cause them.
     """
 
     order: list[int]
@@ -56,7 +56,7 @@ class Ranking:
 
 @dataclass
 class _Source:
-    """One source on its way: the probability that the first of a pair is better, once it is known."""
+    """One source being ranked, with the win share of the first candidate of each compared pair."""
 
     source: str
     candidates: list[str]
@@ -64,7 +64,7 @@ class _Source:
     judgments: int = 0
 
     def probability(self, a: int, b: int) -> float | None:
-        """That a is better than b; None if they were not compared."""
+        """Probability that a is better than b; None if they were not compared."""
         if (a, b) in self.known:
             return self.known[a, b]
         return 1 - self.known[b, a] if (b, a) in self.known else None
@@ -72,7 +72,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _State:
-    """A partial merge: what is merged, where each list stands, and how likely its decisions are together."""
+    """A partial merge: the merged candidates, the position in each list, and the log-likelihood of its decisions."""
 
     merged: tuple[int, ...] = ()
     left: int = 0
@@ -81,7 +81,7 @@ class _State:
 
 
 class _Merge:
-    """Two sorted lists becoming one."""
+    """Merge of two sorted lists."""
 
     def __init__(self, source: _Source, left: Sequence[int], right: Sequence[int], beam: int, gap: float) -> None:
         self.source, self.left, self.right = source, left, right
@@ -89,19 +89,20 @@ class _Merge:
         self._states = [_State()]
 
     def advance(self) -> list[tuple[int, int]]:
-        """Go on as far as the known comparisons lead; the pairs that are asked next, none when merged."""
+        """Advance as far as the known comparisons allow; return the pairs to compare next, none once merged."""
         while True:
-            wanted = [pair for state in self._states if (pair := self._heads(state))]
-            if not wanted:
+            heads = [pair for state in self._states if (pair := self._heads(state))]
+            if not heads:
                 return []
-            missing = [pair for pair in dict.fromkeys(wanted) if self.source.probability(*pair) is None]
+            missing = [pair for pair in dict.fromkeys(heads) if self.source.probability(*pair) is None]
             if missing:
                 return missing
-            self._states = self._kept([follower for state in self._states for follower in self._followers(state)])
+            successors = [successor for state in self._states for successor in self._successors(state)]
+            self._states = self._best(successors)
 
     @property
     def merged(self) -> list[int]:
-        """The likeliest order, once ``advance`` asks for nothing."""
+        """The most probable order, once ``advance`` returns no pairs."""
         best = self._states[0]
         return [*best.merged, *self.left[best.left :], *self.right[best.right :]]
 
@@ -110,7 +111,7 @@ class _Merge:
             return None
         return self.left[state.left], self.right[state.right]
 
-    def _followers(self, state: _State) -> list[_State]:
+    def _successors(self, state: _State) -> list[_State]:
         pair = self._heads(state)
         if pair is None:
             return [state]
@@ -125,7 +126,7 @@ class _Merge:
             return both
         return both[:1] if p >= 0.5 else both[1:]
 
-    def _kept(self, states: list[_State]) -> list[_State]:
+    def _best(self, states: list[_State]) -> list[_State]:
         return sorted(states, key=lambda s: -s.loglikelihood)[: self._beam]
 
 
@@ -134,19 +135,22 @@ def _log(p: float) -> float:
 
 
 def most_comparisons(n: int) -> int:
-    """Of a greedy ranking of n candidates: ``n ceil(log2 n)``."""
+    """Return the largest number of comparisons in a greedy ranking of n candidates, ``n ceil(log2 n)``."""
     return n * math.ceil(math.log2(n)) if n > 1 else 0
 
 
 class PairwiseRanker(dspy.Module):  # type: ignore[misc]
-    """Ranks the candidates of a source by comparisons.
+    """Ranks the candidates of a source by pairwise comparisons (PairS; Liu et al., COLM 2024).
 
     Args:
-        judge: Who compares.
-        search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons; ``"beam"`` more.
-        beam_size: Partial merges that are kept.
-        gap: Beam follows both outcomes where the probabilities lie closer together than this, in [0, 1].
-        seed: Of the order in which the candidates enter, which the caller's order then does not decide.
+        judge: Judge that compares two candidates.
+        search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
+        beam_size: Number of partial merges that beam search keeps.
+        gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
+        seed: Seed for the initial order of the candidates and for the pairs of batch calibration.
+
+    Raises:
+        ValueError: An option is unknown or outside its range.
     """
 
     def __init__(
@@ -156,7 +160,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         if search not in SEARCHES:
             raise ValueError(f"search={search!r} is unknown: choose one of {SEARCHES}.")
         if beam_size < 1 or not 0 <= gap <= 1:
-            raise ValueError(f"beam_size={beam_size}, gap={gap}: keep at least one, and give a gap in [0, 1].")
+            raise ValueError(f"beam_size={beam_size}, gap={gap}: give a beam_size of at least 1 and a gap in [0, 1].")
         self.judge = judge
         self.search = search
         self.beam_size = beam_size
@@ -174,15 +178,15 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[dspy.Prediction]:
-        """Rank the candidates of many sources; their comparisons are asked together.
+        """Rank the candidates of many sources; comparisons of all sources share batches.
 
         Args:
-            examples: With ``source`` and ``candidates``; equal candidates share a place and a score.
-            lm: In place of the judge's own or DSPy's configured model.
-            progress: Called with the number of judgments done.
+            examples: Examples with ``source`` and ``candidates``; equal candidates get the same score.
+            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+            progress: Function that is called with the number of judgments just done.
 
         Returns:
-            One prediction an example: the fields of ``Ranking``.
+            One prediction per example with the fields of ``Ranking``.
         """
         rng = np.random.default_rng(self.seed)
         sources = [_Source(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples]
@@ -204,60 +208,65 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         ]
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The judge's state and how it is asked; no model and no key."""
+        """Return the judge's state and the options; models and API keys are left out."""
         own = {name: getattr(self, name) for name in ("search", "beam_size", "gap", "seed")}
         return {"judge": self.judge.dump_state(json_mode), STATE_KEY: own}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Take over a saved ranker: its judge, search and seed."""
+        """Replace the judge and the options by those of a saved ranker."""
         self.judge.load_state(state["judge"], **kwargs)
         for name, value in state[STATE_KEY].items():
             setattr(self, name, value)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> PairwiseRanker:
+        """Construct the ranker whose ``dump_state`` is given."""
+        return cls(PairwiseJudge.from_state(state["judge"]), **state[STATE_KEY])
 
     def _merge(self, source: _Source, left: list[int], right: list[int]) -> _Merge:
         return _Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
 
     def _calibrated(self, sources: Sequence[_Source], lm: Any) -> PairwiseJudge:
-        """The judge; batch calibration is fixed on pairs of all sources, or every merge would have its own."""
+        """The judge, with batch calibration fixed once on pairs of all sources instead of anew in every batch."""
         if self.judge.calibration != "batch" or 2 in self.judge.offsets:
             return self.judge
         judge: PairwiseJudge = self.judge.deepcopy()
-        found = [
-            dspy.Example(source=s.source, candidates=list(two))
+        pairs = [
+            dspy.Example(source=s.source, candidates=list(pair))
             for s in sources
-            for two in itertools.permutations(s.candidates, 2)
+            for pair in itertools.permutations(s.candidates, 2)
         ]
         rng = random.Random(self.seed)
-        judge.calibrate(rng.sample(found, min(CALIBRATION_PAIRS, len(found))), lm=lm)
+        judge.calibrate(rng.sample(pairs, min(CALIBRATION_PAIRS, len(pairs))), lm=lm)
         return judge
 
     def _level(
         self, merges: Sequence[_Merge], judge: PairwiseJudge, lm: Any, progress: Callable[[int], None] | None
     ) -> None:
-        """Bring all merges of a level to their end, one batch of comparisons after the other."""
+        """Complete all merges of a level, one batch of comparisons at a time."""
         while True:
-            asked = [(merge.source, pair) for merge in merges for pair in merge.advance()]
-            if not asked:
+            pending = [(merge.source, pair) for merge in merges for pair in merge.advance()]
+            if not pending:
                 return
             items = [
-                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in asked
+                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in pending
             ]
-            found = judge.batch(items, lm=lm, progress=progress)
-            for (source, pair), prediction in zip(asked, found, strict=True):
+            predictions = judge.batch(items, lm=lm, progress=progress)
+            for (source, pair), prediction in zip(pending, predictions, strict=True):
                 source.known[pair] = prediction.win_share
                 source.judgments += len(prediction.positions)
 
 
 def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ranking:
-    """The outcome for the caller's candidates, of which equal ones were ranked once."""
-    group = _groups(source, order)
-    of = [source.candidates.index(text) for text in candidates]
+    """Ranking of all given candidates from the order of the distinct ones."""
+    groups = _groups(source, order)
+    distinct = [source.candidates.index(text) for text in candidates]  # index among the distinct candidates
     values = list(source.known.values())
     undefined = sum(1 for p in values if math.isnan(p))
     place = {index: rank for rank, index in enumerate(order)}
     return Ranking(
-        order=sorted(range(len(of)), key=lambda i: place[of[i]]),
-        scores=[math.nan if undefined == len(values) else _score(group, of, i) for i in range(len(of))],
+        order=sorted(range(len(distinct)), key=lambda i: place[distinct[i]]),
+        scores=[math.nan if undefined == len(values) else _score(groups, distinct, i) for i in range(len(distinct))],
         comparisons=len(values),
         judgments=source.judgments,
         ties=sum(1 for p in values if p == 0.5),
@@ -267,32 +276,30 @@ def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ra
 
 
 def _groups(source: _Source, order: list[int]) -> dict[int, int]:
-    """Candidate -> its place among the groups that the judge told apart, best first.
+    """Number the groups of candidates that the judge distinguishes, best first, by candidate.
 
-    Neighbors in a merge sort were compared with each other: where that gave no preference they share a group.
+    Neighbors in a merge sort were compared with each other; they share a group if neither was preferred.
     """
-    found, group = {order[0]: 0}, 0
+    groups, group = {order[0]: 0}, 0
     for above, below in itertools.pairwise(order):
         p = source.probability(above, below)
         group += int(p is not None and not math.isnan(p) and p != 0.5)
-        found[below] = group
-    return found
+        groups[below] = group
+    return groups
 
 
-def _score(group: dict[int, int], of: list[int], mine: int) -> float:
-    """How many others stand in a lower group; those of the same one count half."""
-    others = [group[index] for i, index in enumerate(of) if i != mine]
-    own = group[of[mine]]
+def _score(groups: dict[int, int], distinct: list[int], position: int) -> float:
+    """Number of other candidates in lower groups, plus half of those in the same group."""
+    others = [groups[index] for i, index in enumerate(distinct) if i != position]
+    own = groups[distinct[position]]
     return sum(1.0 for other in others if other > own) + sum(0.5 for other in others if other == own)
 
 
 def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
-    """Read a ranker that ``ranker.save(path)`` wrote (JSON).
+    """Load a ranker from the JSON file that ``ranker.save(path)`` wrote.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is no saved ranker.
+        FileNotFoundError: The file does not exist.
+        ValueError: The file does not hold a ranker.
     """
-    ranker = PairwiseRanker(PairwiseJudge(Criterion("placeholder", "replaced by the state")))
-    ranker.load_state(read_state(path, STATE_KEY, "ranker"))
-    return ranker
+    return PairwiseRanker.from_state(read_state(path, STATE_KEY, "ranker"))

@@ -1,4 +1,4 @@
-"""Recorded loops as a recording that ``RecordedLM`` replays: real outputs and feedback through any loop of ours."""
+"""Conversion of recorded refine loops into a recording that ``RecordedLM`` can replay."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ def write_recording(
     items: Iterable[tuple[Mapping[str, Any], Sequence[tuple[str, str]]]],
     path: str | os.PathLike[str],
 ) -> None:
-    """Write what the models of a loop would have been asked on the way of recorded loops, and what they answered.
+    """Write the prompts that a loop would send for recorded outputs, with the recorded texts as answers.
 
     Args:
-        loop: Whose prompts are written: its generator, its refiner, and its feedback (a ``dspy.Module`` that asks once
-            and is answered in words).
-        items: (inputs, [(output, feedback text), ...] from the first output on) of each; where nothing better was
-            found, a recording repeats the output, and the loop's refiner writes the same text again.
-        path: The JSONL file, written anew. An item's texts that are nothing are written as nothing.
+        loop: Loop that renders the prompts. Its feedback must be a ``dspy.Module`` that asks a model once and reads
+            its text.
+        items: Inputs of each item, and its (output, feedback text) pairs from the first output on. A recording repeats
+            an output that was not improved, and the loop's refiner then writes the same text again.
+        path: JSONL file to write; an existing file is replaced. Empty texts are recorded as a single space.
 
     Raises:
-        ValueError: The loop's feedback asks no model.
+        ValueError: The loop's feedback does not ask a model.
     """
     if not isinstance(loop.feedback, dspy.Module) or not loop.feedback.predictors():
-        raise ValueError(f"The feedback {loop.feedback.name!r} asks no model: there is nothing to replay.")
+        raise ValueError(f"The feedback {loop.feedback.name!r} does not ask a model: use a loop with self-feedback.")
     Path(path).unlink(missing_ok=True)
-    answers = _Answers()
+    engine = _FixedAnswer()
     program: SelfRefine = loop.deepcopy()
-    program.set_lm(record(dspy.LM("recorded/texts", engine=answers, cache=False), path))
+    program.set_lm(record(dspy.LM("recorded/texts", engine=engine, cache=False), path))
     for inputs, steps in items:
         shown = {name: value for name, value in inputs.items() if name in program.inputs}
         draft: dict[str, str] = {}
         module = program.generate
         for output, feedback in steps:
-            answers.text = output
+            engine.text = output
             written = str(module(**shown, **draft)[program.field])
-            answers.text = feedback
-            said = program.feedback(inputs, written).text if written.strip() else EMPTY
-            draft, module = {"draft": written, "feedback": said}, program.refine
+            engine.text = feedback
+            comment = program.feedback(inputs, written).text if written.strip() else EMPTY
+            draft, module = {"draft": written, "feedback": comment}, program.refine
 
 
-class _Answers:
-    """An engine that answers the text it was given."""
+class _FixedAnswer:
+    """Engine that answers every request with its ``text``."""
 
     text = ""
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """The text."""
+        """Answer with the text."""
         return lm15.Response(
             id=None,
             model=request.model,
@@ -65,8 +65,8 @@ class _Answers:
             usage=lm15.Usage(),
         )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Answers:
+    def __deepcopy__(self, memo: dict[int, Any]) -> _FixedAnswer:
         return self
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; no resource is open."""

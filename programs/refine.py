@@ -1,4 +1,4 @@
-"""The refine loop: write, listen to feedback, rewrite; a rewriting counts only where the feedback is better for it."""
+"""Refine loops and best-of-k sampling as DSPy programs: write, get feedback, rewrite, keep improvements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalbias.programs.refine_step import take_step
 from evalbias.programs.resample import sample
 
 Accept = Callable[[float, float], bool]
-"""(score so far, new score) -> whether the new output takes over."""
+"""Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
 
 SETTINGS = ("max_iterations", "perfect", "plateau", "field")
 STATE_KEY = "evalbias_refine"
@@ -23,22 +23,29 @@ STATE_KEY = "evalbias_refine"
 
 @dataclass(frozen=True)
 class Improvement:
-    """Accepts what is better by more than a margin; the paper's is 0: better, not equal.
+    """Acceptance of scores that are better by more than a margin.
 
-    An undefined score never takes over, a defined one does over an undefined.
+    An undefined score is never accepted; a defined score always replaces an undefined one.
 
     Attributes:
-        margin: In points of the feedback's score, at least 0.
+        margin: Margin in points of the feedback's score, at least 0. The paper's is 0, strict improvement.
+
+    Raises:
+        ValueError: The margin is negative.
+
+    Examples:
+        >>> Improvement(1.0)(3, 4), Improvement(1.0)(3, 4.5)
+        (False, True)
     """
 
     margin: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.margin >= 0:
-            raise ValueError(f"margin={self.margin}: give at least 0, or worse outputs would take over.")
+            raise ValueError(f"margin={self.margin} would accept worse outputs: give at least 0.")
 
     def __call__(self, before: float, after: float) -> bool:
-        """Whether an output of the score ``after`` takes over."""
+        """Return True if an output with the score ``after`` is accepted."""
         return after == after and (before != before or after - before > self.margin)
 
 
@@ -49,17 +56,20 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
     Args:
-        generate: Any DSPy module: the inputs -> a prediction with the output's field.
-        feedback: A source; it is shown the inputs and, where the example has more (a reference), that too.
-        refine: Any DSPy module: the inputs, ``draft`` (the output so far), ``feedback`` (its text) -> the same field.
-        max_iterations: Refinements at most; the paper's is 10. 0 generates alone.
-        accept: Which refinement takes over.
-        perfect: Stop at this score; by default the source's best. None goes on.
-        plateau: Stop after so many refinements in a row that were not accepted; None never does.
-        field: The output's field.
+        generate: DSPy module from the inputs to a prediction with the output field.
+        feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
+        refine: DSPy module from the inputs, ``draft`` (current output) and ``feedback`` (its text) to the same field.
+        max_iterations: Largest number of refinements; the paper's is 10, and 0 generates only.
+        accept: Rule that decides whether a refinement replaces the current output.
+        perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
+        plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
+        field: Name of the output field.
 
-    A call gives the output's field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``, which is
+    A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``, which is
     ``"perfect"``, ``"plateau"`` or ``"iterations"``.
+
+    Raises:
+        ValueError: ``max_iterations`` or ``plateau`` is outside its range.
     """
 
     def __init__(
@@ -77,7 +87,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         super().__init__()
         if max_iterations < 0 or (plateau is not None and plateau < 1):
             raise ValueError(
-                f"max_iterations={max_iterations}, plateau={plateau}: give at least 0, and at least 1 or None."
+                f"max_iterations={max_iterations}, plateau={plateau}: give max_iterations >= 0, plateau >= 1 or None."
             )
         self.generate = generate
         self.feedback = feedback
@@ -89,51 +99,51 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         self.field = field
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Run the loop on one item; what the generator does not take (a reference) goes to the feedback alone."""
-        taken = self.inputs
-        shown = {name: value for name, value in inputs.items() if name in taken}
-        write = partial(self._written, self.generate, 0, **shown)
+        """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
+        names = self.inputs
+        shown = {name: value for name, value in inputs.items() if name in names}
+        write = partial(self._write, self.generate, 0, **shown)
         steps = [take_step(0, write, self.feedback, inputs, lambda _: True)]
         best, rejected, stopped = steps[0], 0, "iterations"
-        enough = self.feedback.high if isinstance(self.perfect, str) else self.perfect
+        perfect = self.feedback.high if isinstance(self.perfect, str) else self.perfect
         for iteration in range(1, self.max_iterations + 1):
-            if enough is not None and best.score >= enough:
+            if perfect is not None and best.score >= perfect:
                 stopped = "perfect"
                 break
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            write = partial(self._written, self.refine, iteration, **shown, draft=best.output, feedback=best.feedback)
+            write = partial(self._write, self.refine, iteration, **shown, draft=best.output, feedback=best.feedback)
             step = take_step(iteration, write, self.feedback, inputs, partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
-        told = {self.field: best.output, "score": best.score, "steps": steps}
-        return dspy.Prediction(**told, iterations=len(steps) - 1, stopped=stopped)
+        fields = {self.field: best.output, "score": best.score, "steps": steps}
+        return dspy.Prediction(**fields, iterations=len(steps) - 1, stopped=stopped)
 
     @property
     def inputs(self) -> frozenset[str]:
-        """What the generator takes.
+        """Names of the generator's inputs.
 
-        The parameters of its ``forward`` by name; where that takes anything, the input fields of its predictors that no
-        other of them makes.
+        They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields
+        of its predictors that are not output fields of another predictor.
         """
         _, *parameters = inspect.signature(type(self.generate).forward).parameters.values()
         if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
             return frozenset(p.name for p in parameters)
-        made: set[str] = set()
-        taken: set[str] = set()
+        consumed: set[str] = set()
+        produced: set[str] = set()
         for predictor in self.generate.predictors():
-            taken |= set(predictor.signature.input_fields)
-            made |= set(predictor.signature.output_fields)
-        return frozenset(taken - made)
+            consumed |= set(predictor.signature.input_fields)
+            produced |= set(predictor.signature.output_fields)
+        return frozenset(consumed - produced)
 
-    def _written(self, module: dspy.Module, number: int, **inputs: Any) -> str:
-        return str(sample(module, number, **inputs)[self.field])
+    def _write(self, module: dspy.Module, index: int, /, **inputs: Any) -> str:
+        return str(sample(module, index, **inputs)[self.field])
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """The predictors' state and when the loop stops; no model and no key.
+        """Return the predictors' state and the options; models and API keys are left out.
 
-        An ``accept`` of one's own is code and is not saved: the program that loads the state keeps its own.
+        A custom ``accept`` is code and is not saved; the program that loads the state keeps its own rule.
         """
         state: dict[str, Any] = super().dump_state(json_mode)
         own = {name: getattr(self, name) for name in SETTINGS}
@@ -142,19 +152,20 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         return {**state, STATE_KEY: {**own, "fields": self._fields()}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Take over a saved loop of the same shape.
+        """Replace options and predictor states by those of a saved loop with the same fields.
 
         Raises:
-            ValueError: The state is of no refine loop, or of one with other fields.
+            ValueError: The state is not a refine loop's, or the loop has other fields.
         """
         if STATE_KEY not in state:
             raise ValueError(
-                f"This is the state of no refine loop ({STATE_KEY!r} is missing): save one with loop.save(path)."
+                f"The state is not a refine loop's: {STATE_KEY!r} is missing. Save a loop with loop.save(path)."
             )
         own = dict(state[STATE_KEY])
         if own["fields"] != self._fields():
             raise ValueError(
-                f"This is the state of another loop, with the fields {own['fields']}, not {self._fields()}."
+                f"The state is another loop's: its fields are {own['fields']}, not {self._fields()}. Load it into a "
+                "loop with the same signatures."
             )
         if "margin" in own:
             self.accept = Improvement(own.pop("margin"))
@@ -167,28 +178,32 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
 
 
 class BestOfK(dspy.Module):  # type: ignore[misc]
-    """Writes k outputs and keeps the one that the feedback scores highest: self-reward (Xu et al. 2024, section 5.4).
+    """Writes k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 5.4).
 
     Args:
-        generate: Any DSPy module that writes another output each time it is called.
-        feedback: A source; the model's own judge for self-reward.
-        k: How many.
-        field: The output's field.
+        generate: DSPy module that samples its output at a temperature above 0.
+        feedback: Feedback source; the model's own judge for self-reward.
+        k: Number of outputs.
+        field: Name of the output field.
 
-    A call gives the output's field, ``score`` and ``steps``; undefined scores never win, unless there is no other.
+    A call returns the output field, ``score`` and ``steps``. An output with an undefined score is returned only if all
+    scores are undefined.
+
+    Raises:
+        ValueError: ``k`` is below 1.
     """
 
     def __init__(self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, field: str = "output") -> None:
         super().__init__()
         if k < 1:
-            raise ValueError(f"k={k}: write at least one output.")
+            raise ValueError(f"k={k}: give at least 1.")
         self.generate = generate
         self.feedback = feedback
         self.k = k
         self.field = field
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Write k outputs of one item."""
+        """Write k outputs for one item and return the best."""
         loop = SelfRefine(
             self.generate,
             self.feedback,
@@ -201,12 +216,12 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
 
 
 class WriteAgain(dspy.Module):  # type: ignore[misc]
-    """A refiner that writes anew, whatever it is told."""
+    """Refiner that ignores draft and feedback and generates again."""
 
     def __init__(self, generate: dspy.Module) -> None:
         super().__init__()
         self.generate = generate
 
     def forward(self, draft: str, feedback: str, **inputs: Any) -> Any:
-        """Write again."""
+        """Generate another output."""
         return self.generate(**inputs)

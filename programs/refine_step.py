@@ -1,4 +1,4 @@
-"""One output on the way through a loop: written, heard about, and what it cost."""
+"""One step of a refine loop: an output, its feedback and its cost."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from dspy.utils.usage_tracker import UsageTracker
 from evalbias.programs.feedback.source import Feedback, FeedbackSource, validated
 
 EMPTY = "The output is empty."
-"""What the refiner is told then; no source is asked."""
+"""Feedback on an empty output, which is not shown to the feedback source."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One output on the way.
+    """One output of a loop.
 
     Attributes:
-        iteration: 0 is the first output.
-        output: What was written.
-        score: The feedback's; NaN where undefined.
-        feedback: What was said about it.
-        accepted: Whether it became the loop's output.
-        status: Why the score is undefined, or empty.
-        tokens: Prompt and completion tokens of writing and feedback together; 0 where the models do not tell, and for
-            what DSPy's cache answered.
-        calls: Requests to models, of writing and feedback together, answered by the cache or not.
+        iteration: Number of the step; 0 is the first output.
+        output: Text of the output.
+        score: Score of the feedback; NaN if undefined.
+        feedback: Text of the feedback.
+        accepted: True if the output became the loop's output.
+        status: Reason why the score is undefined, or an empty string.
+        tokens: Number of prompt and completion tokens of writing and feedback. Answers from DSPy's cache and models
+            that do not report their usage count 0.
+        calls: Number of requests of writing and feedback, including those that the cache answered.
     """
 
     iteration: int
@@ -50,35 +50,35 @@ def take_step(
     example: Mapping[str, Any],
     accepts: Callable[[float], bool],
 ) -> Step:
-    """Write an output and hear about it.
+    """Write an output, get feedback on it and decide whether to accept it.
 
     Args:
-        iteration: Its number.
-        write: Gives the output.
-        source: Of the feedback; an empty output is undefined and not shown to it.
-        example: The item, for the source.
-        accepts: Whether an output of this score takes over.
+        iteration: Number of the step.
+        write: Function that writes the output.
+        source: Feedback source. An empty output is not shown to it; its score is undefined.
+        example: Item for the source.
+        accepts: Function of the score that returns True if the output is accepted.
 
     Raises:
-        ValueError: A score outside the source's range.
+        ValueError: The score is outside the source's range.
     """
-    with count_usage() as spent:
+    with count_usage() as usage:
         output = write()
         if output.strip():
-            found = validated(source, source(example, output))
+            feedback = validated(source, source(example, output))
         else:
-            found = Feedback(float("nan"), EMPTY, status="empty output")
-    accepted = accepts(found.score)
-    return Step(iteration, output, found.score, found.text, accepted, found.status, spent.tokens, spent.calls)
+            feedback = Feedback(float("nan"), EMPTY, status="empty output")
+    accepted = accepts(feedback.score)
+    return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, usage.tokens, usage.calls)
 
 
 @dataclass
 class UsageCount(BaseCallback):  # type: ignore[misc]
-    """What the models were asked inside a context.
+    """Requests and tokens used inside a context.
 
     Attributes:
-        calls: Requests, those that DSPy's cache answered included.
-        tracker: Of the tokens; none are spent on what the cache answers.
+        calls: Number of requests, including those that DSPy's cache answered.
+        tracker: Tracker of the tokens; cached answers cost none.
     """
 
     calls: int = 0
@@ -90,18 +90,18 @@ class UsageCount(BaseCallback):  # type: ignore[misc]
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens."""
-        told = self.tracker.get_total_tokens().values()
-        return int(sum(usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in told))
+        """Number of prompt and completion tokens."""
+        totals = self.tracker.get_total_tokens().values()
+        return int(sum(usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0) for usage in totals))
 
 
 @contextmanager
 def count_usage() -> Iterator[UsageCount]:
-    """Count what is spent inside; an outer tracker of the user's hears of it too."""
-    outer, spent = dspy.settings.usage_tracker, UsageCount()
-    with dspy.context(usage_tracker=spent.tracker, callbacks=[*dspy.settings.callbacks, spent]):
-        yield spent
+    """Count requests and tokens inside the context; the user's own usage tracker receives the tokens too."""
+    outer, usage = dspy.settings.usage_tracker, UsageCount()
+    with dspy.context(usage_tracker=usage.tracker, callbacks=[*dspy.settings.callbacks, usage]):
+        yield usage
     if outer is not None:
-        for lm, entries in spent.tracker.usage_data.items():
+        for lm, entries in usage.tracker.usage_data.items():
             for entry in entries:
                 outer.add_usage(lm, entry)

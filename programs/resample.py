@@ -1,4 +1,4 @@
-"""Asking a program again for another answer, where DSPy's cache would give the first one once more."""
+"""Repeated sampling from a program, past DSPy's cache and reproducible by index."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from evalbias.lm.contract import resolve_lm
 from evalbias.lm.dspy_compat import active_trace
 
 
-def sample(module: dspy.Module, number: int, **inputs: Any) -> Any:
-    """The module's number-th answer to its inputs.
+def sample(module: dspy.Module, index: int, /, **inputs: Any) -> Any:
+    """Return one of a module's samples for the given inputs.
 
-    What is drawn at a temperature is asked past the cache's other draws (DSPy's ``rollout_id``); models that draw by a
-    seed are given one, so that the same draw is the same text in any process. What is written greedily is the same
-    every time, and the module itself is called. Otherwise a copy is, and the trace is of the module.
+    Requests at a temperature above 0 get a ``rollout_id`` of their own, so that DSPy's cache keeps the samples apart.
+    Models that sample by a seed also get a seed, so that a sample is the same text in every process. If all predictors
+    decode greedily, all samples are the same and the module itself is called. Otherwise a copy is called, and the trace
+    names the predictors of the module.
 
     Args:
-        module: Left as it is.
-        number: From 0; the same number finds the same draw.
-        **inputs: Of the module.
+        module: Module to call; left unchanged.
+        index: Number of the sample, from 0. The same index returns the same sample.
+        **inputs: Inputs of the module.
     """
-    configs = [_numbered(predictor, number) for predictor in module.predictors()]
+    configs = [_config(predictor, index) for predictor in module.predictors()]
     if not any(configs):
         return module(**inputs)
     copy = module.deepcopy()
     for predictor, config in zip(copy.predictors(), configs, strict=True):
         predictor.config = {**predictor.config, **config}
-    found = copy(**inputs)
+    prediction = copy(**inputs)
     originals = dict(zip(map(id, copy.predictors()), module.predictors(), strict=True))
     trace = active_trace()
     if trace:
         trace[:] = [(originals.get(id(predictor), predictor), *rest) for predictor, *rest in trace]
-    return found
+    return prediction
 
 
-def _numbered(predictor: dspy.Predict, number: int) -> dict[str, int]:
-    """What makes a predictor's request that of its number-th draw; nothing where it is the same every time."""
+def _config(predictor: dspy.Predict, index: int) -> dict[str, int]:
+    """Settings that select a predictor's sample; empty if it decodes greedily."""
     lm = resolve_lm(None, predictor)
-    told = {**getattr(lm, "kwargs", {}), **predictor.config}
-    if lm is None or told.get("temperature") == 0:
+    settings = {**getattr(lm, "kwargs", {}), **predictor.config}
+    if lm is None or settings.get("temperature") == 0:
         return {}
-    drawn = {"rollout_id": number} if number else {}
+    config = {"rollout_id": index} if index else {}
     if getattr(lm, "draws_by_seed", False):
-        drawn["seed"] = (told.get("seed") or 0) * 1_000_003 + number
-    return drawn
+        config["seed"] = (settings.get("seed") or 0) * 1_000_003 + index
+    return config

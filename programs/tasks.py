@@ -1,4 +1,4 @@
-"""Three refine loops ready to use: translation, constrained generation, mathematics (Xu et al. 2024, section 4)."""
+"""Ready-made refine loops: translation, constrained generation and mathematics (Xu et al. 2024, section 4)."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ class RefineSolution(dspy.Signature):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class RefineTask:
-    """A loop and what its outputs are worth.
+    """A refine loop with self-feedback, and an external feedback source to compare with.
 
     Attributes:
-        name: As the command line knows it.
-        loop: Under the model's own feedback.
-        external: What knows better: by a reference, the exact words, or the right answer.
-        source: The field that an output answers to.
-        fields: What an item must hold.
+        name: Name on the command line.
+        loop: Loop under the model's own feedback.
+        external: External source: a reference metric, an exact match of words, or the correct answer.
+        source: Field of an item that the output answers to.
+        fields: Fields that every item must have.
     """
 
     name: str
@@ -92,12 +92,12 @@ class RefineTask:
 
 
 def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: Any) -> RefineTask:
-    """Translation under its own MQM feedback; outside it, sacrebleu's chrF by the reference.
+    """Make a translation task: MQM self-feedback, with sacrebleu's chrF against the reference as external source.
 
     Args:
-        max_iterations: Refinements at most.
-        critical: See ``MQMFeedback``.
-        **config: Of the writing requests; ``max_tokens`` holds for the feedback too.
+        max_iterations: Largest number of refinements.
+        critical: Weight of a critical error; see ``MQMFeedback``.
+        **config: Settings of the writing requests; ``max_tokens`` applies to the feedback too.
     """
     writing = {"temperature": 0.0, "max_tokens": 300, **config}
     loop = SelfRefine(
@@ -112,7 +112,7 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: A
 
 
 def constrained_generation(*, max_iterations: int = 10, **config: Any) -> RefineTask:
-    """Sentences that hold all the concepts, under the model's own list of what is missing; outside it, exact match."""
+    """Make a constrained-generation task: the model lists missing concepts, with exact match as external source."""
     writing = {"temperature": 0.0, "max_tokens": 400, **config}
     loop = SelfRefine(
         PlainPredict(WriteWithConcepts, **writing),
@@ -124,12 +124,12 @@ def constrained_generation(*, max_iterations: int = 10, **config: Any) -> Refine
 
 
 def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> RefineTask:
-    """Solutions under self-consistency over so many paths; outside it, the right answer."""
+    """Make a mathematics task: self-consistency over ``paths`` samples, with the correct answer as external source."""
     writing = {"temperature": 0.0, "max_tokens": 800, **config}
-    paths_of = PlainPredict(Solve, **{**writing, "temperature": 0.7})
+    solve = PlainPredict(Solve, **{**writing, "temperature": 0.7})
     loop = SelfRefine(
         PlainPredict(Solve, **writing),
-        ConsistencyFeedback(paths_of, paths=paths),
+        ConsistencyFeedback(solve, paths=paths),
         PlainPredict(RefineSolution, **writing),
         max_iterations=max_iterations,
     )
@@ -137,7 +137,7 @@ def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> 
 
 
 def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds for the feedback's requests too."""
+    """Settings that apply to the feedback's requests too."""
     return {name: value for name, value in config.items() if name == "max_tokens"}
 
 
@@ -145,10 +145,10 @@ TASKS = {"translation": translation, "constrained-generation": constrained_gener
 
 
 def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
-    """Refuse items that lack what the task needs, before anything is written.
+    """Check that every item has the fields that the task needs.
 
     Raises:
-        ValueError: An item lacks a field, or has what is no text there; both are named.
+        ValueError: A field is missing or not a text; the message names the item and the field.
     """
     for example in items:
         for name in task.fields:

@@ -373,7 +373,7 @@ def test_measure_preference_and_rank(outputs, tmp_path):
         (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3"], "does not cover the 96 examples"),
         (["optimize", CRITERION, "--data", "{outputs}", "--documents", "99"], "needs at least 99"),
         (["rank", "--data", "{outputs}"], "give either --criterion"),
-        (["rank", "--data", "{outputs}", "--judge", "{outputs}"], "is no saved"),
+        (["rank", "--data", "{outputs}", "--judge", "{outputs}"], "is not a saved"),
         (["measure", "preference", "--data", "{outputs}", "--criterion", "wit"], "write it as 'name: definition'"),
     ],
 )

@@ -126,7 +126,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     told = json.loads(evalbias("refine", *task, "--program", program, "--json", "--out", "run", cwd=tmp_path).stdout)
     assert len(told["own"]) == report["iterations"] + 1
     wrong = evalbias("refine", *task, "--program", tmp_path / "killed/run.json", cwd=tmp_path, check=False)
-    assert "is no saved refine loop" in wrong.stderr
+    assert "is not a saved refine loop" in wrong.stderr
     other = ["--task", "mathematics", *task[2:]]
     wrong = evalbias("refine", *other, "--program", program, cwd=tmp_path, check=False)
     assert "is a compiled loop of another task" in wrong.stderr

@@ -24,7 +24,7 @@ def test_the_papers_seven_criteria():
     [
         ({"name": " "}, "Criterion.name is ' '"),
         ({"name": "a: b"}, "one line without a colon"),
-        ({"name": "total"}, "which the mean over criteria is called"),
+        ({"name": "total"}, "the name of the mean over criteria"),
         ({"definition": ""}, "Criterion.definition is ''"),
         ({"scale": (5, 1)}, "two ascending whole numbers"),
         ({"scale": (1.0, 5.0)}, "two ascending whole numbers"),

@@ -50,7 +50,7 @@ def test_calibration_takes_the_positions_own_odds_off(calibration):
 
 
 def test_batch_calibration_of_a_few_would_take_the_preference_off():
-    with pytest.raises(ValueError, match="over 9 comparisons would take the preference itself off"):
+    with pytest.raises(ValueError, match="over 9 comparisons would remove the preference itself"):
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
 
 
@@ -163,5 +163,5 @@ def test_save_and_load(tmp_path):
         assert getattr(loaded, name) == getattr(judge, name)
     assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"x\.json is no saved pairwise judge"):
+    with pytest.raises(ValueError, match=r"x\.json is not a saved pairwise judge"):
         load_pairwise_judge(tmp_path / "x.json")

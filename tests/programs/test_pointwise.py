@@ -84,7 +84,7 @@ def test_an_item_that_is_too_long_is_named():
 
 def test_a_metric_says_which_field_is_missing():
     metric = judge_metric(PointwiseJudge(C), output="answer")
-    with pytest.raises(ValueError, match=r"no 'answer' among \['output'\]: say which field it is with output="):
+    with pytest.raises(ValueError, match=r"no 'answer' among \['output'\]: name the field with output="):
         metric(dspy.Example(source="s"), dspy.Prediction(output="x"))
 
 
@@ -134,9 +134,9 @@ def test_save_and_load_keep_what_is_judged_and_hold_no_model(tmp_path):
 def test_loading_something_else(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "b.json").write_text("{")
-    with pytest.raises(ValueError, match=r"a\.json is no saved judge"):
+    with pytest.raises(ValueError, match=r"a\.json is not a saved judge"):
         load_judge(tmp_path / "a.json")
-    with pytest.raises(ValueError, match=r"b\.json is no saved judge"):
+    with pytest.raises(ValueError, match=r"b\.json is not a saved judge: it is not JSON"):
         load_judge(tmp_path / "b.json")
     with pytest.raises(FileNotFoundError):
         load_judge(tmp_path / "c.json")

@@ -21,7 +21,7 @@ def test_the_probability_of_beating_the_reference(lms):
     lost = metric(dspy.Example(source="a source", gold="another text"), dspy.Prediction(answer="one text"))
     assert won + lost == pytest.approx(1, abs=1e-5)
     assert metric(example, dspy.Prediction(answer="one text")) == 0.5
-    with pytest.raises(ValueError, match="say which field it is with output="):
+    with pytest.raises(ValueError, match="name the field with output="):
         metric(example, dspy.Prediction(text="x"))
     with pytest.raises(ValueError, match="'answer' is None"):
         metric(example, dspy.Prediction(answer=None))

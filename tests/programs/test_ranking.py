@@ -128,7 +128,7 @@ def test_beam_finds_the_likeliest_order_where_greedy_does_not():
 def test_bad_input():
     with pytest.raises(ValueError, match="search='bubble' is unknown"):
         PairwiseRanker(PairwiseJudge(C), search="bubble")
-    with pytest.raises(ValueError, match="keep at least one"):
+    with pytest.raises(ValueError, match="give a beam_size of at least 1"):
         PairwiseRanker(PairwiseJudge(C), beam_size=0)
     with pytest.raises(ValueError, match="give a list of 2"):
         PairwiseRanker(PairwiseJudge(C)).batch([pair(1)], lm=Comparer())
@@ -145,7 +145,7 @@ def test_a_ranker_is_saved_with_its_judge(tmp_path):
     first = PairwiseRanker(judge, search="beam", beam_size=3, gap=0.4, seed=7).batch(documents, lm=Comparer())
     assert again.batch(documents, lm=Comparer())[0].toDict() == first[0].toDict()
     judge.save(str(tmp_path / "judge.json"))
-    with pytest.raises(ValueError, match="is no saved ranker, but a pairwise judge"):
+    with pytest.raises(ValueError, match="is not a saved ranker but a pairwise judge"):
         load_ranker(tmp_path / "judge.json")
-    with pytest.raises(ValueError, match="is no saved judge, but a pairwise judge"):
+    with pytest.raises(ValueError, match="is not a saved judge but a pairwise judge"):
         load_judge(tmp_path / "judge.json")

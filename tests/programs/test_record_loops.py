@@ -60,7 +60,7 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
     assert run.failed == {}
     written = [[step.output for step in one.steps] for one in run.loops]
     assert written == [[row["output"].strip() for row in rows[i]] for i in rows]
-    exact = run.worth(items, ExactConcepts())
+    exact = run.quality(items, ExactConcepts())
     recorded = [[float(row["exact_coverage"] == 1) for row in rows[i]] for i in rows]
     assert exact.T.tolist() == recorded
 
@@ -78,5 +78,5 @@ def test_a_loop_that_leaves_the_recording_is_told_so(tmp_path):
     run = run_loops(loop, [dspy.Example(id="a", **inputs)], lm=lm)
     assert "has no answer to the prompt" in run.failed["a"]
     loop.feedback = ExactConcepts()
-    with pytest.raises(ValueError, match="asks no model"):
+    with pytest.raises(ValueError, match="does not ask a model"):
         write_recording(loop, [], tmp_path / "r")

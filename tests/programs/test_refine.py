@@ -144,7 +144,7 @@ def test_a_loop_is_saved_with_where_it_stops(tmp_path):
     other.load(str(tmp_path / "own.json"))
     assert other.accept is rule
     dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
-    with pytest.raises(ValueError, match="the state of no refine loop"):
+    with pytest.raises(ValueError, match="The state is not a refine loop's: 'evalbias_refine' is missing"):
         other.load(str(tmp_path / "plain.json"))
 
 
@@ -182,7 +182,7 @@ def test_a_loop_of_another_shape_is_refused(tmp_path):
     program.set_lm(None)
     program.save(str(tmp_path / "program.json"))
     other = SelfRefine(PlainPredict("concepts -> output"), Score(), PlainPredict("concepts, draft, feedback -> output"))
-    with pytest.raises(ValueError, match="the state of another loop"):
+    with pytest.raises(ValueError, match="The state is another loop's"):
         other.load(str(tmp_path / "program.json"))
     assert other.perfect == "best"
 
