@@ -1,4 +1,4 @@
-"""Judges as DSPy programs."""
+"""Judges, rankers and refine loops as DSPy programs."""
 
 from evalbias.programs.criteria import (
     INTRINSIC,

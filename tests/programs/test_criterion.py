@@ -31,13 +31,13 @@ def test_the_papers_seven_criteria():
         ({"scale": (0, True)}, "two ascending whole numbers"),
     ],
 )
-def test_what_no_prompt_can_be_made_of_is_refused(change, match):
+def test_invalid_criteria_are_refused(change, match):
     with pytest.raises(ValueError, match=match):
         Criterion(**{"name": "politeness", "definition": "is it polite?", **change})
 
 
 @pytest.mark.parametrize("text", ["politeness", ": polite?", "politeness: "])
-def test_parse_wants_both_sides(text):
+def test_parse_requires_a_name_and_a_definition(text):
     with pytest.raises(ValueError, match="name: definition"):
         Criterion.parse(text)
 

@@ -1,4 +1,4 @@
-"""Sources of feedback: what each says, in which range, and what it needs."""
+"""Feedback sources: scores, texts, ranges and required fields."""
 
 import math
 import sys
@@ -34,9 +34,9 @@ def test_own_mqm_reads_what_the_model_writes():
     )
     source = MQMFeedback(critical=-10)
     with dspy.context(lm=lm):
-        found, none, empty = (source({"source": "chien"}, "the cat") for _ in range(3))
-    assert (found.score, none.score) == (-6, 0)
-    assert [e.span for e in found.errors] == ["cat", "the"]
+        feedback, none, empty = (source({"source": "chien"}, "the cat") for _ in range(3))
+    assert (feedback.score, none.score) == (-6, 0)
+    assert [e.span for e in feedback.errors] == ["cat", "the"]
     assert math.isnan(empty.score)
     assert empty.status == "empty"
     assert (source.low, source.high) == (-25, 0)
@@ -45,28 +45,28 @@ def test_own_mqm_reads_what_the_model_writes():
         source({"id": "x"}, "y")
 
 
-def test_concepts_by_the_model_and_by_their_letters():
+def test_missing_concepts_by_the_model_and_by_exact_match():
     lm = Scripted("['park']", "None.", "run, dog", "I like it")
     source = ConceptsFeedback()
     with dspy.context(lm=lm):
-        found = [source({"concepts": CONCEPTS}, "The dog can run.") for _ in range(4)]
-    assert [f.score for f in found[:3]] == [0, 1, 0]
-    assert found[0].text == "missing: park"
-    assert found[2].text == "missing: dog, run"
-    assert math.isnan(found[3].score)
+        feedback = [source({"concepts": CONCEPTS}, "The dog can run.") for _ in range(4)]
+    assert [f.score for f in feedback[:3]] == [0, 1, 0]
+    assert feedback[0].text == "missing: park"
+    assert feedback[2].text == "missing: dog, run"
+    assert math.isnan(feedback[3].score)
     exact = ExactConcepts()
     assert exact({"concepts": CONCEPTS}, "The Dog can run in a park.").score == 1
     assert exact({"concepts": CONCEPTS}, "The dogs run in a park.").text == "missing: dog"
     assert exact({"concepts": ["ice cream", "c++", "ice"]}, "C++ and Ice cream.").score == 1
     assert exact({"concepts": ["ice cream"]}, "Ice creams.").score == 0
-    told = exact({"concepts": CONCEPTS}, "The dog sits.")
-    assert (told.score, told.text) == (0, "missing: run, park")
+    incomplete = exact({"concepts": CONCEPTS}, "The dog sits.")
+    assert (incomplete.score, incomplete.text) == (0, "missing: run, park")
     assert coverage(CONCEPTS, "dog park") == pytest.approx(2 / 3)
     assert math.isnan(coverage([], "x"))
-    for told in ("[]", "None", "none are missing", "All concepts are present.", "All of the concepts are included"):
-        assert read_missing(told, CONCEPTS) == []
-    for told in ("- dog\n- park", "dog and park", "The missing concepts are: dog, park.", "* Dog\n* Park"):
-        assert read_missing(told, CONCEPTS) == ["dog", "park"], told
+    for answer in ("[]", "None", "none are missing", "All concepts are present.", "All of the concepts are included"):
+        assert read_missing(answer, CONCEPTS) == []
+    for answer in ("- dog\n- park", "dog and park", "The missing concepts are: dog, park.", "* Dog\n* Park"):
+        assert read_missing(answer, CONCEPTS) == ["dog", "park"], answer
     assert read_missing("dog, park are all there", CONCEPTS) is None  # a sentence is not understood
     with pytest.raises(ValueError, match="'x' has the concepts 'dog park': give a list"):
         exact({"id": "x", "concepts": "dog park"}, "dog")
@@ -93,8 +93,8 @@ def test_the_majority_of_paths():
 def test_a_judge_and_metrics_by_reference():
     judge = PointwiseJudge(Criterion("quality", "is it good?"))
     judge.batch = None
-    heard = JudgeFeedback(judge)
-    assert (heard.low, heard.high) == (1, 5)
+    judged = JudgeFeedback(judge)
+    assert (judged.low, judged.high) == (1, 5)
     chrf, bleu = ReferenceFeedback("chrf"), ReferenceFeedback("bleu")
     example = {"reference": "the cat sat on the mat", "source": "x"}
     assert chrf(example, "the cat sat on the mat").score == pytest.approx(100)
@@ -109,12 +109,12 @@ def test_a_judge_and_metrics_by_reference():
     assert learned(example, "four").score == pytest.approx(0.4)
 
 
-def test_a_judges_score_is_told_in_words(lms):
+def test_a_judges_score_is_shown_as_text(lms):
     judge = PointwiseJudge(Criterion("quality", "is it good?"))
     judge.predict.lm = lms["llama"]
-    found = JudgeFeedback(judge)({"source": "a"}, "b")
-    assert 1 <= found.score <= 5
-    assert found.text == f"quality: {found.score:.1f} on a scale of 1 to 5"
+    feedback = JudgeFeedback(judge)({"source": "a"}, "b")
+    assert 1 <= feedback.score <= 5
+    assert feedback.text == f"quality: {feedback.score:.1f} on a scale of 1 to 5"
     assert FormulaLM  # the judge itself is tested elsewhere
 
 
@@ -130,13 +130,13 @@ Explanation for error 2: Major/minor is a matter of taste
 """
 
 
-def test_instructscore_shows_place_kind_and_severity_alone():
+def test_instructscore_shows_only_place_kind_and_severity():
     lm = Scripted(REPORT, "Your Translation contains 0 errors:", REPORT[:140], "")
     source = InstructScore(lm)
     example = {"id": "x", "reference": "the two dogs of {output}"}
-    found, none, torn, empty = (source(example, "the dog {reference}") for _ in range(4))
-    assert (found.score, none.score) == (-6, 0)
-    assert found.text.splitlines() == [
+    feedback, none, torn, empty = (source(example, "the dog {reference}") for _ in range(4))
+    assert (feedback.score, none.score) == (-6, 0)
+    assert feedback.text.splitlines() == [
         "'the dog' is a major error: Incorrect translation is missing content",
         "'somewhere' is a minor error: awkward",
     ]
@@ -173,7 +173,7 @@ class BleurtScorer:
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """Packages that stand for COMET's and BLEURT's, as the other interpreter finds them."""
+    """Stand-ins for the packages of COMET and BLEURT, importable by the other interpreter."""
     (tmp_path / "comet.py").write_text(COMET)
     (tmp_path / "bleurt").mkdir()
     (tmp_path / "bleurt/__init__.py").write_text("")

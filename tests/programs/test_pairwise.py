@@ -18,38 +18,38 @@ def sigmoid(x):
 
 
 def test_one_order_by_hand():
-    (found,) = PairwiseJudge(C).batch([pair(1, 2)], lm=Comparer(lean=0.5))
+    (prediction,) = PairwiseJudge(C).batch([pair(1, 2)], lm=Comparer(lean=0.5))
     p = sigmoid(1 - 2 + 0.5)
-    assert found.preference == 1
-    assert found.probability == pytest.approx(p)
-    assert found.probabilities == pytest.approx([p, 1 - p])
-    assert found.win_share == found.probability
-    assert found.gap == pytest.approx(1 - 2 * p)
-    assert (found.consistent, found.tie) == (None, 0.0)
-    assert found.coverage == pytest.approx(0.8)
+    assert prediction.preference == 1
+    assert prediction.probability == pytest.approx(p)
+    assert prediction.probabilities == pytest.approx([p, 1 - p])
+    assert prediction.win_share == prediction.probability
+    assert prediction.gap == pytest.approx(1 - 2 * p)
+    assert (prediction.consistent, prediction.tie) == (None, 0.0)
+    assert prediction.coverage == pytest.approx(0.8)
 
 
 def test_both_orders_are_averaged_by_candidate():
     lean = 1.5
-    (found,) = PairwiseJudge(C, debias="permutation").batch([pair(1, 2)], lm=Comparer(lean=lean))
+    (prediction,) = PairwiseJudge(C, debias="permutation").batch([pair(1, 2)], lm=Comparer(lean=lean))
     forward, swapped = sigmoid(-1 + lean), 1 - sigmoid(1 + lean)  # of the first candidate
-    assert found.probability == pytest.approx((forward + swapped) / 2)
-    assert found.preference == 1
-    assert found.consistent is False
-    assert found.positions[1] == pytest.approx([1 - swapped, swapped])
+    assert prediction.probability == pytest.approx((forward + swapped) / 2)
+    assert prediction.preference == 1
+    assert prediction.consistent is False
+    assert prediction.positions[1] == pytest.approx([1 - swapped, swapped])
     (clear,) = PairwiseJudge(C, debias="permutation").batch([pair(1, 4)], lm=Comparer(lean=lean))
     assert clear.consistent is True
 
 
 @pytest.mark.parametrize("calibration", ["contextual", "batch"])
-def test_calibration_takes_the_positions_own_odds_off(calibration):
+def test_calibration_removes_the_position_bias(calibration):
     judge = PairwiseJudge(C, calibration=calibration)
     pairs = [pair(1, 2), pair(2, 1), pair(3, 1), pair(1, 3)] * 3  # the true odds balance
-    found = judge.batch(pairs, lm=Comparer(lean=2.0))
-    assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
+    predictions = judge.batch(pairs, lm=Comparer(lean=2.0))
+    assert [p.probability for p in predictions] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
 
 
-def test_batch_calibration_of_a_few_would_take_the_preference_off():
+def test_batch_calibration_refuses_a_small_batch():
     with pytest.raises(ValueError, match="over 9 comparisons would remove the preference itself"):
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
 
@@ -59,44 +59,44 @@ def test_single_calls_are_calibrated_too():
     with pytest.raises(ValueError, match="needs a batch"):
         judge._single_offsets(2, None)
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
-    (found,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
-    assert found.probability == pytest.approx(sigmoid(-2))
+    (prediction,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
+    assert prediction.probability == pytest.approx(sigmoid(-2))
 
 
 def test_listwise_choice_and_ties():
     judge = PairwiseJudge(C, ties=True, debias="permutation")
     lm = Comparer(tie=3.0)
-    found = judge.batch([pair(1, 3, 2), pair(1, 2)], lm=lm)
+    predictions = judge.batch([pair(1, 3, 2), pair(1, 2)], lm=lm)
     shares = np.exp([1, 3, 2, 3.0])
-    assert [*found[0].probabilities, found[0].tie] == pytest.approx(list(shares / shares.sum()))
-    assert found[0].preference is None  # the tie is as likely as the best
-    assert len(found[0].positions) == 3
-    assert found[1].preference is None
-    assert found[1].tie > 0.5
-    assert [f.win_share for f in found] == [f.probability + f.tie / 2 for f in found]
+    assert [*predictions[0].probabilities, predictions[0].tie] == pytest.approx(list(shares / shares.sum()))
+    assert predictions[0].preference is None  # the tie is as likely as the best
+    assert len(predictions[0].positions) == 3
+    assert predictions[1].preference is None
+    assert predictions[1].tie > 0.5
+    assert [p.win_share for p in predictions] == [p.probability + p.tie / 2 for p in predictions]
     assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
     assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
 
 
-def test_the_instruction_may_stand_behind_the_candidates():
+def test_the_instruction_may_follow_the_candidates():
     first, last = PairwiseJudge(C), PairwiseJudge(C, instruction="last")
     demo = dspy.Example(source="s", candidates=["a", "b"], preference="A")
     for judge in (first, last):
         judge.predict.demos = [demo]
-    (told, *others), shown = first.messages(pair(1, 2)), last.messages(pair(1, 2))
-    assert told["role"] == "system"
-    assert [m["role"] for m in shown] == ["user", "assistant", "user"]
-    assert shown[:2] == others[:2]
-    head, asked = others[2]["content"].rsplit("\n", 1)
-    assert shown[2]["content"] == f"{head}\n\n{told['content']}\n{asked}"
+    (system, *others), moved = first.messages(pair(1, 2)), last.messages(pair(1, 2))
+    assert system["role"] == "system"
+    assert [m["role"] for m in moved] == ["user", "assistant", "user"]
+    assert moved[:2] == others[:2]
+    head, answer_line = others[2]["content"].rsplit("\n", 1)
+    assert moved[2]["content"] == f"{head}\n\n{system['content']}\n{answer_line}"
 
 
-def test_answers_without_mass_are_undefined():
-    (found,) = PairwiseJudge(C, min_coverage=0.1).batch([pair(1, 2)], lm=Comparer(mass=0.05))
-    assert found.preference is None
-    assert math.isnan(found.probability)
-    assert math.isnan(found.gap)
-    assert found.coverage == pytest.approx(0.05)
+def test_low_coverage_is_undefined():
+    (prediction,) = PairwiseJudge(C, min_coverage=0.1).batch([pair(1, 2)], lm=Comparer(mass=0.05))
+    assert prediction.preference is None
+    assert math.isnan(prediction.probability)
+    assert math.isnan(prediction.gap)
+    assert prediction.coverage == pytest.approx(0.05)
 
 
 def test_a_single_call_equals_the_batch_awaited_or_not(lms):
@@ -104,10 +104,10 @@ def test_a_single_call_equals_the_batch_awaited_or_not(lms):
     judge.predict.lm = lms["qwen2-chat"]
     given = {"source": "the cat", "candidates": ["a cat", "the mat sat"]}
     (expected,) = judge.batch([dspy.Example(**given)])
-    for found in (judge(**given), asyncio.run(judge.acall(**given))):
-        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
-        assert found.consistent == expected.consistent
-        assert found.preference == expected.preference
+    for prediction in (judge(**given), asyncio.run(judge.acall(**given))):
+        assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+        assert prediction.consistent == expected.consistent
+        assert prediction.preference == expected.preference
 
 
 def test_rotations_put_every_candidate_everywhere():
@@ -119,13 +119,13 @@ def test_rotations_put_every_candidate_everywhere():
     assert by_candidate(positions, [(0, 1, 2), (1, 2, 0)])[0, 1].tolist() == [0.6, 0.1, 0.3]
 
 
-def test_batch_offsets_leave_out_what_has_no_mass():
+def test_batch_offsets_leave_out_answers_without_probability():
     with np.errstate(divide="ignore"):
         logprobs = np.log(np.array([[[0.2, 0.2]], [[0.3, 0.1]], [[0.0, 0.5]]]))
     assert batch_offsets(logprobs) == pytest.approx([math.log(0.5 * 0.75) / 2, math.log(0.5 * 0.25) / 2])
     assert np.isnan(batch_offsets(np.full((1, 1, 2), -np.inf))).all()
-    found = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
-    assert np.isnan(found.probabilities).all()
+    comparisons = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
+    assert np.isnan(comparisons.probabilities).all()
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,14 @@ def test_the_expected_score_is_equation_7_worked_by_hand():
     assert row["mode"] == 3
 
 
-def test_labels_without_any_mass_are_undefined_not_a_guess():
+def test_labels_without_probability_are_undefined():
     (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
     assert math.isnan(row["score"])
     assert math.isnan(row["mode"])
     assert row["coverage"] == 0
 
 
-def test_a_server_that_tells_only_shares_has_no_coverage():
+def test_renormalized_answers_have_no_coverage():
     (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
     assert row["score"] == pytest.approx(3.0)
     assert math.isnan(row["coverage"])
@@ -47,24 +47,24 @@ def test_a_server_that_tells_only_shares_has_no_coverage():
     [("4", 4), (" 5.\n", 5), ("I say 3 of 5", 3), ("none", None), ("9", None), ("", None), ("4.5", None)],
 )
 def test_direct_scoring_reads_the_first_whole_number(text, score):
-    found = written_score(C, text)["score"]
-    assert math.isnan(found) if score is None else found == score
+    parsed = written_score(C, text)["score"]
+    assert math.isnan(parsed) if score is None else parsed == score
 
 
-def test_batch_keeps_the_order_and_tells_the_progress():
+def test_batch_keeps_the_order_and_reports_progress():
     seen = []
     judge = PointwiseJudge(C)
-    found = judge.batch([item(q, 0) for q in (5, 1, 3)], lm=FormulaLM(), progress=seen.append, chunk=2)
-    assert [p.mode for p in found] == [5, 1, 3]
-    assert [p.coverage for p in found] == pytest.approx([0.5] * 3)
+    predictions = judge.batch([item(q, 0) for q in (5, 1, 3)], lm=FormulaLM(), progress=seen.append, chunk=2)
+    assert [p.mode for p in predictions] == [5, 1, 3]
+    assert [p.coverage for p in predictions] == pytest.approx([0.5] * 3)
     assert seen == [2, 1]
     assert judge.batch([], lm=FormulaLM()) == []
 
 
-def test_batch_takes_the_arguments_of_dspys_own():
+def test_batch_accepts_the_options_of_dspys_batch():
     given = [item(1, 0)]
-    (found,) = PointwiseJudge(C).batch(given, lm=FormulaLM(), num_threads=4, disable_progress_bar=True)
-    assert found.mode == 1
+    (prediction,) = PointwiseJudge(C).batch(given, lm=FormulaLM(), num_threads=4, disable_progress_bar=True)
+    assert prediction.mode == 1
     with pytest.raises(TypeError, match="'threads'"):
         PointwiseJudge(C).batch(given, lm=FormulaLM(), threads=4)
 
@@ -119,7 +119,7 @@ def test_a_demonstration_without_a_score_is_refused():
         judge.messages(item(1, 0))
 
 
-def test_save_and_load_keep_what_is_judged_and_hold_no_model(tmp_path):
+def test_a_saved_judge_keeps_its_criterion_and_holds_no_model(tmp_path):
     judge = PointwiseJudge(Criterion("wit", "is it funny?", (0, 3), task="Tell a joke."), scoring="direct")
     judge.predict.demos = [dspy.Example(source="s", output="o", score=2.0)]
     judge.predict.signature = judge.predict.signature.with_instructions("Be strict.")
@@ -143,9 +143,9 @@ def test_loading_something_else(tmp_path):
 
 
 def test_labeled_makes_a_training_set_for_any_dspy_optimizer():
-    (done,) = labeled([item(1, 0, scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
-    assert done.score == 4.0
-    assert label_of(done.score, C) == "4"
-    assert set(done.inputs().keys()) == {"source", "output"}
+    (example,) = labeled([item(1, 0, scores={"quality": 70.0})], C, bins=(15, 40, 65, 90))
+    assert example.score == 4.0
+    assert label_of(example.score, C) == "4"
+    assert set(example.inputs().keys()) == {"source", "output"}
     with pytest.raises(ValueError, match=r"has no score on 'quality', only on \['wit'\]"):
         labeled([item(1, 0, scores={"wit": 1})], C)

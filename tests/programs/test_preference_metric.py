@@ -31,8 +31,8 @@ def test_the_probability_of_beating_the_reference(lms):
 
 def test_accuracy_of_a_pairwise_judge():
     pairs = [pair(1, 2).copy(preference="B"), pair(3, 2).copy(preference="B"), pair(2, 2.0001).copy(preference="B")]
-    found = PairwiseJudge(C).batch(pairs, lm=Comparer())
-    assert [preference_accuracy(e, p) for e, p in zip(pairs, found, strict=True)] == [1, 0, 1]
+    predictions = PairwiseJudge(C).batch(pairs, lm=Comparer())
+    assert [preference_accuracy(e, p) for e, p in zip(pairs, predictions, strict=True)] == [1, 0, 1]
     tie = PairwiseJudge(C, ties=True).batch(pairs[:1], lm=Comparer(tie=9.0))[0]
     assert preference_accuracy(pairs[0], tie) == 0.5
     mute = PairwiseJudge(C).batch(pairs[:1], lm=Comparer(mass=1e-9))[0]
@@ -45,8 +45,8 @@ def test_pairs_are_labeled_by_people():
         dspy.Example(id=str(k), source="s", output=f"o{k}", scores={"quality": score})
         for k, score in enumerate([1, 2, 2, math.nan])
     ]
-    found = data.pairs(items, criterion="quality", seed=0)
-    assert {(*p.ids, p.preference) for p in found} == {
+    labeled = data.pairs(items, criterion="quality", seed=0)
+    assert {(*p.ids, p.preference) for p in labeled} == {
         ("0", "1", "B"),
         ("1", "0", "A"),
         ("0", "2", "B"),

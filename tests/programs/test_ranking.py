@@ -26,21 +26,21 @@ class Counting(Comparer):
 def test_a_consistent_judge_is_followed(search, n):
     qualities = random.Random(n).sample(range(100), n)
     ranker = PairwiseRanker(PairwiseJudge(C), search=search)
-    (found,) = ranker.batch([pair(*qualities)], lm=Comparer())
-    assert [qualities[i] for i in found.order] == sorted(qualities, reverse=True)
-    assert found.scores == [float(sum(q > other for other in qualities)) for q in qualities]
-    assert (found.ties, found.undefined, found.contradictions) == (0, 0, 0)
+    (ranking,) = ranker.batch([pair(*qualities)], lm=Comparer())
+    assert [qualities[i] for i in ranking.order] == sorted(qualities, reverse=True)
+    assert ranking.scores == [float(sum(q > other for other in qualities)) for q in qualities]
+    assert (ranking.ties, ranking.undefined, ranking.contradictions) == (0, 0, 0)
     if search == "greedy":
-        assert found.comparisons <= n * math.ceil(math.log2(n))
+        assert ranking.comparisons <= n * math.ceil(math.log2(n))
 
 
 def test_comparisons_of_a_level_are_asked_together():
     lm, documents = Counting(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
-    found = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
-    assert sum(lm.batches) == sum(f.comparisons for f in found) == sum(f.judgments for f in found)
+    rankings = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
+    assert sum(lm.batches) == sum(f.comparisons for f in rankings) == sum(f.judgments for f in rankings)
     assert len(lm.batches) <= 1 + 3 + 7  # the longest merge of each level
     alone = PairwiseRanker(PairwiseJudge(C)).batch(documents[:1], lm=Comparer())[0]
-    assert found[0].scores == alone.scores
+    assert rankings[0].scores == alone.scores
 
 
 def test_the_callers_order_does_not_decide():
@@ -53,33 +53,33 @@ def test_the_callers_order_does_not_decide():
 
 
 def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
-    (found,) = PairwiseRanker(PairwiseJudge(C)).batch(
+    (ranking,) = PairwiseRanker(PairwiseJudge(C)).batch(
         [dspy.Example(source="s", candidates=["q=1 z=0", "q=1 z=1", "q=5 z=0", "q=5 z=0"])], lm=Comparer()
     )
-    assert found.ties == 1
-    assert found.scores == [0.5, 0.5, 2.5, 2.5]
-    assert sorted(found.order[:2]) == [2, 3]
+    assert ranking.ties == 1
+    assert ranking.scores == [0.5, 0.5, 2.5, 2.5]
+    assert sorted(ranking.order[:2]) == [2, 3]
 
 
 def test_an_undefined_comparison_is_counted():
-    (found,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2)], lm=Comparer(mass=0.5))
-    assert found.undefined == 1
-    assert all(math.isnan(score) for score in found.scores)
+    (ranking,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2)], lm=Comparer(mass=0.5))
+    assert ranking.undefined == 1
+    assert all(math.isnan(score) for score in ranking.scores)
 
 
 @pytest.mark.parametrize("n", [3, 4, 7])
-def test_what_the_judge_cannot_tell_apart_has_no_order(n):
+def test_candidates_that_the_judge_does_not_distinguish_have_equal_scores(n):
     documents = [pair(*range(n), source=str(k)) for k in range(5)]
     for mute in PairwiseRanker(PairwiseJudge(C, min_coverage=2.0)).batch(documents, lm=Comparer()):
         assert mute.undefined == mute.comparisons > 0
         assert all(math.isnan(score) for score in mute.scores)
     blind = [dspy.Example(source="s", candidates=[f"q=1 z={k}" for k in range(n)])]
-    for found in PairwiseRanker(PairwiseJudge(C)).batch(blind, lm=Comparer()):
-        assert found.ties == found.comparisons
-        assert found.scores == [0.5 * (n - 1)] * n
+    for ranking in PairwiseRanker(PairwiseJudge(C)).batch(blind, lm=Comparer()):
+        assert ranking.ties == ranking.comparisons
+        assert ranking.scores == [0.5 * (n - 1)] * n
     two = [dspy.Example(source="s", candidates=[*(f"q=1 z={k}" for k in range(n)), "q=3 z=0"])]
-    for found in PairwiseRanker(PairwiseJudge(C)).batch(two, lm=Comparer()):
-        assert found.scores == [0.5 * (n - 1)] * n + [n]
+    for ranking in PairwiseRanker(PairwiseJudge(C)).batch(two, lm=Comparer()):
+        assert ranking.scores == [0.5 * (n - 1)] * n + [n]
 
 
 def test_batch_calibration_is_one_for_the_whole_ranking():
@@ -96,12 +96,12 @@ class Circle(Comparer):
     """Prefers rock-paper-scissors: 0 beats 1 beats 2 beats 0, barely."""
 
     def choice_logprobs(self, prompts, choices):
-        found = super().choice_logprobs(prompts, choices)
-        for row, prompt in zip(found.logprobs, prompts, strict=True):
+        answers = super().choice_logprobs(prompts, choices)
+        for row, prompt in zip(answers.logprobs, prompts, strict=True):
             a, b = (int(line.split("q=")[1].split()[0]) for line in prompt[-1]["content"].splitlines()[1:3])
             wins = (a - b) % 3 == 2
             row[:] = [math.log(0.55), math.log(0.45)] if wins else [math.log(0.45), math.log(0.55)]
-        return found
+        return answers
 
 
 def test_a_judge_that_goes_in_circles_is_reported_by_beam():

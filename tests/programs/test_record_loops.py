@@ -19,7 +19,7 @@ def translation_loop(iterations):
     return loop
 
 
-def said(row):
+def texts_of(row):
     return row["output"], row["feedback_text"]
 
 
@@ -28,15 +28,19 @@ def said(row):
 )
 def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_path, file, unreadable):
     """The recording answers the program's own prompts and no others: what it accepts is what was recorded."""
-    found = load_refinements(data_dir / "self_bias_recorded/mt" / file)
-    rows = {item: [found.records[k][item] for k in found.numbers] for item in found.ids}
-    inputs = {item: {"source": rows[item][0]["source"], "target_language": "English"} for item in found.ids}
-    loop = translation_loop(max(found.numbers))
-    write_recording(loop, [(inputs[i], list(map(said, rows[i]))) for i in found.ids], tmp_path / "texts.jsonl")
-    run = run_loops(loop, [dspy.Example(id=i, **inputs[i]) for i in found.ids], lm=RecordedLM(tmp_path / "texts.jsonl"))
+    refinements = load_refinements(data_dir / "self_bias_recorded/mt" / file)
+    rows = {item: [refinements.records[k][item] for k in refinements.numbers] for item in refinements.ids}
+    inputs = {item: {"source": rows[item][0]["source"], "target_language": "English"} for item in refinements.ids}
+    loop = translation_loop(max(refinements.numbers))
+    write_recording(
+        loop, [(inputs[i], list(map(texts_of, rows[i]))) for i in refinements.ids], tmp_path / "texts.jsonl"
+    )
+    run = run_loops(
+        loop, [dspy.Example(id=i, **inputs[i]) for i in refinements.ids], lm=RecordedLM(tmp_path / "texts.jsonl")
+    )
     differ = 0
     for one in run.loops:
-        recorded = [said(after) != said(before) for before, after in itertools.pairwise(rows[one.id])]
+        recorded = [texts_of(after) != texts_of(before) for before, after in itertools.pairwise(rows[one.id])]
         same = not one.error and [step.accepted for step in one.steps[1:]] == recorded
         differ += not same
         if same:
@@ -48,13 +52,13 @@ def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_pat
 
 
 def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
-    found = load_refinements(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
+    refinements = load_refinements(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
     last = 2
     loop = constrained_generation(max_iterations=last).loop
     loop.perfect, loop.accept = None, lambda before, after: True
-    rows = {item: [found.records[k][item] for k in range(last + 1)] for item in found.ids[:20]}
+    rows = {item: [refinements.records[k][item] for k in range(last + 1)] for item in refinements.ids[:20]}
     items = [dspy.Example(id=i, concepts=rows[i][0]["concepts"]) for i in rows]
-    steps = [({"concepts": rows[i][0]["concepts"]}, list(map(said, rows[i]))) for i in rows]
+    steps = [({"concepts": rows[i][0]["concepts"]}, list(map(texts_of, rows[i]))) for i in rows]
     write_recording(loop, steps, tmp_path / "texts.jsonl")
     run = run_loops(loop, items, lm=RecordedLM(tmp_path / "texts.jsonl"))
     assert run.failed == {}
@@ -65,7 +69,7 @@ def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
     assert exact.T.tolist() == recorded
 
 
-def test_a_loop_that_leaves_the_recording_is_told_so(tmp_path):
+def test_a_loop_that_leaves_the_recording_fails_with_a_reason(tmp_path):
     loop = translation_loop(1)
     inputs = {"source": "un chien", "target_language": "English"}
     write_recording(

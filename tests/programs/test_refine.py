@@ -17,10 +17,10 @@ class Score:
     name, low, high = "number", 0.0, 10.0
 
     def __init__(self):
-        self.heard = []
+        self.calls = []
 
     def __call__(self, example, output):
-        self.heard.append((dict(example), output))
+        self.calls.append((dict(example), output))
         try:
             return Feedback(float(output.split()[-1]), f"it is {output.split()[-1]}")
         except ValueError:
@@ -41,41 +41,41 @@ def loop(*texts, source=None, **options):
 
 def test_only_strict_improvement_is_accepted_and_every_step_is_kept():
     program, lm = loop("a 3", "b 2", "c 3", "d 5", "e 4", max_iterations=4)
-    found = program(source="s")
-    assert (found.output, found.score, found.iterations, found.stopped) == ("d 5", 5, 4, "iterations")
-    assert [(s.iteration, s.output, s.accepted) for s in found.steps] == [
+    result = program(source="s")
+    assert (result.output, result.score, result.iterations, result.stopped) == ("d 5", 5, 4, "iterations")
+    assert [(s.iteration, s.output, s.accepted) for s in result.steps] == [
         (0, "a 3", True),
         (1, "b 2", False),
         (2, "c 3", False),
         (3, "d 5", True),
         (4, "e 4", False),
     ]
-    assert {(s.tokens, s.calls) for s in found.steps} == {(10, 1)}
+    assert {(s.tokens, s.calls) for s in result.steps} == {(10, 1)}
     assert "Draft: a 3\nFeedback: it is 3" in lm.asked[1]
     assert "Draft: a 3" in lm.asked[3]  # what was not accepted is not refined further
     assert "Draft: d 5\nFeedback: it is 5" in lm.asked[4]
 
 
-def test_undefined_feedback_is_never_accepted_but_a_first_one_is_left_behind():
+def test_undefined_feedback_is_never_accepted_but_an_undefined_first_score_is_replaced():
     program, _ = loop("a 3", "b", " ", "c 4", max_iterations=3)
-    found = program(source="s")
-    assert [s.accepted for s in found.steps] == [True, False, False, True]
-    assert [s.status for s in found.steps] == ["", "unreadable", "empty output", ""]
+    result = program(source="s")
+    assert [s.accepted for s in result.steps] == [True, False, False, True]
+    assert [s.status for s in result.steps] == ["", "unreadable", "empty output", ""]
     program, _ = loop("a", "b", "c 1", max_iterations=2)
     assert program(source="s").output == "c 1"
     program, _ = loop("a", "b", max_iterations=3)
-    found = program(source="s")
-    assert found.output == "a"
-    assert math.isnan(found.score)
+    result = program(source="s")
+    assert result.output == "a"
+    assert math.isnan(result.score)
 
 
-def test_a_loop_stops_where_it_is_perfect_or_gets_no_better():
+def test_a_loop_stops_at_a_perfect_score_or_on_a_plateau():
     program, lm = loop("a 3", "b 10", "c 1", max_iterations=9)
-    found = program(source="s")
-    assert (found.stopped, found.iterations, len(lm.asked)) == ("perfect", 1, 2)
+    result = program(source="s")
+    assert (result.stopped, result.iterations, len(lm.asked)) == ("perfect", 1, 2)
     program, _ = loop("a 3", "b 1", "c 2", max_iterations=9, plateau=2)
-    found = program(source="s")
-    assert (found.stopped, found.iterations, found.output) == ("plateau", 2, "a 3")
+    result = program(source="s")
+    assert (result.stopped, result.iterations, result.output) == ("plateau", 2, "a 3")
     program, _ = loop("a 10", "b 1", max_iterations=2, perfect=None)
     assert program(source="s").iterations == 2
     program, _ = loop("a 3", max_iterations=0)
@@ -85,9 +85,9 @@ def test_a_loop_stops_where_it_is_perfect_or_gets_no_better():
 def test_acceptance_is_a_parameter_and_a_reference_goes_to_the_feedback_alone():
     source = Score()
     program, lm = loop("a 3", "b 4", "c 6", source=source, max_iterations=2, accept=lambda a, b: b >= a + 2)
-    found = program(source="s", reference="secret")
-    assert [s.accepted for s in found.steps] == [True, False, True]
-    assert all(example["reference"] == "secret" for example, _ in source.heard)
+    result = program(source="s", reference="secret")
+    assert [s.accepted for s in result.steps] == [True, False, True]
+    assert all(example["reference"] == "secret" for example, _ in source.calls)
     assert not any("secret" in prompt for prompt in lm.asked)
 
 
@@ -101,7 +101,7 @@ def test_a_score_out_of_range_and_bad_parameters_are_refused():
         loop("a", max_iterations=-1)
 
 
-def test_the_users_tracker_hears_of_the_tokens():
+def test_the_users_tracker_receives_the_tokens():
     program, _ = loop("a 3", "b 4", max_iterations=1)
     with dspy.track_usage() as tracker:
         program(source="s")
@@ -111,8 +111,8 @@ def test_the_users_tracker_hears_of_the_tokens():
 def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
     program = BestOfK(PlainPredict("source -> output"), Score(), k=4)
     program.set_lm(Scripted("a 3", "b", "c 7", "d 5"))
-    found = program(source="s")
-    assert (found.output, found.score, len(found.steps)) == ("c 7", 7, 4)
+    result = program(source="s")
+    assert (result.output, result.score, len(result.steps)) == ("c 7", 7, 4)
     with pytest.raises(ValueError, match="k=0"):
         BestOfK(PlainPredict("source -> output"), Score(), k=0)
 
@@ -127,7 +127,7 @@ def test_a_margin_is_a_rule_of_acceptance():
         Improvement(-1)
 
 
-def test_a_loop_is_saved_with_where_it_stops(tmp_path):
+def test_a_loop_is_saved_with_its_stopping_rules(tmp_path):
     program, _ = loop("a 3", max_iterations=2, plateau=1, perfect=7, accept=Improvement(0.5))
     program.set_lm(None)
     program.generate.predict.demos = [dspy.Example(source="x", output="y")]
@@ -155,19 +155,19 @@ class Cached(dspy.LM):
         super().__init__("fake/cached", engine=Scripted(*[f"draw {k}" for k in range(1, 10)]).engine, **kwargs)
 
 
-def test_draws_are_not_the_caches(tmp_path):
+def test_samples_do_not_repeat_a_cached_answer(tmp_path):
     lm = Cached(temperature=1.0)
     program = BestOfK(PlainPredict("source -> output"), Score(), k=3)
     program.set_lm(lm)
     with dspy.context(cache=True):
-        found = program(source=f"never asked before: {tmp_path}")
-        assert [s.output for s in found.steps] == ["draw 1", "draw 2", "draw 3"]
+        result = program(source=f"never asked before: {tmp_path}")
+        assert [s.output for s in result.steps] == ["draw 1", "draw 2", "draw 3"]
         again = program(source=f"never asked before: {tmp_path}")
     assert [s.output for s in again.steps] == ["draw 1", "draw 2", "draw 3"]
     assert len(lm.engine.asked) == 3
 
 
-def test_paths_are_not_the_caches(tmp_path):
+def test_paths_do_not_repeat_a_cached_answer(tmp_path):
     lm = Scripted(r"\boxed{1}", r"\boxed{2}", r"\boxed{2}")
     cached = dspy.LM("fake/paths", engine=lm.engine, temperature=0.7)
     source = ConsistencyFeedback(PlainPredict("source -> output"), paths=3)
@@ -193,11 +193,11 @@ def test_the_generators_own_parameters_are_its_inputs():
             return dspy.Prediction(output=f"{question} {hint} 3")
 
     program = SelfRefine(Named(), Score(), PlainPredict("question, draft, feedback -> output"), max_iterations=0)
-    found = program(question="q", hint="h", reference="r")
-    assert found.output == "q h 3"
+    result = program(question="q", hint="h", reference="r")
+    assert result.output == "q h 3"
 
 
-def test_draws_of_a_local_model_are_the_same_in_any_order(lms):
+def test_samples_of_a_local_model_do_not_depend_on_their_order(lms):
     lm = lms["llama"].copy(temperature=1.0, max_tokens=8, cache=False)
     program = BestOfK(PlainPredict("source -> output"), Length(), k=3)
     with dspy.context(lm=lm):
