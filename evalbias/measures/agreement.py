@@ -1,4 +1,4 @@
-"""Agreement of a judge with people: rank and linear correlation, pooled or within groups."""
+"""Agreement of a judge with people: rank and linear correlation, pooled or averaged over groups."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Agreement:
-    """A correlation.
+    """Agreement between two sets of scores of the same items.
 
     Attributes:
-        value: In [-1, 1]; with groups, the mean over those where it is defined; NaN if there is none.
-        n: Items that count.
-        undefined: Items left out because a score is NaN.
-        groups: Groups that count (1 when pooled).
-        undefined_groups: Groups without a correlation: fewer than two items, or a constant side.
-        by_group: (groups + undefined_groups,) of each group in the order they come; NaN where undefined.
+        value: Correlation in [-1, 1], or pairwise accuracy in [0, 1]. With groups, the mean over the groups where it
+            is defined. NaN if it is defined nowhere.
+        n: Number of items used.
+        undefined: Number of items left out because a score is NaN.
+        groups: Number of groups with a defined value (1 when pooled).
+        undefined_groups: Number of groups without one: fewer than two items, or constant scores.
+        by_group: (groups + undefined_groups,) value of each group, in order of first appearance; NaN where undefined.
     """
 
     value: float
@@ -37,37 +38,61 @@ class Agreement:
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
-    """Spearman's rho with ties averaged.
+    """Compute Spearman's rank correlation; tied scores share their mean rank.
+
+    Between judge and human scores it is the evaluation performance of Ohi et al. (2024), pooled, and the human
+    alignment of Zhou et al. (2024), averaged over documents.
 
     Args:
-        x: (n,) scores, NaN where undefined.
-        y: (n,) scores of the same items.
-        groups: (n,) the group (document) of each item; by default all are pooled.
+        x: (n,) scores on any scale; items with a NaN are left out and counted.
+        y: (n,) scores of the same items on any scale.
+        groups: (n,) group (document) of each item. By default all items are pooled.
+
+    Returns:
+        Agreement whose value is rho, in [-1, 1]; NaN for fewer than two items or constant scores.
+
+    Raises:
+        ValueError: The lengths differ, or a score is infinite.
 
     Examples:
         >>> spearman([1, 2, 3], [1, 3, 2]).value
         0.5
+        >>> spearman([1, 2, 1, 2], [1, 2, 9, 8], groups=["a", "a", "b", "b"]).by_group
+        (1.0, -1.0)
     """
     return _agreement(_unless_constant(lambda a, b: float(spearman_rows(a[None], b[None])[0])), x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
-    """Pearson's correlation; arguments as ``spearman``."""
+    """Compute Pearson's linear correlation; arguments, result and errors as in ``spearman``.
+
+    Examples:
+        >>> round(pearson([1, 2, 3], [0, 0, 3]).value, 3)
+        0.866
+    """
     return _agreement(_unless_constant(lambda a, b: float(pearson_rows(a[None], b[None])[0])), x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
-    """Kendall's tau-b; arguments as ``spearman``."""
+    """Compute Kendall's tau-b, which corrects for ties; arguments, result and errors as in ``spearman``.
+
+    Examples:
+        >>> round(kendall([1, 2, 3], [1, 3, 2]).value, 3)  # two pairs in the same order, one in the opposite
+        0.333
+    """
     return _agreement(_unless_constant(lambda a, b: float(stats.kendalltau(a, b).statistic)), x, y, groups)
 
 
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
-    """Share of pairs that x orders as y does, in [0, 1]; chance is .5. Arguments as ``spearman``.
+    """Compute the share of pairs that x puts in the same order as y; arguments and errors as in ``spearman``.
 
-    Pairs that y ties are left out; a pair that only x ties counts half.
+    Pairs tied in y are left out; a pair tied only in x counts half.
+
+    Returns:
+        Agreement whose value is the share, in [0, 1]; .5 is expected of a random order, NaN if y orders no pair.
 
     Examples:
-        >>> pairwise_accuracy([1, 2, 2], [1, 2, 3]).value  # right, right, a tie
+        >>> pairwise_accuracy([1, 2, 2], [1, 2, 3]).value  # correct, correct, tied
         0.8333333333333334
     """
     return _agreement(_ordered_alike, x, y, groups)
@@ -75,9 +100,9 @@ def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | 
 
 def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
     first, second = np.triu_indices(len(a), 1)
-    mine, theirs = np.sign(a[first] - a[second]), np.sign(b[first] - b[second])
-    alike = (mine * theirs)[theirs != 0]
-    return float((1 + alike).mean() / 2) if len(alike) else float("nan")
+    a_signs, b_signs = np.sign(a[first] - a[second]), np.sign(b[first] - b[second])
+    concordance = (a_signs * b_signs)[b_signs != 0]
+    return float((1 + concordance).mean() / 2) if len(concordance) else float("nan")
 
 
 def _agreement(
@@ -88,17 +113,17 @@ def _agreement(
 ) -> Agreement:
     a, b = vectors(x=x, y=y)
     if groups is not None and len(groups) != len(a):
-        raise ValueError(f"groups has {len(groups)} entries for {len(a)} items: give each item its group.")
+        raise ValueError(f"groups has {len(groups)} entries for {len(a)} items; give one group per item.")
     kept = defined(a, b)
     members: dict[object, list[int]] = {}
     for index, usable in enumerate(kept):
         members.setdefault(None if groups is None else groups[index], []).extend([index] if usable else [])
     values = tuple(correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values())
-    found = [v for v in values if not np.isnan(v)]
-    value = float(np.mean(found)) if found else float("nan")
-    return Agreement(value, int(kept.sum()), int((~kept).sum()), len(found), len(values) - len(found), values)
+    finite = [v for v in values if not np.isnan(v)]
+    value = float(np.mean(finite)) if finite else float("nan")
+    return Agreement(value, int(kept.sum()), int((~kept).sum()), len(finite), len(values) - len(finite), values)
 
 
 def _unless_constant(correlation: Callable[[FloatArray, FloatArray], float]) -> Callable[..., float]:
-    """The correlation, NaN where a side is constant."""
+    """Make a correlation return NaN for constant scores."""
     return lambda a, b: float("nan") if a.min() == a.max() or b.min() == b.max() else correlation(a, b)

@@ -1,4 +1,4 @@
-"""Answers of mathematics: what stands in the box, and whether two of them are the same value."""
+"""Answers to mathematics problems: read the boxed answer, and compare two answers by value."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ _GROUP = r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 _FRACTION = re.compile(rf"\\[dt]?frac{_GROUP}{_GROUP}")
 _SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
 _UNIT = re.compile(rf"(?<=[\d}}\s])\\(?:text|mathrm|textrm|mbox){_GROUP}\s*$")
-"""Words behind a number: what it counts, not what it is."""
+"""Pattern of a unit after a number, which is not part of the value."""
 _WORDS = re.compile(rf"\\(?:text|mathrm|textrm|textbf|mathbf|mbox){_GROUP}")
 _ALIASES = {r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne"}
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""What the last ``\boxed{...}`` holds; None without one, or where its braces do not close.
+    r"""Extract the content of the last ``\boxed{...}`` in a solution.
+
+    Returns:
+        The content without surrounding spaces; None if there is no box, it is empty or its braces do not close.
 
     Examples:
         >>> boxed_answer(r"so it is \boxed{\frac{1}{2}}.")
@@ -36,7 +39,9 @@ def boxed_answer(text: str) -> str | None:
 
 
 def same_value(first: str, second: str) -> bool:
-    r"""Whether two answers are the same number, or the same text without spaces and layout.
+    r"""Compare two answers as numbers or, where one is not a number, as text without spaces and layout.
+
+    Numbers are compared exactly, as fractions. No algebra is done: ``x+1`` and ``1+x`` differ.
 
     Examples:
         >>> same_value(r"\frac{1}{2}", "0.5"), same_value("1,000", "1000"), same_value("x+1", "x + 1")
@@ -45,11 +50,11 @@ def same_value(first: str, second: str) -> bool:
         False
     """
     a, b = _plain(first), _plain(second)
-    (left, a), (right, b) = _assigned(a), _assigned(b)
-    if left and right and left != right:
-        return False  # values of different letters
-    one, other = _number(a), _number(b)
-    return one == other if one is not None and other is not None else a == b
+    (a_variable, a), (b_variable, b) = _split_assignment(a), _split_assignment(b)
+    if a_variable and b_variable and a_variable != b_variable:
+        return False
+    a_number, b_number = _number(a), _number(b)
+    return a_number == b_number if a_number is not None and b_number is not None else a == b
 
 
 def _plain(text: str) -> str:
@@ -60,8 +65,8 @@ def _plain(text: str) -> str:
     return _NOISE.sub("", bare).rstrip(".")
 
 
-def _assigned(text: str) -> tuple[str, str]:
-    """The letter that an answer names, if it does, and its value."""
+def _split_assignment(text: str) -> tuple[str, str]:
+    """Split ``x=3`` into variable and value; the variable is empty where the answer names none."""
     match = re.fullmatch(r"([a-zA-Z])=(.*)", text)
     return (match[1], match[2]) if match else ("", text)
 
@@ -71,8 +76,8 @@ def _number(text: str) -> Fraction | None:
     match = _NUMBER.fullmatch(bare)
     if not match:
         return None
-    sign, top, bottom = match.groups()
-    if bottom is not None and not Fraction(bottom):
+    sign, numerator, denominator = match.groups()
+    if denominator is not None and not Fraction(denominator):
         return None
-    value = Fraction(top) / Fraction(bottom or 1)
+    value = Fraction(numerator) / Fraction(denominator or 1)
     return -value if sign == "-" else value

@@ -1,4 +1,4 @@
-"""Self-bias: how far a judge's scores of its own outputs lie above what they are worth (Xu et al. 2024, section 3)."""
+"""Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class SelfBias:
-    """Own scores beside expected ones.
+    """Self-bias of a model on a set of its outputs.
 
     Attributes:
-        bias: Mean difference (eq 1), in points of the scores; positive where the judge flatters itself.
+        bias: Mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs.
         skewness: Distance skewness of the differences around 0 (eq 2), in [0, 1].
-        own: Mean own score.
-        expected: Mean expected score.
-        n: Items that count.
-        undefined: Items left out because a score is NaN.
+        own: Mean of the model's own scores, in points.
+        expected: Mean of the expected scores, in points.
+        n: Number of items used.
+        undefined: Number of items left out because a score is NaN.
     """
 
     bias: float
@@ -34,14 +34,18 @@ class SelfBias:
 
 
 def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
-    """Mean of own minus expected score: ``1/n sum_i (theta_i - E(theta_i))`` (eq 1).
+    """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
 
     Args:
-        own: (n,) the judge's scores of its own outputs.
-        expected: (n,) what they are worth, on the same range: people's scores, or a mapped metric's.
+        own: (n,) scores that the model gave to its own outputs; items with a NaN are left out.
+        expected: (n,) expected scores of the same outputs on the same scale: human scores, a reference-based metric
+            mapped with ``QuantileMap``, or a predefined criterion.
 
     Returns:
-        Positive where the judge flatters itself. Pairs with a NaN are left out; NaN without any.
+        Bias in points, positive if the model overrates its outputs; NaN if no item is defined.
+
+    Raises:
+        ValueError: The lengths differ, or a score is infinite.
 
     Examples:
         >>> self_bias([-5, -1, 0], [-10, -4, 0])
@@ -51,20 +55,21 @@ def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
 
 
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
-    """How asymmetric a sample lies around gamma (eq 2).
+    """Compute the distance skewness of a sample around gamma (Xu et al. 2024, eq 2).
 
-    ``1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs, i = j included, in O(n log n).
+    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
+    computed from the sorted values in O(n log n).
 
     Args:
-        x: (n,) values, NaN where undefined: left out.
-        gamma: The center.
+        x: (n,) values, such as own minus expected scores; NaN is left out.
+        gamma: Center of symmetry.
 
     Returns:
-        In [0, 1]: 0 if and only if symmetric, 1 where all values are the same one beside gamma. NaN if nothing is
-        defined or every value is gamma.
+        Skewness in [0, 1]: 0 if and only if the sample is symmetric around gamma, 1 if all values equal one constant
+        other than gamma. NaN if no value is defined or all of them equal gamma.
 
     Raises:
-        ValueError: An infinite value.
+        ValueError: A value is infinite.
 
     Examples:
         >>> distance_skewness([0.0, 3.0])
@@ -73,36 +78,41 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     (values,) = vectors(x=x)
     y = np.sort(values[defined(values)] - gamma)
     if np.isinf(y).any():
-        raise ValueError("x holds an infinite value: leave it out as NaN.")
-    whole = _sum_of_sums(y)
-    if not len(y) or whole == 0.0:
+        raise ValueError(f"x minus gamma={gamma} is infinite for at least one value; leave such values out as NaN.")
+    denominator = _sum_of_sums(y)
+    if not len(y) or denominator == 0.0:
         return float("nan")
-    return float(np.clip(1.0 - _sum_of_differences(y) / whole, 0.0, 1.0))
+    return float(np.clip(1.0 - _sum_of_differences(y) / denominator, 0.0, 1.0))
 
 
 def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:
-    """Bias and distance skewness (gamma = 0) of own minus expected scores; arguments as ``self_bias``."""
-    mine, worth = vectors(own=own, expected=expected)
-    kept = defined(mine, worth)
-    mine, worth = mine[kept], worth[kept]
-    n, undefined = len(mine), int((~kept).sum())
+    """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
+
+    Examples:
+        >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
+        SelfBias(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
+    """
+    own_scores, expected_scores = vectors(own=own, expected=expected)
+    kept = defined(own_scores, expected_scores)
+    own_scores, expected_scores = own_scores[kept], expected_scores[kept]
+    n, undefined = len(own_scores), int((~kept).sum())
     if not n:
         nan = float("nan")
         return SelfBias(nan, nan, nan, nan, 0, undefined)
-    difference = mine - worth
+    difference = own_scores - expected_scores
     bias, skewness = float(difference.mean()), distance_skewness(difference)
-    return SelfBias(bias, skewness, float(mine.mean()), float(worth.mean()), n, undefined)
+    return SelfBias(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
 
 
 def _sum_of_differences(y: FloatArray) -> float:
-    """``sum_ij |y_i - y_j|`` of sorted values: each gap is crossed by the pairs of one below and one above."""
+    """Compute ``sum_ij |y_i - y_j|`` for sorted values: each gap counts once per pair with a value on either side."""
     n = len(y)
     below = np.arange(1, n, dtype=np.float64)
     return float(2 * (np.diff(y) * below * (n - below)).sum())
 
 
 def _sum_of_sums(y: FloatArray) -> float:
-    """``sum_ij |y_i + y_j|`` of sorted values: in row i the sums turn positive at the first ``y_j >= -y_i``."""
+    """Compute ``sum_ij |y_i + y_j|`` for sorted values: in row i the sums are positive from ``y_j >= -y_i`` on."""
     n, before = len(y), np.concatenate([[0.0], np.cumsum(y)])
     first = n - np.searchsorted(-y[::-1], y, side="right")  # first j with y_j >= -y_i
     above = before[n] - 2 * before[first] + y * (n - 2 * first)

@@ -1,4 +1,4 @@
-"""What every measure asks of its arrays."""
+"""Checks of input arrays that all measures share."""
 
 from __future__ import annotations
 
@@ -9,39 +9,45 @@ FloatArray = NDArray[np.float64]
 
 
 def vector(values: ArrayLike, name: str) -> FloatArray:
-    """A 1-D float array; NaN is allowed and means undefined.
+    """Convert values to a 1-D float array; NaN is allowed and means undefined.
 
     Raises:
-        ValueError: Another shape, or infinite values; the first is named.
+        ValueError: The values are not one-dimensional, or one is infinite; the message gives its index.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
-        raise ValueError(f"{name} has the shape {array.shape}: give one number an item.")
-    if np.isinf(array).any():
-        raise ValueError(f"{name}[{int(np.flatnonzero(np.isinf(array))[0])}] is infinite: give NaN if it is undefined.")
+        raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
+    infinite = np.flatnonzero(np.isinf(array))
+    if len(infinite):
+        raise ValueError(f"{name}[{infinite[0]}] is infinite; use NaN for undefined values.")
     return array
 
 
 def vectors(**arrays: ArrayLike) -> list[FloatArray]:
-    """Several of them, of one length.
+    """Convert several arrays with ``vector`` and check that they have the same length.
 
     Raises:
-        ValueError: As ``vector``, or different lengths; all are named.
+        ValueError: The lengths differ, or an array fails ``vector``.
     """
-    found = {name: vector(values, name) for name, values in arrays.items()}
-    if len({len(v) for v in found.values()}) > 1:
-        sizes = ", ".join(f"{name} {len(v)}" for name, v in found.items())
-        raise ValueError(f"Different numbers of items: {sizes}. Give the same items in the same order.")
-    return list(found.values())
+    checked = {name: vector(values, name) for name, values in arrays.items()}
+    if len({len(v) for v in checked.values()}) > 1:
+        sizes = ", ".join(f"{name} {len(v)}" for name, v in checked.items())
+        raise ValueError(f"The arrays have different lengths: {sizes}. Give the same items in the same order.")
+    return list(checked.values())
 
 
 def defined(*arrays: FloatArray) -> NDArray[np.bool_]:
-    """(n,) whether an item is defined in every array."""
+    """Mark the items that are not NaN in any of the arrays, shape (n,)."""
     return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))
 
 
 def mean_of_defined(values: ArrayLike) -> float:
-    """The mean without what is NaN; NaN where nothing is left."""
+    """Average the values that are not NaN; NaN if all of them are.
+
+    Examples:
+        >>> mean_of_defined([1.0, float("nan"), 2.0])
+        1.5
+    """
     row = np.asarray(values, dtype=np.float64)
     kept = row[~np.isnan(row)]
     return float(kept.mean()) if len(kept) else float("nan")

@@ -1,4 +1,4 @@
-"""Agreement against the decision rate: near quadratic, with its top near one half (Zhou et al. 2024, figure 2)."""
+"""Quadratic fit of agreement against decision rate, whose top lies near one half (Zhou et al. 2024, figure 2)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from evalbias.measures.checks import defined, vectors
 
 @dataclass(frozen=True)
 class QuadraticFit:
-    """``y = curvature x^2 + slope x + constant`` by least squares.
+    """Least-squares parabola ``y = curvature x^2 + slope x + constant``.
 
     Attributes:
-        curvature: Negative where the curve has a top.
-        slope: At x = 0.
-        constant: At x = 0.
-        top: Where the curve is highest; NaN unless the curvature is negative.
-        r_squared: Share of the variance that the curve explains, in [0, 1].
-        linear_r_squared: The same of a straight line.
-        n: Points that count.
-        undefined: Points left out because a number is NaN.
+        curvature: Quadratic coefficient; negative where the curve has a maximum.
+        slope: Linear coefficient.
+        constant: Value at x = 0.
+        top: x at which the curve is highest; NaN unless the curvature is negative.
+        r_squared: Share of the variance of y that the parabola explains, in [0, 1].
+        linear_r_squared: Share that a straight line explains, in [0, 1].
+        n: Number of points used.
+        undefined: Number of points left out because x or y is NaN.
     """
 
     curvature: float
@@ -35,19 +35,27 @@ class QuadraticFit:
     undefined: int
 
     def __call__(self, x: ArrayLike) -> np.ndarray:
-        """The curve at x."""
+        """Evaluate the parabola at x."""
         return np.polyval([self.curvature, self.slope, self.constant], np.asarray(x, dtype=np.float64))
 
 
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
-    """Fit a parabola.
+    """Fit a parabola, and a straight line to compare it with, by least squares.
 
     Args:
-        x: (n,) decision rates, say.
-        y: (n,) agreements.
+        x: (n,) any quantity, such as the decision rate of each instruction in [0, 1]; points with a NaN are left out.
+        y: (n,) any quantity, such as the agreement with people in [-1, 1].
 
     Returns:
-        All NaN with fewer than four points, fewer than three different x, or a constant y.
+        The fit; its numbers are NaN for fewer than four points, fewer than three distinct x, or a constant y.
+
+    Raises:
+        ValueError: The lengths differ, or a number is infinite.
+
+    Examples:
+        >>> fit = quadratic_fit([0.0, 0.25, 0.5, 0.75, 1.0], [0.1, 0.4, 0.5, 0.4, 0.1])
+        >>> round(fit.top, 6), round(fit.r_squared, 6)
+        (0.5, 1.0)
     """
     a, b = vectors(x=x, y=y)
     kept = defined(a, b)
@@ -58,9 +66,9 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
         return QuadraticFit(nan, nan, nan, nan, nan, nan, n, undefined)
     curvature, slope, constant = (float(w) for w in np.polyfit(a, b, 2))
     total = ((b - b.mean()) ** 2).sum()
-    whole, straight = (
+    r_squared, linear_r_squared = (
         float(1 - ((b - np.polyval(w, a)) ** 2).sum() / total)
         for w in ([curvature, slope, constant], np.polyfit(a, b, 1))
     )
     top = -slope / (2 * curvature) if curvature < 0 else float("nan")
-    return QuadraticFit(curvature, slope, constant, top, whole, straight, n, undefined)
+    return QuadraticFit(curvature, slope, constant, top, r_squared, linear_r_squared, n, undefined)

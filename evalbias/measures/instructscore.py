@@ -1,4 +1,4 @@
-"""Reading what InstructScore writes: numbered errors, each with a type, a severity and a place (Xu et al. 2023)."""
+"""Read InstructScore reports: numbered errors, each with a type, a severity and a location (Xu et al. 2023)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ _TYPE = re.compile(r"^\W*error\s+type\s*\d*\s*:[ \t]*(?P<kind>.*)$", re.IGNORECA
 _SEVERITY = re.compile(
     r"^\W*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b", re.IGNORECASE | re.MULTILINE
 )
-_PLACE = re.compile(r"^\W*error\s+location\s*\d*\s*:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
+_LOCATION = re.compile(r"^\W*error\s+location\s*\d*\s*:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 def read_instructscore(text: str | None) -> MQMReading:
-    r"""Read an InstructScore report; its explanations are left out, since they tell the right words.
+    r"""Read the errors of an InstructScore report; explanations are dropped because they reveal the correction.
 
-    A report that breaks off before the errors it announced, or names one without its severity, is unreadable.
+    A report is unreadable if it lists fewer errors than it announces, or an error without a severity.
+
+    Args:
+        text: Report as the model wrote it; None or blank text is ``"empty"``.
+
+    Returns:
+        Status and errors. The error type is the category; subcategories are empty.
 
     Examples:
         >>> report = "Your Translation contains 1 errors:\nError type 1: a word is missing\nMajor/minor: Major\n"
@@ -33,17 +39,17 @@ def read_instructscore(text: str | None) -> MQMReading:
     errors = [_error(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
     announced = _COUNT.search(text)
     count = len(errors) if announced is None else _number(announced["count"])
-    found = tuple(error for error in errors if error is not None)
-    if len(found) < max(count, len(errors)) or (announced is None and not errors):
+    readable = tuple(error for error in errors if error is not None)
+    if len(readable) < max(count, len(errors)) or (announced is None and not errors):
         return MQMReading("unreadable")
-    return MQMReading("errors", found) if found else MQMReading("no errors")
+    return MQMReading("errors", readable) if readable else MQMReading("no errors")
 
 
 def _error(block: str) -> MQMError | None:
-    kind, severity, place = _TYPE.search(block), _SEVERITY.search(block), _PLACE.search(block)
+    kind, severity, location = _TYPE.search(block), _SEVERITY.search(block), _LOCATION.search(block)
     if kind is None or severity is None:
         return None
-    span = place["span"].strip(" \t\r\"'\u201c\u201d") if place else ""
+    span = location["span"].strip(" \t\r\"'\u201c\u201d") if location else ""
     return MQMError(severity["severity"].lower(), span or None, kind["kind"].strip(" \t\r."))
 
 

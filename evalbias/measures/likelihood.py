@@ -1,8 +1,9 @@
-"""Likelihood bias: how far a judge overrates what is likely (Ohi et al., Findings of ACL 2024).
+"""Likelihood bias: the tendency of a judge to overrate likely text (Ohi et al., Findings of ACL 2024).
 
-LS is the log-likelihood of an output (eq 1), US the judge's score minus the human one after both are normalized
-(eq 2). BiasScore is their rank correlation (eq 5): 1 says that the judge overrates exactly what is likely, 0 that
-likelihood tells nothing about its errors, -1 the opposite bias. It does not say how large the errors are.
+LS, the likelihood score, is the log-likelihood of an output (eq 1). US, the unfairness score, is the judge's score
+minus the human score after both are normalized (eq 2). BiasScore is the rank correlation of LS and US (eq 5): 1 means
+that the judge overrates likely outputs and underrates unlikely ones, 0 that its errors are unrelated to likelihood, -1
+the opposite bias. BiasScore does not say how large the errors are.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ FloatArray = NDArray[np.float64]
 TOTAL = "total"
 NORMALIZATIONS = ("min-max", "mean-range", "center-max")
 DECIMALS = 12
-"""US is rounded to so many: two scores that differ only by rounding are tied, not ordered."""
+"""Decimal places to which US is rounded, so that values that differ only by floating-point error are tied."""
 
 
 @dataclass(frozen=True)
 class LikelihoodBias:
-    """Bias and performance of a judge.
+    """Likelihood bias and evaluation performance of a judge on one criterion.
 
     Attributes:
-        bias_score: rho(LS, US) in [-1, 1]; NaN where a side is constant.
-        performance: rho(Score_m, Score_h) in [-1, 1]; NaN where a side is constant.
-        n: Items that count.
-        undefined: Items left out because a number of theirs is NaN.
+        bias_score: Spearman's rho of LS and US, in [-1, 1]; NaN if either is constant.
+        performance: Spearman's rho of model and human scores, in [-1, 1]; NaN if either is constant.
+        n: Number of items used.
+        undefined: Number of items left out because their likelihood or a score is NaN.
     """
 
     bias_score: float
@@ -42,15 +43,25 @@ class LikelihoodBias:
 
 
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
-    """Scores on a common footing; NaN stays NaN, and a constant array becomes NaN.
+    """Rescale scores to a common range; NaN stays NaN, and constant scores become NaN.
 
-    ``"min-max"``: onto [0, 1]. ``"mean-range"``: mean 0, range 1. ``"center-max"``: mean 0, largest magnitude 1.
+    Args:
+        scores: (n,) scores on any scale.
+        normalization: ``"min-max"`` (onto [0, 1]), ``"mean-range"`` (mean 0, range 1) or ``"center-max"`` (mean 0,
+            largest magnitude 1).
+
+    Returns:
+        (n,) rescaled scores.
 
     Raises:
-        ValueError: Another name.
+        ValueError: Unknown normalization.
+
+    Examples:
+        >>> normalize(np.array([0.0, 30.0, 60.0, 90.0]), "mean-range").round(2).tolist()
+        [-0.5, -0.17, 0.17, 0.5]
     """
     if normalization not in NORMALIZATIONS:
-        raise ValueError(f"normalization={normalization!r} is unknown: choose one of {NORMALIZATIONS}.")
+        raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
     kept = scores[~np.isnan(scores)]
     if kept.size == 0 or kept.min() == kept.max():
         return np.full_like(scores, np.nan)
@@ -64,17 +75,23 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
 def unfairness_scores(
     model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = "min-max"
 ) -> FloatArray:
-    """(n,) US: how much more the judge gives than people (eq 2).
+    """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
+
+    An item with one undefined score is left out of both normalizations. Min-max normalization depends on the extremes
+    of the sample, so US of the same item differs between samples.
 
     Args:
-        model_scores: (n,) Score_m on any range.
-        human_scores: (n,) Score_h on any range.
-        normalization: See ``normalize``. ``"min-max"`` is the paper's code for BiasScore, ``"mean-range"`` its text,
-            ``"center-max"`` what its RS uses.
+        model_scores: (n,) Score_m on any scale.
+        human_scores: (n,) Score_h on any scale.
+        normalization: See ``normalize``. The paper's code uses ``"min-max"`` for BiasScore and ``"center-max"`` for
+            RS; its text describes ``"mean-range"``.
 
     Returns:
-        US in [-1, 1] (``"center-max"``: [-2, 2]); NaN where a score is NaN, and everywhere if a side is constant.
-        Items with one score undefined do not enter the other score's normalization.
+        (n,) US in [-1, 1] (``"center-max"``: [-2, 2]), positive where the judge overrates. NaN where a score is NaN,
+        and everywhere if either set of scores is constant.
+
+    Raises:
+        ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
 
     Examples:
         >>> unfairness_scores([1, 3, 5], [0, 100, 100]).tolist()
@@ -87,7 +104,17 @@ def unfairness_scores(
 
 
 def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
-    """BiasScore: Spearman's rho of LS and US (eq 5), in [-1, 1]; items with a NaN are left out.
+    """Compute BiasScore, Spearman's rho of LS and US (Ohi et al. 2024, eq 5).
+
+    Args:
+        likelihoods: (n,) LS in nats; items with a NaN are left out.
+        unfairness: (n,) US from ``unfairness_scores``.
+
+    Returns:
+        BiasScore in [-1, 1]; NaN if LS or US is constant or fewer than two items are defined.
+
+    Raises:
+        ValueError: The lengths differ, or a number is infinite.
 
     Examples:
         >>> bias_score([-9, -5, -1], [-0.3, 0.0, 0.2])
@@ -97,11 +124,18 @@ def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
 
 
 def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
-    """(n,) RS: ``|LS* + US*|`` with each centered and divided by its largest magnitude (eq 6).
+    """Compute RS, ``|LS* + US*|``, each centered and divided by its largest magnitude (Ohi et al. 2024, eq 6).
+
+    Args:
+        likelihoods: (n,) LS in nats.
+        unfairness: (n,) US from ``unfairness_scores``.
 
     Returns:
-        RS in [0, 2], high where a likely text is overrated or an unlikely one underrated; NaN where a number is NaN,
-        and everywhere if a side is constant.
+        (n,) RS in [0, 2], high where a likely output is overrated or an unlikely one underrated. NaN where LS or US is
+        NaN, and everywhere if either is constant.
+
+    Raises:
+        ValueError: The lengths differ, or a number is infinite.
 
     Examples:
         >>> rs_scores([-2, 0, 2], [-1, 0, 1]).tolist()
@@ -132,34 +166,39 @@ def likelihood_bias(
     *,
     normalization: str = "min-max",
 ) -> LikelihoodBias | dict[str, LikelihoodBias]:
-    """BiasScore and performance, of one criterion or by criterion.
+    """Compute BiasScore and evaluation performance, for one criterion or for each of several.
 
     Args:
-        likelihoods: (n,) LS.
-        model_scores: (n,) Score_m, or criterion -> (n,).
-        human_scores: (n,) Score_h, or criterion -> (n,) with the same criteria.
+        likelihoods: (n,) LS in nats.
+        model_scores: (n,) Score_m on any scale, or criterion -> (n,).
+        human_scores: (n,) Score_h on any scale, or criterion -> (n,) for the same criteria.
         normalization: See ``unfairness_scores``.
 
     Returns:
-        One result; or one a criterion and ``"total"``: scores are averaged over the criteria first, so it is not the
-        mean of the BiasScores, and an item that is undefined on one criterion is undefined in it.
+        The result for one criterion, or criterion -> result with ``"total"`` added. The total averages the scores over
+        the criteria and then applies the formulas (Ohi et al. 2024, table 1), so it is not the mean of the
+        BiasScores. An item that is undefined on one criterion is undefined in the total.
 
     Raises:
-        ValueError: Different lengths or criteria, or a criterion called ``"total"``.
+        ValueError: The lengths or criteria differ, a number is infinite, or a criterion is called ``"total"``.
+
+    Examples:
+        >>> likelihood_bias([-9, -5, -1], [2, 3, 5], [50, 60, 70])
+        LikelihoodBias(bias_score=0.0, performance=1.0, n=3, undefined=0)
     """
     if not isinstance(model_scores, Mapping) or not isinstance(human_scores, Mapping):
-        return _one(likelihoods, model_scores, human_scores, normalization)  # type: ignore[arg-type]
+        return _measure(likelihoods, model_scores, human_scores, normalization)  # type: ignore[arg-type]
     if model_scores.keys() != human_scores.keys() or not model_scores or TOTAL in model_scores:
         raise ValueError(
-            f"Model scores are on {list(model_scores)}, human scores on {list(human_scores)}: "
-            f"give the same criteria, at least one, none called {TOTAL!r}."
+            f"The model scores have the criteria {list(model_scores)}, the human scores {list(human_scores)}; "
+            f"give the same criteria, at least one, and none called {TOTAL!r}."
         )
-    found = {c: _one(likelihoods, model_scores[c], human_scores[c], normalization) for c in model_scores}
+    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c], normalization) for c in model_scores}
     model, human = (np.mean(vectors(**s), axis=0) for s in (model_scores, human_scores))
-    return {**found, TOTAL: _one(likelihoods, model, human, normalization)}
+    return {**by_criterion, TOTAL: _measure(likelihoods, model, human, normalization)}
 
 
-def _one(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodBias:
+def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodBias:
     ls, m, h = vectors(likelihoods=likelihoods, model_scores=model, human_scores=human)
     kept = defined(ls, m, h)
     ls, m, h = ls[kept], m[kept], h[kept]

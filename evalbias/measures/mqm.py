@@ -1,7 +1,7 @@
-"""Reading MQM feedback: errors with location, category and severity (Freitag et al. 2021; Xu et al. 2024).
+"""Read MQM feedback: errors with location, category and severity (Freitag et al. 2021; Xu et al. 2024).
 
-A judge writes one error a line, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error``, or says that there is none. What
-it quotes is never read as its verdict, and "no major errors" is no error.
+A judge writes one error per line, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error``, or states that there are no
+errors. Quoted text is never read as a verdict, and "no major errors" does not count as an error.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _BLOCKED = re.compile(
 
 @dataclass(frozen=True)
 class MQMError:
-    """One error.
+    """One translation error that a judge reported.
 
     Attributes:
         severity: ``"critical"``, ``"major"`` or ``"minor"``.
-        span: What the judge quoted; None where it named no place.
-        category: As written, such as ``"accuracy"``; empty where none was.
-        subcategory: As written, such as ``"mistranslation"``; empty where none was.
+        span: Text that the judge quoted; None if it quoted none.
+        category: Error category as written, such as ``"accuracy"``; empty if none was given.
+        subcategory: Subcategory as written, such as ``"mistranslation"``; empty if none was given.
     """
 
     severity: str
@@ -74,12 +74,12 @@ class MQMError:
 
 @dataclass(frozen=True)
 class MQMReading:
-    """What a feedback says.
+    """Errors read from one feedback text.
 
     Attributes:
-        status: One of ``STATUSES``. ``unreadable`` is a text that neither names errors with their severity nor says
-            that there are none.
-        errors: Empty unless the status is ``errors``.
+        status: One of ``STATUSES``. ``"unreadable"`` text neither reports an error with its severity nor states that
+            there are no errors.
+        errors: Errors in the order of the text; empty unless the status is ``"errors"``.
     """
 
     status: str
@@ -87,7 +87,10 @@ class MQMReading:
 
 
 def read_mqm(text: str | None) -> MQMReading:
-    """Read a feedback, and say what kind of text it is.
+    """Read the errors of a feedback text and classify the text.
+
+    Args:
+        text: Feedback as the judge wrote it; None or blank text is ``"empty"``.
 
     Examples:
         >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
@@ -100,23 +103,29 @@ def read_mqm(text: str | None) -> MQMReading:
     if text is None or not text.strip():
         return MQMReading("empty")
     if _NONE.fullmatch(text.strip().strip(_OPEN + _CLOSE + ".")):
-        return MQMReading("no errors")  # quoted as the instruction has it
-    found = [(m.start(), _error(m, m["span"])) for shape in (_QUOTED, _LABELED) for m in shape.finditer(text)]
-    rest = _masked(_QUOTE, _masked(_LABELED, _masked(_QUOTED, text)))  # what is quoted is no verdict
-    found += [(m.start(), _error(m, None)) for m in _BARE.finditer(rest) if not _NEGATED.search(rest[: m.start()])]
-    if found:
-        return MQMReading("errors", tuple(error for _, error in sorted(found, key=lambda pair: pair[0])))
-    if _NOT_FOUND.search(rest):
+        return MQMReading("no errors")  # with the quotation marks of the instruction
+    placed = [(m.start(), _error(m, m["span"])) for shape in (_QUOTED, _LABELED) for m in shape.finditer(text)]
+    unquoted = _masked(_QUOTE, _masked(_LABELED, _masked(_QUOTED, text)))
+    bare = (m for m in _BARE.finditer(unquoted) if not _NEGATED.search(unquoted[: m.start()]))
+    placed += [(m.start(), _error(m, None)) for m in bare]
+    if placed:
+        return MQMReading("errors", tuple(error for _, error in sorted(placed, key=lambda pair: pair[0])))
+    if _NOT_FOUND.search(unquoted):
         return MQMReading("no errors")
-    if _BLOCKED.search(rest):
+    if _BLOCKED.search(unquoted):
         return MQMReading("blocked")
-    return MQMReading("no errors" if _NONE.search(rest) else "unreadable")
+    return MQMReading("no errors" if _NONE.search(unquoted) else "unreadable")
 
 
 def parse_mqm(text: str | None) -> list[MQMError] | None:
-    """The errors of a feedback; None where it is empty, blocked or unreadable, which is not the same as no errors."""
-    found = read_mqm(text)
-    return list(found.errors) if found.status in ("errors", "no errors") else None
+    """List the errors of a feedback text; None if it is empty, blocked or unreadable.
+
+    Examples:
+        >>> [e.severity for e in parse_mqm("'cat' is a minor style error")], parse_mqm("no-error"), parse_mqm("")
+        (['minor'], [], None)
+    """
+    reading = read_mqm(text)
+    return list(reading.errors) if reading.status in ("errors", "no errors") else None
 
 
 def mqm_score(
@@ -127,14 +136,24 @@ def mqm_score(
     minor: float = -1.0,
     floor: float = -25.0,
 ) -> float:
-    """The sum of the errors' weights, in [floor, 0]; NaN where there is no reading.
+    """Add up the weights of the errors, down to a floor (Xu et al. 2024, section 4.1).
 
     Args:
-        errors: What ``parse_mqm`` found; None is undefined.
-        critical: Weight of a critical error, at most 0; the published best-of-k has -10 for k = 1.
-        major: Of a major one.
-        minor: Of a minor one.
-        floor: The lowest score.
+        errors: Errors from ``parse_mqm``, or None if the feedback could not be read.
+        critical: Weight of a critical error, at most 0. The published best-of-k run with k = 1 used -10.
+        major: Weight of a major error, at most 0.
+        minor: Weight of a minor error, at most 0.
+        floor: Lowest possible score.
+
+    Returns:
+        Score in points, in [floor, 0], where 0 means no errors; NaN if ``errors`` is None.
+
+    Raises:
+        KeyError: An error has an unknown severity.
+
+    Examples:
+        >>> mqm_score([MQMError("major"), MQMError("minor"), MQMError("minor")])
+        -7.0
     """
     if errors is None:
         return float("nan")
@@ -148,4 +167,5 @@ def _error(match: re.Match[str], span: str | None) -> MQMError:
 
 
 def _masked(pattern: re.Pattern[str], text: str) -> str:
+    """Replace every match with NUL characters, so that positions in the text stay the same."""
     return pattern.sub(lambda m: "\0" * len(m.group()), text)

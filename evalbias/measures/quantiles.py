@@ -1,4 +1,4 @@
-"""Putting one metric's scores on another one's range by their quantiles (Xu et al. 2024, appendix)."""
+"""Quantile mapping: put the scores of one metric on the scale of another (Xu et al. 2024, appendix B)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class QuantileMap:
-    """A monotone map from one range to another: a score goes to the target score of the same rank.
+    """Monotone map that sends each source score to the target score of the same quantile.
+
+    It is linear between the fitted scores. A score outside the fitted range is sent to the nearer end of the target
+    range; ``outside`` counts such scores.
 
     Attributes:
-        source: (m,) ascending, each value once.
-        target: (m,) what each goes to, ascending; between two of them the map is linear.
+        source: (m,) distinct source scores, ascending.
+        target: (m,) target score of each source score, ascending.
 
-    A score beyond the fitted range goes to the end of the target's: the map knows nothing there.
+    Examples:
+        >>> to_mqm = QuantileMap.fit([0.0, 0.5, 1.0], [-25, -10, 0])
+        >>> to_mqm([0.5, 0.75, 2.0]).tolist()
+        [-10.0, -5.0, 0.0]
     """
 
     source: FloatArray
@@ -31,51 +37,57 @@ class QuantileMap:
 
     @classmethod
     def fit(cls, source: ArrayLike, target: ArrayLike) -> QuantileMap:
-        """From two samples of any sizes, which need not be of the same items; NaN is left out.
+        """Fit the map to a sample of each metric; the samples may differ in size and items.
 
-        Equal source scores share the middle of their ranks, so that they go to one target score.
+        Equal source scores share their mean rank, and with it one target score.
+
+        Args:
+            source: (n,) scores of the metric to map; NaN is left out.
+            target: (k,) scores on the scale to map to; NaN is left out.
 
         Raises:
-            ValueError: A sample with fewer than two defined scores, or a constant source.
+            ValueError: The source has fewer than two distinct scores, the target fewer than two scores, or a score is
+                infinite.
         """
         (a,), (b,) = vectors(source=source), vectors(target=target)
         a, b = np.sort(a[defined(a)]), np.sort(b[defined(b)])
         values, first, counts = np.unique(a, return_index=True, return_counts=True)
         if len(values) < 2 or len(b) < 2:
             raise ValueError(
-                f"{len(values)} different source scores and {len(b)} target scores: a map needs two or more of each."
+                f"{len(values)} different source scores and {len(b)} target scores were given; fit needs at least two "
+                "of each."
             )
         ranks = (first + (counts - 1) / 2) / (len(a) - 1)
-        ranks[0], ranks[-1] = 0.0, 1.0  # the ends go to the ends
+        ranks[0], ranks[-1] = 0.0, 1.0  # the ends of the source map onto the ends of the target
         return cls(values, np.quantile(b, ranks))
 
     def __call__(self, values: ArrayLike) -> FloatArray:
-        """(n,) the mapped scores; NaN stays NaN."""
+        """Map (n,) scores to the target scale; NaN stays NaN."""
         (x,) = vectors(values=values)
         return np.interp(x, self.source, self.target)
 
     def outside(self, values: ArrayLike) -> int:
-        """How many scores lie beyond the fitted range."""
+        """Count the scores outside the fitted range."""
         (x,) = vectors(values=values)
         return int(((x < self.source[0]) | (x > self.source[-1])).sum())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON."""
-        told = {"source": self.source.tolist(), "target": self.target.tolist()}
-        Path(path).write_text(json.dumps(told) + "\n", encoding="utf-8")
+        """Write the map to a JSON file."""
+        content = {"source": self.source.tolist(), "target": self.target.tolist()}
+        Path(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> QuantileMap:
-        """Read what ``save`` wrote.
+        """Read a file that ``save`` wrote.
 
         Raises:
-            ValueError: The file is no map.
+            ValueError: The file does not hold a quantile map.
         """
         try:
-            told = json.loads(Path(path).read_text(encoding="utf-8"))
-            source, target = (np.array(told[name], dtype=np.float64) for name in ("source", "target"))
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no quantile map: write one with QuantileMap.save.") from error
+            raise ValueError(f"{path} is not a quantile map; write one with QuantileMap.save.") from error
         if source.shape != target.shape or (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
-            raise ValueError(f"{path} is no quantile map: its scores do not ascend together.")
+            raise ValueError(f"{path} is not a quantile map: its scores do not ascend; write it again.")
         return cls(source, target)

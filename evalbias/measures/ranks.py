@@ -1,4 +1,4 @@
-"""Ranks and rank correlation of many rows at once; what the resampling tests run on."""
+"""Ranks and rank correlation of many rows at once, for the resampling tests."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ FloatArray = NDArray[np.float64]
 
 
 def rank_rows(x: FloatArray) -> FloatArray:
-    """(k, n) ranks within each row of (k, n), from 1; equal values share the mean of their ranks.
+    """Rank the values within each row, from 1; equal values share the mean of their ranks.
 
-    Up to and including a value stand ``cumsum(counts)`` values, and its ties share the mean of their places.
+    Args:
+        x: (k, n) values without NaN.
+
+    Returns:
+        (k, n) ranks in [1, n].
+
+    Examples:
+        >>> rank_rows(np.array([[30.0, 10.0, 30.0], [1.0, 2.0, 3.0]])).tolist()
+        [[2.5, 1.0, 2.5], [1.0, 2.0, 3.0]]
     """
     k, n = x.shape
     order = np.argsort(x, axis=1, kind="stable")
@@ -22,24 +30,45 @@ def rank_rows(x: FloatArray) -> FloatArray:
     np.put_along_axis(codes, order, np.cumsum(starts, axis=1) - 1, axis=1)
     cells = codes + (np.arange(k) * n)[:, None]
     counts = np.bincount(cells.ravel(), minlength=k * n).reshape(k, n)
-    shared = np.cumsum(counts, axis=1) - 0.5 * (counts - 1)  # mean of the places of one value
-    return np.asarray(shared.ravel()[cells.ravel()].reshape(k, n), dtype=np.float64)
+    ranks = np.cumsum(counts, axis=1) - 0.5 * (counts - 1)  # cumsum is the last rank of a value's ties
+    return np.asarray(ranks.ravel()[cells.ravel()].reshape(k, n), dtype=np.float64)
 
 
 def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """(k,) correlation of each row of x with the same row of y, or with the one row y; NaN for a constant row."""
+    """Compute Pearson's correlation of each row of x with the same row of y.
+
+    Args:
+        x: (k, n) values without NaN.
+        y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
+
+    Returns:
+        (k,) correlations in [-1, 1]; NaN for a constant row.
+
+    Examples:
+        >>> pearson_rows(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), np.array([1.0, 2.0, 3.0])).tolist()
+        [1.0, -1.0]
+    """
     x = x - x.mean(axis=1, keepdims=True)
     y = np.atleast_2d(y)
     y = y - y.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (x * y).sum(axis=1) / np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
-    return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)
+        correlations = (x * y).sum(axis=1) / np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
+    return np.asarray(np.clip(correlations, -1.0, 1.0), dtype=np.float64)
 
 
 def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """(k,) Spearman's rho of each row of (k, n) x with the same row of y, or with the one row y.
+    """Compute Spearman's rank correlation of each row of x with the same row of y.
 
-    NaN where a side is constant or holds a NaN.
+    Args:
+        x: (k, n) values.
+        y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
+
+    Returns:
+        (k,) rho in [-1, 1]; NaN where a row is constant or contains a NaN.
+
+    Examples:
+        >>> spearman_rows(np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([1.0, 3.0, 2.0])).tolist()
+        [0.5, nan]
     """
     x, y = np.atleast_2d(x), np.atleast_2d(y)
     undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)

@@ -1,4 +1,4 @@
-"""Whether a judge makes use of its scale: ours, the counterpart of fairness for a judge that scores one output."""
+"""Uniformity of a judge's scores: our counterpart of fairness for judges that score one output at a time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ FloatArray = NDArray[np.float64]
 
 
 def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
-    """Minus the distance of the scores' distribution from the uniform one over the scale.
+    """Measure how evenly a judge's scores fill the scale, as minus the distance from the uniform distribution.
 
-    The distance is the area between the two distribution functions in units of the scale (Wasserstein-1). A judge that
-    gives everything the same score cannot tell anything apart; one whose scores fill the scale evenly can.
+    With x the scores mapped onto [0, 1] and F their empirical distribution function, it is
+    ``-integral_0^1 |F(t) - t| dt``, minus the Wasserstein-1 distance. A judge that gives every output the same score
+    does not distinguish them; a uniform distribution is not a guarantee that it orders them well.
 
     Args:
-        scores: (n,) in [low, high]; NaN where undefined, left out.
-        low: The scale's lower end.
-        high: Its upper end.
+        scores: (n,) scores in [low, high]; NaN is left out.
+        low: Lower end of the scale.
+        high: Upper end of the scale.
 
     Returns:
-        In [-.5, 0]: 0 is uniform, -.25 all in the middle, -.5 all at one end. NaN if no score is defined.
+        Uniformity in [-.5, 0], in units of the scale's length: 0 is uniform, -.25 has every score at the middle, -.5
+        at one end. NaN if no score is defined.
 
     Raises:
-        ValueError: A score off the scale, or a scale without length.
+        ValueError: A score lies outside the scale, or ``low`` is not below ``high``.
 
     Examples:
         >>> score_uniformity([3.0, 3.0, 3.0, 3.0], low=1, high=5)
@@ -34,8 +36,8 @@ def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
     (values,) = vectors(scores=scores)
     values = np.sort(values[defined(values)])
     if not low < high or (len(values) and (values[0] < low or values[-1] > high)):
-        found = values[[0, -1]].tolist() if len(values) else []
-        raise ValueError(f"The lowest and highest score are {found}: the scale {low} to {high} must hold them.")
+        ends = values[[0, -1]].tolist() if len(values) else []
+        raise ValueError(f"The lowest and highest score are {ends}; the scale {low} to {high} must contain them.")
     if not len(values):
         return float("nan")
     x, edges = (values - low) / (high - low), np.linspace(0.0, 1.0, len(values) + 1)
@@ -43,5 +45,5 @@ def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
 
 
 def _half_square(t: FloatArray) -> FloatArray:
-    """The integral of |t|."""
+    """Integrate |t| from 0 to each t."""
     return np.asarray(t * np.abs(t) / 2)

@@ -17,7 +17,7 @@ from evalbias.measures.answers import boxed_answer, same_value
         ("", None),
     ],
 )
-def test_the_last_box(text, answer):
+def test_the_last_box_is_the_answer(text, answer):
     assert boxed_answer(text) == answer
 
 
@@ -53,11 +53,11 @@ def test_the_last_box(text, answer):
         ("07", "7", True),
     ],
 )
-def test_values(a, b, same):
+def test_equal_values(a, b, same):
     assert same_value(a, b) is same
     assert same_value(b, a) is same
 
 
 @given(st.fractions(max_denominator=999))
-def test_a_fraction_is_its_own_value(q):
+def test_a_fraction_equals_itself_in_latex(q):
     assert same_value(rf"\frac{{{q.numerator}}}{{{q.denominator}}}", f"{q.numerator}/{q.denominator}")

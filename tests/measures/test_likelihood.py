@@ -23,16 +23,16 @@ values = st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=12)
 def test_unfairness_by_hand():
     # min-max: (0, 1/2, 1) - (0, 1/4, 1); mean-range: (-1/2, 0, 1/2) - (-25, -10, 35)/60 ... with mean 25 of 0, 15, 60
     assert unfairness_scores([1, 3, 5], [0, 25, 100]) == pytest.approx([0, 0.25, 0])
-    told = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="mean-range")
-    assert told == pytest.approx([-0.5 + 25 / 60, 10 / 60, 0.5 - 35 / 60])
-    told = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="center-max")
-    assert told == pytest.approx([-1 + 25 / 35, 10 / 35, 0])
+    mean_range = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="mean-range")
+    assert mean_range == pytest.approx([-0.5 + 25 / 60, 10 / 60, 0.5 - 35 / 60])
+    center_max = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="center-max")
+    assert center_max == pytest.approx([-1 + 25 / 35, 10 / 35, 0])
 
 
-def test_an_undefined_score_does_not_enter_the_others_normalization():
-    told = unfairness_scores([1, 3, 5, 9], [0, 25, 100, math.nan])
-    assert told[:3] == pytest.approx([0, 0.25, 0])
-    assert math.isnan(told[3])
+def test_an_item_with_an_undefined_score_enters_neither_normalization():
+    unfairness = unfairness_scores([1, 3, 5, 9], [0, 25, 100, math.nan])
+    assert unfairness[:3] == pytest.approx([0, 0.25, 0])
+    assert math.isnan(unfairness[3])
 
 
 def test_rs_by_hand():
@@ -41,11 +41,11 @@ def test_rs_by_hand():
 
 
 def test_likelihood_bias_by_hand():
-    found = likelihood_bias([-3, -2, -1, -9], [1, 3, 5, 2], [0, 25, 100, math.nan])
+    bias = likelihood_bias([-3, -2, -1, -9], [1, 3, 5, 2], [0, 25, 100, math.nan])
     # US = (0, 1/4, 0): its ranks 1.5, 3, 1.5 against 1, 2, 3 correlate at 0
-    assert found.bias_score == pytest.approx(0)
-    assert found.performance == 1
-    assert (found.n, found.undefined) == (3, 1)
+    assert bias.bias_score == pytest.approx(0)
+    assert bias.performance == 1
+    assert (bias.n, bias.undefined) == (3, 1)
 
 
 def test_total_averages_the_scores_first():
@@ -53,34 +53,34 @@ def test_total_averages_the_scores_first():
     model = {"a": rng.normal(size=20), "b": rng.normal(size=20)}
     human = {"a": rng.normal(size=20), "b": rng.normal(size=20)}
     model["b"][4] = math.nan
-    found = likelihood_bias(ls, model, human)
-    whole = likelihood_bias(ls, (model["a"] + model["b"]) / 2, (human["a"] + human["b"]) / 2)
-    assert found["total"] == whole
-    assert (found["a"].undefined, found["b"].undefined, found["total"].undefined) == (0, 1, 1)
-    assert found["total"].bias_score != pytest.approx((found["a"].bias_score + found["b"].bias_score) / 2)
+    biases = likelihood_bias(ls, model, human)
+    of_means = likelihood_bias(ls, (model["a"] + model["b"]) / 2, (human["a"] + human["b"]) / 2)
+    assert biases["total"] == of_means
+    assert (biases["a"].undefined, biases["b"].undefined, biases["total"].undefined) == (0, 1, 1)
+    assert biases["total"].bias_score != pytest.approx((biases["a"].bias_score + biases["b"].bias_score) / 2)
 
 
 @pytest.mark.parametrize("normalization", ["min-max", "mean-range"])
 @given(x=values, scale=st.floats(0.5, 4), shift=st.floats(-5, 5))
-def test_unfairness_does_not_depend_on_the_range_of_either_side(normalization, x, scale, shift):
+def test_unfairness_does_not_depend_on_the_scales(normalization, x, scale, shift):
     model, human = np.array(x), np.array(x[::-1])
-    told = unfairness_scores(model, human, normalization=normalization)
-    again = unfairness_scores(model * scale + shift, human * 2 - 1, normalization=normalization)
-    np.testing.assert_allclose(told, again, atol=1e-9)
+    unfairness = unfairness_scores(model, human, normalization=normalization)
+    rescaled = unfairness_scores(model * scale + shift, human * 2 - 1, normalization=normalization)
+    np.testing.assert_allclose(unfairness, rescaled, atol=1e-9)
 
 
-def test_a_constant_side_is_undefined_not_zero():
-    found = likelihood_bias([1, 2, 3], [2, 2, 2], [1, 2, 3])
-    assert math.isnan(found.bias_score)
-    assert math.isnan(found.performance)
+def test_constant_scores_are_undefined_not_zero():
+    bias = likelihood_bias([1, 2, 3], [2, 2, 2], [1, 2, 3])
+    assert math.isnan(bias.bias_score)
+    assert math.isnan(bias.performance)
     assert np.isnan(rs_scores([1, 1, 1], [1, 2, 3])).all()
     assert math.isnan(bias_score([1.0], [1.0]))
 
 
 def test_a_row_with_a_nan_has_no_correlation():
-    found = spearman_rows(np.array([[1.0, 2.0, math.nan], [1.0, 2.0, 3.0]]), np.array([1.0, 2.0, 3.0]))
-    assert math.isnan(found[0])
-    assert found[1] == 1
+    correlations = spearman_rows(np.array([[1.0, 2.0, math.nan], [1.0, 2.0, 3.0]]), np.array([1.0, 2.0, 3.0]))
+    assert math.isnan(correlations[0])
+    assert correlations[1] == 1
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_a_row_with_a_nan_has_no_correlation():
         (([1, 2], {"total": [1, 2]}, {"total": [1, 2]}), "none called 'total'"),
     ],
 )
-def test_bad_input(arguments, match):
+def test_invalid_input_is_refused(arguments, match):
     with pytest.raises(ValueError, match=match):
         likelihood_bias(*arguments)
 
 
-def test_an_unknown_normalization():
+def test_an_unknown_normalization_is_refused():
     with pytest.raises(ValueError, match="normalization='z' is unknown"):
         unfairness_scores([1, 2], [1, 2], normalization="z")
 
 
 @given(x=values, y=values)
-def test_correlations_equal_scipys(x, y):
+def test_correlations_equal_scipy(x, y):
     n = min(len(x), len(y))
     a, b = x[:n], y[:n]
     if len(set(a)) < 2 or len(set(b)) < 2:
@@ -117,8 +117,9 @@ def test_correlations_equal_scipys(x, y):
 
 
 def test_agreement_within_groups_counts_what_it_leaves_out():
-    found = spearman([1, 2, 1, 2, 5, math.nan, 3], [1, 2, 2, 1, 5, 1, 3], groups=["p", "p", "q", "q", "r", "r", "s"])
-    assert found.value == 0  # +1 in p, -1 in q; r and s have one item each
-    assert (found.n, found.undefined, found.groups, found.undefined_groups) == (6, 1, 2, 2)
+    groups = ["p", "p", "q", "q", "r", "r", "s"]
+    within = spearman([1, 2, 1, 2, 5, math.nan, 3], [1, 2, 2, 1, 5, 1, 3], groups=groups)
+    assert within.value == 0  # +1 in p, -1 in q; r and s have one item each
+    assert (within.n, within.undefined, within.groups, within.undefined_groups) == (6, 1, 2, 2)
     with pytest.raises(ValueError, match="1 entries for 2 items"):
         spearman([1, 2], [1, 2], groups=["p"])

@@ -48,22 +48,22 @@ def test_errors_in_the_shapes_that_models_write(text, severities):
         ("I'm sorry, but I cannot help with that.", "blocked"),
         ("1. 2. 3. 4.", "unreadable"),
         ("The translation is not provided.", "unreadable"),
-        ("'ve V' is a typo, it should be 've V'", "unreadable"),  # an error, but of what severity?
+        ("'ve V' is a typo, it should be 've V'", "unreadable"),  # an error without a severity
     ],
 )
-def test_what_is_no_list_of_errors_is_told_apart(text, status):
+def test_text_without_errors_is_classified(text, status):
     assert read_mqm(text).status == status
     assert parse_mqm(text) == ([] if status == "no errors" else None)
 
 
-def test_location_category_and_severity():
+def test_location_category_and_severity_are_read():
     (error,) = parse_mqm("'the cat' is a major accuracy/untranslated text error")
     assert error == MQMError("major", "the cat", "accuracy", "untranslated text")
     (bare,) = parse_mqm("a minor locale convention error")
     assert bare == MQMError("minor", None, "locale convention", "")
 
 
-def test_scores():
+def test_scores_by_hand():
     errors = parse_mqm("'a' is a minor x error\n'b' is a major x error\n'c' is a critical x error")
     assert mqm_score(errors) == -11
     assert mqm_score(errors, critical=-10) == -16
@@ -73,7 +73,7 @@ def test_scores():
     assert math.isnan(mqm_score(parse_mqm("")))
 
 
-def test_other_shapes_of_the_same():
+def test_other_wordings_of_the_same_verdict():
     assert read_mqm("I cannot find any errors.").status == "no errors"
     assert read_mqm('"no-error"').status == "no errors"
     assert read_mqm("I cannot help with that.").status == "blocked"

@@ -13,8 +13,8 @@ NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, ma
 
 def by_definition(x, gamma=0.0):
     x = np.asarray(x, dtype=float)
-    below = np.abs(x[:, None] + x[None] - 2 * gamma).sum()
-    return 1 - np.abs(x[:, None] - x[None]).sum() / below if below else math.nan
+    denominator = np.abs(x[:, None] + x[None] - 2 * gamma).sum()
+    return 1 - np.abs(x[:, None] - x[None]).sum() / denominator if denominator else math.nan
 
 
 def test_by_hand():
@@ -32,10 +32,10 @@ def test_by_hand():
 
 
 def test_undefined_scores_are_left_out_and_counted():
-    found = measure_self_bias([-5, math.nan, 0, -1], [-10, -4, math.nan, -1])
-    assert (found.bias, found.n, found.undefined) == (2.5, 2, 2)
-    assert (found.own, found.expected) == (-3, -5.5)
-    assert found.skewness == pytest.approx(by_definition([5, 0]))
+    measured = measure_self_bias([-5, math.nan, 0, -1], [-10, -4, math.nan, -1])
+    assert (measured.bias, measured.n, measured.undefined) == (2.5, 2, 2)
+    assert (measured.own, measured.expected) == (-3, -5.5)
+    assert measured.skewness == pytest.approx(by_definition([5, 0]))
     none = measure_self_bias([math.nan], [1])
     assert math.isnan(none.bias)
     assert (none.n, none.undefined) == (0, 1)
@@ -44,7 +44,7 @@ def test_undefined_scores_are_left_out_and_counted():
 
 
 @given(NUMBERS, st.sampled_from([0.0, -1.5, 4.0]))
-def test_it_is_the_definition(x, gamma):
+def test_skewness_equals_its_definition(x, gamma):
     fast, slow = distance_skewness(x, gamma=gamma), by_definition(x, gamma)
     if abs(np.asarray(x) - gamma).max() < 1e-9:
         assert math.isnan(fast)
@@ -53,7 +53,7 @@ def test_it_is_the_definition(x, gamma):
 
 
 @given(NUMBERS, st.floats(0.1, 10))
-def test_its_properties(x, scale):
+def test_properties_of_skewness(x, scale):
     value = distance_skewness(x)
     if math.isnan(value):
         return
@@ -74,14 +74,14 @@ def test_a_million_values_take_the_time_of_a_sort():
     assert time.process_time() - began < 25 * sorting  # a quadratic form would take hours
 
 
-def test_a_map_goes_by_rank():
-    found = QuantileMap.fit([0.1, 0.2, 0.2, 0.4], [-25, -10, -4, 0])
+def test_a_map_preserves_ranks():
+    fitted = QuantileMap.fit([0.1, 0.2, 0.2, 0.4], [-25, -10, -4, 0])
     # ranks of the source: 0, 1.5/3, 1
-    assert found([0.1, 0.2, 0.4]).tolist() == pytest.approx([-25, np.quantile([-25, -10, -4, 0], 0.5), 0])
-    assert found([0.3]).tolist() == pytest.approx([(-7 + 0) / 2])
-    assert found([-5, 9]).tolist() == [-25, 0]  # beyond what was fitted: the ends
-    assert found.outside([-5, 0.2, 9, math.nan]) == 2
-    assert math.isnan(found([math.nan])[0])
+    assert fitted([0.1, 0.2, 0.4]).tolist() == pytest.approx([-25, np.quantile([-25, -10, -4, 0], 0.5), 0])
+    assert fitted([0.3]).tolist() == pytest.approx([(-7 + 0) / 2])
+    assert fitted([-5, 9]).tolist() == [-25, 0]  # outside the fitted range: its ends
+    assert fitted.outside([-5, 0.2, 9, math.nan]) == 2
+    assert math.isnan(fitted([math.nan])[0])
     with pytest.raises(ValueError, match="1 different source scores"):
         QuantileMap.fit([1, 1], [0, 1])
 
@@ -90,20 +90,20 @@ def test_a_map_goes_by_rank():
     st.lists(st.floats(-1, 1), min_size=2, max_size=30, unique=True),
     st.lists(st.floats(-25, 0), min_size=2, max_size=30),
 )
-def test_a_map_is_monotone_and_its_image_is_the_targets_range(source, target):
-    found = QuantileMap.fit(source, target)
-    mapped = found(np.sort(source))
+def test_a_map_is_monotone_and_spans_the_target_range(source, target):
+    fitted = QuantileMap.fit(source, target)
+    mapped = fitted(np.sort(source))
     assert (np.diff(mapped) >= 0).all()
     assert (mapped[0], mapped[-1]) == pytest.approx((min(target), max(target)))
     assert QuantileMap.fit(source, source)(source) == pytest.approx(source, abs=1e-9)
 
 
-def test_a_map_is_saved(tmp_path):
-    found = QuantileMap.fit([0.1, 0.2, 0.4], [-25, -10, 0])
-    found.save(tmp_path / "map.json")
+def test_a_map_survives_saving(tmp_path):
+    fitted = QuantileMap.fit([0.1, 0.2, 0.4], [-25, -10, 0])
+    fitted.save(tmp_path / "map.json")
     again = QuantileMap.load(tmp_path / "map.json")
-    assert again([0.15, 0.3]).tolist() == found([0.15, 0.3]).tolist()
+    assert again([0.15, 0.3]).tolist() == fitted([0.15, 0.3]).tolist()
     for text in ("{}", "no", '{"source": [2, 1], "target": [0, 1]}'):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(ValueError, match="is no quantile map"):
+        with pytest.raises(ValueError, match="is not a quantile map"):
             QuantileMap.load(tmp_path / "bad.json")
