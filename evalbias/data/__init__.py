@@ -1,4 +1,4 @@
-"""Data sets as DSPy examples, and the synthetic world."""
+"""Data sets as lists of DSPy examples, and a synthetic data set whose true quality is known."""
 
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.loaders import load, load_spec, parse_spec

@@ -1,4 +1,4 @@
-"""JSONL files that are too large for memory, a chunk of lines at a time."""
+"""Read JSONL files that do not fit in memory, one chunk of lines at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from evalbias.data.reading import Source
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighboring lines of a file.
+    """Consecutive lines of a file.
 
     Attributes:
-        line: Number of the first one, from 1.
-        start: Its first byte.
-        size: Bytes of all of them.
-        lines: How many they are.
+        line: Number of the first line, from 1.
+        start: Byte offset of the first line.
+        size: Length of the chunk in bytes.
+        lines: Number of lines, blank lines included.
     """
 
     line: int
@@ -29,35 +29,38 @@ class Chunk:
 
 
 def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
-    """Where every so many lines stand, and the hash of the whole file.
+    """Locate the chunks of a file and hash the file.
 
     Args:
-        path: A ``.jsonl`` file, not packed.
-        lines: Lines to a chunk; blank ones count.
+        path: Uncompressed ``.jsonl`` file.
+        lines: Number of lines per chunk, blank lines included; the last chunk may have fewer.
+
+    Returns:
+        Chunks in the order of the file, and the SHA-256 of the whole file.
 
     Raises:
-        DataError: Another kind of file, or none.
+        DataError: ``path`` is not an uncompressed ``.jsonl`` file.
     """
     if path.suffix != ".jsonl" or not path.is_file():
-        raise DataError(f"{path} is no .jsonl file: one that is not packed can be read in parts.")
-    digest, found, start, end, first = hashlib.sha256(), [], 0, 0, 1
+        raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
+    digest, located, start, end, first = hashlib.sha256(), [], 0, 0, 1
     with path.open("rb") as file:
         for number, content in enumerate(file, start=1):
             digest.update(content)
             end += len(content)
             if number - first + 1 == lines:
-                found.append(Chunk(first, start, end - start, lines))
+                located.append(Chunk(first, start, end - start, lines))
                 first, start = number + 1, end
     if end > start:
-        found.append(Chunk(first, start, end - start, number - first + 1))
-    return found, digest.hexdigest()
+        located.append(Chunk(first, start, end - start, number - first + 1))
+    return located, digest.hexdigest()
 
 
 def load_chunk(path: Path, chunk: Chunk) -> Dataset:
-    """The items of a chunk, as ``load_jsonl`` reads them.
+    """Read the items of a chunk in the same way as ``load_jsonl``.
 
     Raises:
-        DataError: A line that is no item; file and line are named.
+        DataError: A line is not a valid item; the message names file and line.
     """
     with path.open("rb") as file:
         file.seek(chunk.start)

@@ -1,4 +1,4 @@
-"""A data set in memory: DSPy examples, where they came from, and what was left out."""
+"""A data set in memory: DSPy examples, their origin, and the items that were left out."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import dspy
 
 
 class DataError(ValueError):
-    """A file is not what its loader reads; the message names file, line or item, and the remedy."""
+    """Invalid data in a file; the message names the file, the line or item, and the remedy."""
 
 
 class Dataset(list[Any]):
-    """A list of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
+    """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
 
-    A slice or a copy is a plain list.
+    A slice or a copy is a plain list without the attributes.
 
     Attributes:
-        name: Of the data set.
-        path: The file or folder it was read from.
-        sha256: Of the contents of the files read, unpacked, in a fixed order.
-        left_out: Reason -> the items left out for it, each as ``file:line`` or as its id.
+        name: Name of the data set.
+        path: File or folder it was read from.
+        sha256: SHA-256 of the uncompressed contents of all files read, in a fixed order.
+        left_out: Reason -> items left out for this reason, each as ``file:line`` or as its id.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Dataset(list[Any]):
         self.left_out = {reason: tuple(items) for reason, items in left_out.items()}
 
     def summary(self) -> str:
-        """One line: how many there are, and how many were left out why."""
+        """Describe the data set in one line: number of items, and items left out by reason."""
         left = "; ".join(f"{len(items)} left out ({reason}: {_few(items)})" for reason, items in self.left_out.items())
         return f"{self.name}: {len(self)} items" + (f"; {left}" if left else "")
 
 
 def _few(items: Sequence[str]) -> str:
-    """The first three, and that there are more."""
+    """Join the first three items, with an ellipsis if there are more."""
     return ", ".join(items[:3]) + (", ..." if len(items) > 3 else "")

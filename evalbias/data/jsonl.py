@@ -1,4 +1,4 @@
-"""A user's own items: one JSON object a line with ``source``, ``output`` and, where people rated, ``scores``."""
+"""Users' own items: one JSON object per line with ``source``, ``output`` and, if people rated it, ``scores``."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from evalbias.data.reading import Source, scores, text
 
 
 def load_jsonl(path: Path) -> Dataset:
-    """Read ``.jsonl`` or ``.jsonl.gz``; other fields are kept, ``id`` is the line's number where it is missing.
+    """Read a ``.jsonl`` or ``.jsonl.gz`` file.
 
-    Items with an empty output are left out.
+    All other fields are kept. A missing ``id`` becomes the line number. Items with an empty output are left out.
 
     Raises:
-        DataError: A line that is no such object; file and line are named.
+        DataError: A line is not a valid item; the message names file and line.
     """
     source = Source("jsonl", path)
     return load_records(source, source.rows())
 
 
 def load_records(source: Source, records: Iterable[tuple[str, dict[str, Any]]]) -> Dataset:
-    """Items of records, each with the place it stands at.
+    """Convert (place, record) pairs to items and add them to a source.
 
     Raises:
-        DataError: A record that is no item; its place is named.
+        DataError: A record is not a valid item; the message names its place.
     """
     for where, record in records:
         fields = {
@@ -40,9 +40,9 @@ def load_records(source: Source, records: Iterable[tuple[str, dict[str, Any]]]) 
 
 
 def _id(record: Mapping[str, Any], where: str) -> str:
-    found = record.get("id")
-    if found is None:
+    name = record.get("id")
+    if name is None:
         return where.rpartition(":")[2]
-    if isinstance(found, bool) or not isinstance(found, str | int):
-        raise DataError(f"{where}: 'id' is {found!r:.80}; it must be a text or a whole number.")
-    return str(found)
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
+    return str(name)

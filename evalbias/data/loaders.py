@@ -1,4 +1,4 @@
-"""Data sets by name."""
+"""Load data sets by name."""
 
 from __future__ import annotations
 
@@ -29,33 +29,37 @@ def load(name: str, path: str | os.PathLike[str]) -> Dataset:
 
     Args:
         name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval``, ``topicalchat`` or ``jsonl``.
-        path: A file or folder in the form its owners publish; see each loader.
+        path: File or folder as published by the authors of the data set; each loader describes its form.
 
     Raises:
-        ValueError: An unknown name, or (``DataError``) a malformed file or a checkout that lacks one.
-        FileNotFoundError: There is nothing at ``path``.
+        ValueError: The name is unknown, or (``DataError``) a file is malformed or missing from a folder.
+        FileNotFoundError: ``path`` does not exist.
     """
     if name not in LOADERS:
-        raise ValueError(f"There is no data set {name!r}: choose one of {sorted(LOADERS)}.")
+        raise ValueError(f"The data set {name!r} is unknown; choose one of {sorted(LOADERS)}.")
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist: check the path, and the name before it, one of {[*LOADERS]}.")
+        raise FileNotFoundError(f"{path} does not exist; check the path, and the name before it, one of {[*LOADERS]}.")
     return LOADERS[name](Path(path))
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """(name, path) of ``name:path``, or of a plain ``.jsonl`` file.
+    """Split ``NAME:PATH`` into name and path; a ``.jsonl`` or ``.jsonl.gz`` path alone has the name ``jsonl``.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text has neither form.
+
+    Examples:
+        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.jsonl")
+        (('tmu-gfm', 'ratings.csv'), ('jsonl', 'outputs.jsonl'))
     """
     name, colon, path = spec.partition(":")
     if colon and name in LOADERS and path:
         return name, path
     if spec.endswith((".jsonl", ".jsonl.gz")):
         return "jsonl", spec
-    raise ValueError(f"{spec!r} names no data: write NAME:PATH with one of {sorted(LOADERS)}, or a .jsonl file.")
+    raise ValueError(f"{spec!r} names no data; write NAME:PATH with one of {sorted(LOADERS)}, or a .jsonl file.")
 
 
 def load_spec(spec: str) -> Dataset:
-    """``load`` what ``parse_spec`` reads."""
+    """Read the data set that ``NAME:PATH`` or a ``.jsonl`` path names; errors as in ``parse_spec`` and ``load``."""
     return load(*parse_spec(spec))

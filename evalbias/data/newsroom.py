@@ -1,4 +1,4 @@
-"""Newsroom (Grusky et al. 2018): 60 news texts, seven summaries each, rated 1 to 5 on four aspects."""
+"""Newsroom (Grusky et al. 2018): 60 news articles with seven summaries each, rated 1 to 5 on four aspects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ASPECTS = ("coherence", "fluency", "informativeness", "relevance")
 
 
 def load_newsroom(path: Path) -> Dataset:
-    """Read the published JSON, or its recorded JSONL form; both give the same items.
+    """Read the published JSON file, or its recorded JSONL form; both give the same items.
 
-    Items have ``input_id``, the document; their id is that and the place among the document's summaries, which does
-    not tell the system. The published texts are HTML: paragraphs become lines, entities become signs.
+    ``input_id`` is the document. The id adds the position among the document's summaries, which does not identify the
+    system. The published texts are HTML: paragraphs become lines, and entities become characters.
 
     Raises:
-        DataError: A malformed record; file and line or item are named.
+        DataError: A record is malformed; the message names the file and the line or item.
     """
     source = Source("newsroom", path)
     recorded = path.name.endswith((".jsonl", ".jsonl.gz"))
@@ -34,7 +34,7 @@ def load_newsroom(path: Path) -> Dataset:
         else:
             output = text(record, "system_output", where, blank=True)
             fields |= {"source": _plain(text(record, "source", where)), "output": _plain(output)}
-        source.add({**fields, "scores": scores(record, where, wanted=ASPECTS)}, where)
+        source.add({**fields, "scores": scores(record, where, required=ASPECTS)}, where)
     return source.dataset()
 
 

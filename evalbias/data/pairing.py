@@ -1,4 +1,4 @@
-"""Pairs of outputs of one input: what a pairwise judge compares, without any label."""
+"""Pairs of outputs of the same input, for judges that compare two candidates."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import dspy
 
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
-    """The examples of every input (``input_id``, else ``source``), in the order they come.
+    """Group examples by input (``input_id``, or ``source`` where it is missing), in order of first appearance.
 
     Raises:
-        ValueError: Two sources under one ``input_id``, or one source under two: outputs would be judged against another
-            source, or an input would stand on both sides of a split.
+        ValueError: One ``input_id`` has two sources, so outputs would be judged against the wrong source; or one source
+            has two values of ``input_id``, so one input could be on both sides of a split.
     """
-    found: dict[str, list[dspy.Example]] = {}
+    groups: dict[str, list[dspy.Example]] = {}
     keys: dict[str, str] = {}
     for example in examples:
         key = input_key(example)
-        group = found.setdefault(key, [])
+        group = groups.setdefault(key, [])
         if group and group[0].source != example.source:
             raise ValueError(
-                f"The items {group[0].get('id')!r} and {example.get('id')!r} have the input_id {key!r}, and different "
-                "sources: give each source its own."
+                f"The items {group[0].get('id')!r} and {example.get('id')!r} have the same input_id {key!r} but "
+                "different sources; give each source its own input_id."
             )
         if keys.setdefault(example.source, key) != key:
             raise ValueError(
-                f"The item {example.get('id')!r} has the input_id {key!r}; another item with the same source has "
-                f"{keys[example.source]!r}: give one source one input_id, or none at all."
+                f"The item {example.get('id')!r} has the input_id {key!r}, but another item with the same source has "
+                f"{keys[example.source]!r}; give all items of a source the same input_id, or none."
             )
         group.append(example)
-    return found
+    return groups
 
 
 def input_key(example: dspy.Example) -> str:
-    """What tells an example's input from another one: its ``input_id``, else its source."""
+    """Identify an example's input: its ``input_id``, or its source where that is missing."""
     key = example.get("input_id")
     return str(example.source if key is None else key)
 
@@ -51,43 +51,47 @@ def pairs(
     ordered: bool = True,
     seed: int,
 ) -> list[dspy.Example]:
-    """Every pair of different outputs of one input, or a part of them, in an order drawn at random.
+    """Pair all different outputs of each input, or a random part of them, in random order.
 
-    Of 10 documents of SummEval with 16 systems these are the paper's 2400 pairs, of 20 of Newsroom its 840.
+    Ten documents of SummEval with 16 systems give the 2400 pairs of Zhou et al. (2024, appendix A), 20 documents of
+    Newsroom with seven systems their 840.
 
     Args:
-        examples: With ``source`` and ``output``; outputs that an input has twice count once.
-        inputs: Draw so many inputs; all by default.
-        limit: Draw so many pairs in the end; all by default.
-        criterion: Label the pairs by the human scores on it; those that people rated alike, or did not rate, are left
-            out. By default there are no labels.
-        ordered: Both orders of a pair, as the paper's search takes them; else one of them, drawn at random: for a
-            measure that asks in both orders itself.
-        seed: Of the draws.
+        examples: Examples with ``source`` and ``output``; repeated outputs of one input count once.
+        inputs: Number of inputs to draw; all by default.
+        limit: Largest number of pairs to draw; all by default.
+        criterion: Criterion whose human scores label the pairs; pairs with equal or missing scores are left out. By
+            default pairs have no labels.
+        ordered: Return both orders of each pair, as the paper's search does. If False, return one order drawn at
+            random, for measures that ask in both orders themselves.
+        seed: Seed of all draws.
 
     Returns:
-        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``, labeled ones also with
-        ``preference``: ``"A"`` where people prefer the first, ``"B"`` where the second.
+        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Labeled pairs also have
+        ``preference``: ``"A"`` where people rated the first candidate higher, ``"B"`` where the second.
 
     Raises:
-        ValueError: There are fewer inputs with two different outputs, or a number below 1.
+        ValueError: Fewer than ``inputs`` inputs have two different outputs, or ``inputs`` or ``limit`` is below 1.
     """
     rng, groups = random.Random(seed), {k: _distinct(v) for k, v in by_input(examples).items()}
-    groups = {key: found for key, found in groups.items() if len(found) > 1}
-    wanted = len(groups) if inputs is None else inputs
-    if not 1 <= wanted <= len(groups) or (limit is not None and limit < 1):
-        raise ValueError(f"inputs={inputs}, limit={limit}: {len(groups)} inputs have two different outputs or more.")
-    chosen = sorted(rng.sample(sorted(groups), wanted))
-    both = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
+    groups = {key: outputs for key, outputs in groups.items() if len(outputs) > 1}
+    n_inputs = len(groups) if inputs is None else inputs
+    if not 1 <= n_inputs <= len(groups) or (limit is not None and limit < 1):
+        raise ValueError(
+            f"inputs={inputs} and limit={limit} cannot be drawn: only {len(groups)} inputs have two different outputs; "
+            "give 1 to that many inputs, and a limit of at least 1."
+        )
+    chosen = sorted(rng.sample(sorted(groups), n_inputs))
+    paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
     if ordered:
-        both += [(key, b, a) for key, a, b in both]
+        paired += [(key, b, a) for key, a, b in paired]
     else:
-        both = [(key, *rng.sample((a, b), 2)) for key, a, b in both]
-    found = [_pair(*one) for one in both]
+        paired = [(key, *rng.sample((a, b), 2)) for key, a, b in paired]
+    made = [_make_pair(*members) for members in paired]
     if criterion is not None:
-        preferred = [_preferred(a, b, criterion) for _, a, b in both]
-        found = [p.copy(preference=label) for p, label in zip(found, preferred, strict=True) if label is not None]
-    return rng.sample(found, len(found) if limit is None else min(limit, len(found)))
+        labels = [_preferred(a, b, criterion) for _, a, b in paired]
+        made = [pair.copy(preference=label) for pair, label in zip(made, labels, strict=True) if label is not None]
+    return rng.sample(made, len(made) if limit is None else min(limit, len(made)))
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
@@ -101,7 +105,7 @@ def _preferred(a: dspy.Example, b: dspy.Example, criterion: str) -> str | None:
     return "A" if first > second else "B"
 
 
-def _pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
+def _make_pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
     pair = dspy.Example(
         source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
     )

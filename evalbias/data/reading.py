@@ -1,4 +1,4 @@
-"""What the loaders share: files read and hashed, fields checked, items gathered and left out."""
+"""Shared parts of the loaders: read and hash files, check fields, and collect items."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from evalbias.data.dataset import DataError, Dataset
 
 @dataclass
 class Source:
-    """A data set being read.
+    """Data set that is being read.
 
     Attributes:
-        name: Of the data set.
-        path: What the user named: a file or a folder.
-        digest: Hash of all that was read so far.
-        left_out: Reason -> items.
-        examples: The items, in the order they were read.
-        places: Id -> where it stands.
+        name: Name of the data set.
+        path: File or folder that the user named.
+        digest: SHA-256 of everything read so far.
+        left_out: Reason -> items left out for this reason.
+        examples: Items in the order they were read.
+        places: Item id -> place where it was read, such as ``file:line``.
     """
 
     name: str
@@ -39,76 +39,80 @@ class Source:
     places: dict[str, str] = field(default_factory=dict)
 
     def read(self, path: Path) -> str:
-        """A text file (``.gz`` is unpacked, a byte-order mark is dropped), added to the hash.
+        """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
 
         Raises:
-            DataError: It is missing or no UTF-8 text.
+            DataError: The file is missing, damaged or not UTF-8.
         """
         if not path.is_file():
-            what = "a folder, not a file" if path.is_dir() else "missing"
-            raise DataError(f"{path} is {what}: {self.name} is read from such a file.")
+            problem = "a folder, not a file" if path.is_dir() else "missing"
+            raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
         return self.text(path.read_bytes(), path)
 
     def text(self, raw: bytes, path: Path) -> str:
-        """The text of a file or of a part of one, added to the hash.
+        """Decode the bytes of a file, or of a part of it, and add them to the hash.
 
         Raises:
-            DataError: It is no UTF-8 text.
+            DataError: The bytes are damaged or not UTF-8.
         """
         try:
             content = gzip.decompress(raw) if path.suffix == ".gz" else raw
             text = content.decode("utf-8-sig")
         except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is damaged or no UTF-8 text ({error}): fetch it again.") from error
+            raise DataError(f"{path} is damaged or not UTF-8 text ({error}); download it again.") from error
         self.digest.update(content)
         return text
 
     def json_object(self, path: Path) -> dict[str, Any]:
-        """A file that holds one JSON object."""
+        """Read a file that contains one JSON object."""
         return _object(_decode(self.read(path), path, 1), str(path))
 
     def json_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(``file[index]``, record) of every entry of a file that holds one JSON list.
+        """Yield (``file[index]``, record) for every entry of a file that contains one JSON list.
 
         Raises:
-            DataError: It holds something else.
+            DataError: The file contains something else.
         """
-        found = _decode(self.read(self.path), self.path, 1)
-        if not isinstance(found, list):
-            raise DataError(f"{self.path} holds {found!r:.80}; it must be a JSON list of records.")
-        for index, record in enumerate(found):
+        records = _decode(self.read(self.path), self.path, 1)
+        if not isinstance(records, list):
+            raise DataError(f"{self.path} holds {records!r:.80}; it must be a JSON list of records.")
+        for index, record in enumerate(records):
             where = f"{self.path}[{index}]"
             yield where, _object(record, where)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(``file:line``, record) of every line of a JSONL file that is not blank.
+        """Yield (``file:line``, record) for every line of a JSONL file that is not blank.
 
         Raises:
-            DataError: A line is no JSON object.
+            DataError: A line is not a JSON object.
         """
         return self.records(self.read(self.path), first=1)
 
     def records(self, content: str, *, first: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(``file:line``, record) of every line of a text that is not blank; the first line's number is given.
+        """Yield (``file:line``, record) for every line of a text that is not blank.
+
+        Args:
+            content: Lines of JSON.
+            first: Line number of the first line in the file.
 
         Raises:
-            DataError: A line is no JSON object.
+            DataError: A line is not a JSON object.
         """
-        lines = content.split("\n")  # str.splitlines would also cut inside texts, at U+2028 or U+0085
+        lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
         for number, line in enumerate(lines, start=first):
             if line.strip():
                 where = f"{self.path}:{number}"
                 yield where, _object(_decode(line, self.path, number), where)
 
     def add(self, fields: Mapping[str, Any], where: str) -> None:
-        """Keep an item, or note that its output is empty.
+        """Add an item, or leave it out if its output is empty.
 
         Raises:
-            DataError: Its id stands for another item.
+            DataError: Another item has the same id.
         """
         if fields["id"] in self.places:
             first = self.places[fields["id"]]
-            raise DataError(f"{where}: the id {fields['id']!r} stands at {first} already; give each item its own.")
+            raise DataError(f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id.")
         self.places[fields["id"]] = where
         if fields["output"].strip():
             self.examples.append(dspy.Example(dict(fields)).with_inputs("source", "output"))
@@ -116,46 +120,58 @@ class Source:
             self.leave_out("empty output", where)
 
     def leave_out(self, reason: str, item: str) -> None:
-        """Note an item that a rule leaves out."""
+        """Record that an item is left out, and the reason."""
         self.left_out.setdefault(reason, []).append(item)
 
     def dataset(self) -> Dataset:
-        """All that was added."""
+        """Return the items added so far as a data set."""
         return Dataset(
             self.examples, name=self.name, path=self.path, sha256=self.digest.hexdigest(), left_out=self.left_out
         )
 
 
 def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = False) -> str:
-    """A text field; only with ``blank`` may it be empty."""
+    """Return a text field of a record, which may be empty only if ``blank`` is set.
+
+    Raises:
+        DataError: The field is missing, not a string, or empty.
+    """
     if name not in record:
-        raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)}.")
+        raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)}. Add the field.")
     value = record[name]
     if not isinstance(value, str) or not (blank or value.strip()):
-        raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be a text{'' if blank else ', not empty'}.")
+        raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be a {'' if blank else 'non-empty '}string.")
     return value
 
 
-def scores(record: Mapping[str, Any], where: str, *, wanted: Iterable[str] = ()) -> dict[str, float]:
-    """Criterion -> number; null becomes NaN; the criteria ``wanted`` must be there."""
-    found = _object(record.get("scores") or {}, f"{where}: 'scores'")
-    missing = sorted(set(wanted) - set(found))
+def scores(record: Mapping[str, Any], where: str, *, required: Iterable[str] = ()) -> dict[str, float]:
+    """Return criterion -> score from a record's ``scores``; null becomes NaN.
+
+    Raises:
+        DataError: A score is not a finite number, or a required criterion is missing.
+    """
+    raw = _object(record.get("scores") or {}, f"{where}: 'scores'")
+    missing = sorted(set(required) - set(raw))
     if missing:
         raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
-    return {k: math.nan if v is None else number(v, f"{where}: the score on {k!r}") for k, v in found.items()}
+    return {k: math.nan if v is None else number(v, f"{where}: the score on {k!r}") for k, v in raw.items()}
 
 
-def number(value: object, what: str, *, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> float:
-    """A finite number in [low, high]; what a JSON file may hold besides (true, 1e999) is refused."""
+def number(value: object, label: str, *, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> float:
+    """Return a JSON value as a finite number in [low, high]; the label names it in the error.
+
+    Raises:
+        DataError: The value is not a number (``true`` and ``null`` are not), not finite, or out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         bounds = "a finite number" if high == sys.float_info.max else f"a number from {low:g} to {high:g}"
-        raise DataError(f"{what} is {value!r:.80}; it must be {bounds}.")
+        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}.")
     return float(value)
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, label: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise DataError(f"{what} holds {value!r:.80}; it must be a JSON object, {{...}}.")
+        raise DataError(f"{label} holds {value!r:.80}; it must be a JSON object, {{...}}.")
     return value
 
 
@@ -163,10 +179,10 @@ def _decode(content: str, path: Path, line: int) -> Any:
     try:
         return json.loads(content, parse_constant=_refuse)
     except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{line + error.lineno - 1} is no JSON ({error.msg}): mend the line.") from error
-    except ValueError as error:  # from _refuse, or a number of thousands of digits
-        raise DataError(f"{path}:{line} is no JSON ({error}): mend it.") from error
+        raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
+    except ValueError as error:  # from _refuse, or from an integer with thousands of digits
+        raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
 
 
 def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is no JSON value; an undefined score is null")
+    raise ValueError(f"{token} is not a JSON value; write null for an undefined score")

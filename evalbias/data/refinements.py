@@ -1,4 +1,4 @@
-"""Recorded refine loops: every output of every iteration with the loop's own score and what it was worth."""
+"""Recorded refine loops: every output of every iteration, with the model's own score and the expected score."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Refinements:
-    """Recorded loops over the same n items.
+    """Recorded refine loops over the same n items.
 
     Attributes:
-        name: Of the file, without its ending.
-        ids: The items, in one order for all arrays.
-        numbers: (t,) the iterations (or the k of best-of-k), ascending.
-        records: number -> item -> the whole record.
-        sha256: Of the file's content.
+        name: File name without its ending.
+        ids: (n,) item ids, in the order of all arrays.
+        numbers: (t,) numbers of the iterations (or values of k in best-of-k), ascending.
+        records: Iteration number -> item id -> complete record.
+        sha256: SHA-256 of the file's content.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Refinements:
     records: Mapping[int, Mapping[str, Mapping[str, Any]]]
     sha256: str
 
-    def scores(self, field: str, *, of: Sequence[str] | None = None) -> FloatArray:
-        """(t, n) a numeric field; NaN where it is missing or null.
+    def scores(self, field: str, *, ids: Sequence[str] | None = None) -> FloatArray:
+        """Return a numeric field as an array of shape (t, n); NaN where it is missing or null.
 
         Args:
-            field: Its name.
-            of: The items; all by default.
+            field: Name of the field.
+            ids: Ids of the n items to return; all by default.
 
         Raises:
-            DataError: Something that is no number; item and round are named.
+            DataError: A value is not a number; the message names item and round.
         """
-        ids = self.ids if of is None else of
-        return np.array([[self._number(k, i, field) for i in ids] for k in self.numbers])
+        items = self.ids if ids is None else ids
+        return np.array([[self._number(k, i, field) for i in items] for k in self.numbers])
 
     def _number(self, number: int, item: str, field: str) -> float:
         value = self.records[number].get(item, {}).get(field)
@@ -57,80 +57,87 @@ class Refinements:
 
 
 def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
-    """Read a JSONL file of recorded loops: one line an output, with ``iteration`` (or ``k``) and ``i`` or ``id``.
+    """Read a JSONL file of recorded loops: one output per line, with ``iteration`` (or ``k``) and ``id`` or ``i``.
 
     Args:
-        path: ``.jsonl`` or ``.jsonl.gz``.
-        by: What numbers the rounds: ``"iteration"`` or ``"k"``.
+        path: ``.jsonl`` or ``.jsonl.gz`` file.
+        by: Field that numbers the rounds, ``"iteration"`` or ``"k"``.
 
     Raises:
-        DataError: A line without a number or an item, or two lines of the same one; file and line are named.
+        DataError: A line has no number or no item id, or two lines have the same; the message names the line.
     """
     source = Source("refinements", path)
     records: dict[int, dict[str, dict[str, Any]]] = {}
     for where, record in source.rows():
         number, item = record.get(by), record.get("id", record.get("i"))
         if not isinstance(number, int) or isinstance(number, bool) or item is None:
-            raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; both must be there.")
-        of = records.setdefault(number, {})
-        if str(item) in of:
-            raise DataError(f"{where}: a second line for item {item!r} in {by} {number}.")
-        of[str(item)] = record
+            raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; give an integer and an id.")
+        in_round = records.setdefault(number, {})
+        if str(item) in in_round:
+            raise DataError(f"{where}: a second line for item {item!r} in {by} {number}; keep one of them.")
+        in_round[str(item)] = record
     if not records:
-        raise DataError(f"{path} holds no records.")
-    ids = tuple(dict.fromkeys(i for of in records.values() for i in of))
+        raise DataError(f"{path} holds no records; give a file with one JSON object per line.")
+    ids = tuple(dict.fromkeys(i for in_round in records.values() for i in in_round))
     return Refinements(
         path.name.partition(".jsonl")[0], ids, tuple(sorted(records)), records, source.digest.hexdigest()
     )
 
 
 def load_items(path: Path) -> tuple[list[dspy.Example], str]:
-    """Items of a refine loop, and the hash of the file: one JSON object a line, with any fields.
+    """Read the items of a refine loop: one JSON object per line, with any fields.
 
-    ``id`` is the line's number where it is missing.
+    A missing ``id`` becomes the line number.
+
+    Returns:
+        Items, and the SHA-256 of the file's content.
 
     Raises:
-        DataError: A line that is no object, an id that comes twice, or no line at all.
+        DataError: A line is not a JSON object, an id occurs twice, or the file has no items.
     """
     source = Source("items", path)
-    found: dict[str, dspy.Example] = {}
+    items: dict[str, dspy.Example] = {}
     for where, record in source.rows():
         name = str(where.rpartition(":")[2] if record.get("id") is None else record["id"])
-        if name in found:
-            raise DataError(f"{where}: a second item with the id {name!r}; give each its own.")
-        found[name] = dspy.Example({**record, "id": name})
-    if not found:
-        raise DataError(f"{path} holds no items.")
-    return list(found.values()), source.digest.hexdigest()
+        if name in items:
+            raise DataError(f"{where}: a second item with the id {name!r}; give each item its own id.")
+        items[name] = dspy.Example({**record, "id": name})
+    if not items:
+        raise DataError(f"{path} holds no items; give a file with one JSON object per line.")
+    return list(items.values()), source.digest.hexdigest()
 
 
 def load_parallel(sources: Path, references: Path, *, target_language: str) -> list[dspy.Example]:
-    """Two plain text files, line by line: a source and its translation, as Flores gives them out.
+    """Read source texts and their reference translations from two parallel plain-text files, as in Flores-200.
 
     Raises:
-        DataError: Different numbers of lines.
+        DataError: The files have different numbers of lines.
     """
-    first, second = (Source("parallel", p).read(p).rstrip("\n").split("\n") for p in (sources, references))
-    if len(first) != len(second):
-        raise DataError(f"{sources} has {len(first)} lines, {references} has {len(second)}: they must be parallel.")
+    originals, translations = (Source("parallel", p).read(p).rstrip("\n").split("\n") for p in (sources, references))
+    if len(originals) != len(translations):
+        raise DataError(
+            f"{sources} has {len(originals)} lines, {references} has {len(translations)}; give parallel files."
+        )
     return [
         dspy.Example(id=str(n), source=s, reference=r, target_language=target_language)
-        for n, (s, r) in enumerate(zip(first, second, strict=True), start=1)
+        for n, (s, r) in enumerate(zip(originals, translations, strict=True), start=1)
     ]
 
 
 def load_mathematics(path: Path) -> list[dspy.Example]:
-    """JSONL with ``problem`` and ``solution`` (its last box is the answer) or ``answer``, as MATH gives them out.
+    r"""Read mathematics problems in the form of MATH: JSONL with ``problem``, and ``answer`` or ``solution``.
+
+    Without ``answer``, the last ``\boxed{...}`` of the solution is the answer.
 
     Raises:
-        DataError: A problem without an answer; file and line are named.
+        DataError: A problem has no answer; the message names file and line.
     """
-    source, done = Source("mathematics", path), []
+    source, problems = Source("mathematics", path), []
     for number, (where, record) in enumerate(source.rows(), start=1):
         answer = record.get("answer")
         if answer is None or answer == "":
             answer = boxed_answer(str(record.get("solution", "")))
         if answer is None or not record.get("problem"):
-            raise DataError(f"{where}: a problem needs 'problem', and 'answer' or a 'solution' with a box.")
-        done.append(dspy.Example(id=str(record.get("id", number)), source=record["problem"], answer=str(answer)))
-    return done
+            raise DataError(f"{where}: a problem needs 'problem', and 'answer' or a 'solution' with a \\boxed answer.")
+        problems.append(dspy.Example(id=str(record.get("id", number)), source=record["problem"], answer=str(answer)))
+    return problems

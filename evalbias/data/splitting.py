@@ -1,4 +1,4 @@
-"""Training and test items."""
+"""Split examples into training and test sets."""
 
 from __future__ import annotations
 
@@ -17,48 +17,57 @@ BY = ("instance", "input")
 def split(
     examples: Sequence[dspy.Example], *, test_fraction: float = 0.2, seed: int, by: str = "instance"
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """(train, test), drawn with a seed; the order of the examples does not matter, their ids do.
+    """Split examples at random into a training and a test set.
+
+    The split depends on the ids and the seed, not on the order of the examples.
 
     Args:
-        examples: With ``id``, each its own. Both sides come sorted by it.
-        test_fraction: In (0, 1). The test part is the nearest whole number of instances, or of inputs, a half upwards:
-            2846 instances give 569, 4221 give 844.
-        seed: Of the draw.
-        by: ``"instance"``, or ``"input"``: all outputs of one input (``input_id``, else ``source``) on one side.
+        examples: Examples with distinct ``id``.
+        test_fraction: Share of the test set, in (0, 1). The number of test instances (or inputs) is rounded to the
+            nearest integer, halves up: 2846 instances give 569, 4221 give 844.
+        seed: Seed of the draw.
+        by: ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, or ``source`` where it is
+            missing) in the same set.
+
+    Returns:
+        Training set and test set, each sorted by id.
 
     Raises:
-        ValueError: A side would be empty, ids are missing or repeat, or a parameter is out of range.
+        ValueError: A set would be empty, an id is missing or repeated, or a parameter is out of range.
     """
     if by not in BY:
-        raise ValueError(f"by={by!r} is unknown: choose one of {BY}.")
+        raise ValueError(f"by={by!r} is unknown; choose one of {BY}.")
     if not 0 < test_fraction < 1:
-        raise ValueError(f"test_fraction={test_fraction}: give a number between 0 and 1, such as 0.2.")
+        raise ValueError(f"test_fraction={test_fraction} is out of range; give a number between 0 and 1, such as 0.2.")
     items = _sorted(examples)
     keys = [_key(e, by) for e in items]
     groups = sorted(set(keys))
     size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):
-        raise ValueError(f"{len(groups)} {by}(s) cannot be split at {test_fraction}: one side would be empty.")
+        raise ValueError(
+            f"{len(groups)} {by}(s) cannot be split with test_fraction={test_fraction}: one set would be empty. Give "
+            "more examples or another fraction."
+        )
     random.Random(seed).shuffle(groups)
-    held = set(groups[:size])
-    train = [e for e, key in zip(items, keys, strict=True) if key not in held]
-    return train, [e for e, key in zip(items, keys, strict=True) if key in held]
+    test_keys = set(groups[:size])
+    train = [e for e, key in zip(items, keys, strict=True) if key not in test_keys]
+    return train, [e for e, key in zip(items, keys, strict=True) if key in test_keys]
 
 
 def _sorted(examples: Sequence[dspy.Example]) -> list[Any]:
-    bare = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
-    if bare is not None:
-        raise ValueError(f"The example at index {bare} has no id: give each its own, the split is drawn from the ids.")
+    missing = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
+    if missing is not None:
+        raise ValueError(f"The example at index {missing} has no id; give each example an id, which the split uses.")
     items = sorted(examples, key=lambda e: str(e.id))
-    twice = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
-    if twice is not None:
-        raise ValueError(f"Several examples have the same id, {twice!r}: give each its own.")
+    repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
+    if repeated is not None:
+        raise ValueError(f"Several examples have the same id {repeated!r}; give each example its own id.")
     return items
 
 
 def _key(example: Any, by: str) -> tuple[str, str]:
-    """What stays on one side; an ``input_id`` is never mistaken for a source of the same text."""
+    """Identify the group that stays in one set; the field's name keeps an ``input_id`` apart from an equal source."""
     if by == "instance":
         return "id", str(example.id)
-    found = example.get("input_id")
-    return ("source", str(example.source)) if found is None else ("input_id", str(found))
+    input_id = example.get("input_id")
+    return ("source", str(example.source)) if input_id is None else ("input_id", str(input_id))

@@ -1,4 +1,4 @@
-"""SummEval (Fabbri et al. 2021): news texts, 16 summaries each, rated 1 to 5 by three experts on four aspects."""
+"""SummEval (Fabbri et al. 2021): articles with 16 summaries each, rated 1 to 5 by three experts on four aspects."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ FIELDS = {
     False: ("id", "model_id", "text", "decoded"),
     True: ("doc_id", "system", "source", "summary"),
 }
-"""Document, system, text and summary, as the published and the recorded form call them."""
+"""Names of the fields for document, system, article and summary in the published (False) and recorded (True) form."""
 
 
 def load_summeval(path: Path) -> Dataset:
     """Read ``model_annotations.aligned.paired.jsonl``, or the recorded JSONL form.
 
-    Items have ``input_id``, the document, and ``system``; their id is both. A score is the mean of the experts.
+    ``input_id`` is the document; the id joins it with ``system``. A score is the mean over the experts.
 
     Raises:
-        DataError: A malformed record, or annotations that were not paired with their texts; file and line are named.
+        DataError: A record is malformed, or the annotations were not paired with the articles; the message names file
+            and line.
     """
     source = Source("summeval", path)
     for where, record in source.rows():
@@ -34,8 +35,8 @@ def load_summeval(path: Path) -> Dataset:
 def _item(record: Mapping[str, Any], where: str, *, recorded: bool) -> dict[str, Any]:
     if not recorded and "text" not in record:
         raise DataError(
-            f"{where}: 'text' is missing: the annotations must be paired with the news texts first; SummEval's own "
-            "script for that writes model_annotations.aligned.paired.jsonl."
+            f"{where}: 'text' is missing: the annotations must be paired with the news articles first. SummEval's "
+            "pairing script writes model_annotations.aligned.paired.jsonl."
         )
     document, system, article, summary = FIELDS[recorded]
     fields = {"input_id": text(record, document, where), "system": text(record, system, where)}
@@ -45,7 +46,9 @@ def _item(record: Mapping[str, Any], where: str, *, recorded: bool) -> dict[str,
         **fields,
         "source": text(record, article, where),
         "output": text(record, summary, where, blank=True),
-        "scores": scores(record, where, wanted=ASPECTS) if recorded else {a: _mean(experts, a, where) for a in ASPECTS},
+        "scores": scores(record, where, required=ASPECTS)
+        if recorded
+        else {a: _mean(experts, a, where) for a in ASPECTS},
     }
 
 

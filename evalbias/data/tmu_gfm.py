@@ -1,7 +1,7 @@
 """TMU-GFM (Yoshimura et al. 2020): corrected sentences rated 0 to 4 on grammar, fluency and meaning.
 
-The CSV holds five ratings a cell and their published mean. 0 means "other" and is not part of that mean; a mean of
-no rating is undefined. The column of grammar is spelled ``grammer``.
+Each cell of the CSV file holds five ratings; another column holds their published mean. The rating 0 means "other" and
+does not enter the mean, which is undefined without any other rating. The grammar column is spelled ``grammer``.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from evalbias.data.reading import Source, number, scores, text
 ASPECTS = {"grammar": ("grammer", "ave_g"), "fluency": ("fluency", "ave_f"), "meaning": ("meaning", "ave_m")}
 COLUMNS = frozenset({"source", "output", "system", *(column for pair in ASPECTS.values() for column in pair)})
 RATERS = 5
-ROUNDING = 0.01  # the means are published with one digit or more
+ROUNDING = 0.01  # the means are published with one decimal place or more
 
 
 def load_tmu_gfm(path: Path) -> Dataset:
-    """Read the published CSV, or its recorded JSONL form; both give the same items.
+    """Read the published CSV file, or its recorded JSONL form; both give the same items.
 
-    Items have ``system`` (those that share the output, between commas) and ``annotations`` (aspect -> five ratings);
-    their id is the row's number. Items with an empty output are left out.
+    ``system`` lists the systems that share the output, separated by commas; ``annotations`` maps each aspect to its
+    five ratings; the id is the row number. Items with an empty output are left out.
 
     Raises:
-        DataError: A malformed row; file and line are named.
+        DataError: A row is malformed; the message names file and line.
     """
     source = Source("tmu-gfm", path)
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         for where, record in source.rows():
             fields = {name: text(record, name, where) for name in ("id", "source", "system")}
-            rated = {"scores": scores(record, where, wanted=ASPECTS), "annotations": record.get("annotations")}
+            rated = {"scores": scores(record, where, required=ASPECTS), "annotations": record.get("annotations")}
             source.add({**fields, **rated, "output": text(record, "output", where, blank=True)}, where)
         return source.dataset()
     for index, (where, row) in enumerate(_rows(source)):
@@ -46,7 +46,7 @@ def load_tmu_gfm(path: Path) -> Dataset:
 
 
 def _rows(source: Source) -> Iterator[tuple[str, dict[str, str]]]:
-    """(``file:line``, row) of every row; the line is its first one."""
+    """Yield (``file:line``, row) for every row, with the number of its first line."""
     path = source.path
     reader = csv.reader(io.StringIO(source.read(path), newline=""), strict=True)
     line = 1
@@ -54,15 +54,15 @@ def _rows(source: Source) -> Iterator[tuple[str, dict[str, str]]]:
         header = next(reader, [])
         missing = sorted(COLUMNS - set(header))
         if missing:
-            raise DataError(f"{path}:1 lacks the columns {missing}: is it the TMU-GFM data set?")
+            raise DataError(f"{path}:1 lacks the columns {missing}; give the CSV file of TMU-GFM.")
         line = reader.line_num + 1
         for cells in reader:
             if len(cells) != len(header):
-                raise DataError(f"{path}:{line} has another number of cells than the header: mend the row.")
+                raise DataError(f"{path}:{line} has {len(cells)} cells, the header has {len(header)}; correct the row.")
             yield f"{path}:{line}", dict(zip(header, cells, strict=True))
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}:{line} is no CSV ({error}): mend the row.") from error
+        raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
 
 
 def _ratings(cell: str, where: str, column: str) -> list[int]:
@@ -73,15 +73,17 @@ def _ratings(cell: str, where: str, column: str) -> list[int]:
 
 
 def _mean(cell: str, ratings: list[int], where: str, column: str) -> float:
-    """The published mean, checked against the ratings it is of; NaN where no rating counts."""
-    told = [r for r in ratings if r > 0]
-    if not told:
+    """Return the published mean after checking it against its ratings; NaN if all of them are 0."""
+    counted = [r for r in ratings if r > 0]
+    if not counted:
         return math.nan
     try:
         mean = number(float(cell), f"{where}: {column}")
     except ValueError as error:
         raise DataError(f"{where}: {column} is {cell!r}; it must be a finite number.") from error
-    own = sum(told) / len(told)
-    if abs(mean - own) > ROUNDING:
-        raise DataError(f"{where}: {column} is {cell}, but the ratings {ratings} without 0 have the mean {own:.3f}.")
+    exact = sum(counted) / len(counted)
+    if abs(mean - exact) > ROUNDING:
+        raise DataError(
+            f"{where}: {column} is {cell}, but the ratings {ratings} without 0 have the mean {exact:.3f}; correct one."
+        )
     return mean

@@ -1,7 +1,7 @@
-"""WebNLG+ 2020, data to text: 16 systems' English texts, rated 0 to 100 on five criteria.
+"""WebNLG+ 2020 (Castro Ferreira et al. 2020): English texts of 16 systems, rated 0 to 100 on five criteria.
 
-Reads a checkout of the challenge's repository, or the recorded JSONL form of the same data. The source is the
-triples as XML, made from the tables that the raters saw; both forms give the same items.
+The loader reads a checkout of the challenge's repository or the recorded JSONL form, which give the same items. The
+source is the triples as XML, made from the tables that the raters saw.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ Triples = list[list[str]]
 
 
 def load_webnlg(path: Path) -> Dataset:
-    """Read a checkout's folder, or a ``.jsonl`` / ``.jsonl.gz`` file.
+    """Read the folder of a checkout, or a ``.jsonl`` or ``.jsonl.gz`` file.
 
-    Items have ``system``, ``input_id`` (the line of the test set), ``triples`` and ``n_annotators``; a score is the
-    mean over the annotators. Left out: reference texts, empty outputs, items and systems without ratings.
+    Items have ``system``, ``input_id`` (line of the test set), ``triples`` and ``n_annotators``; a score is the mean
+    over the annotators. Reference texts, empty outputs, and items and systems without ratings are left out.
 
     Raises:
-        DataError: A file is missing or malformed; file and line or sample are named.
+        DataError: A file is missing or malformed; the message names the file and the line or sample.
     """
     source = Source("webnlg2020", path)
     if path.is_dir():
@@ -60,7 +60,7 @@ def _read_checkout(source: Source) -> None:
         ratings = source.json_object(file)
         unknown = sorted(set(ratings) - set(triples))
         if unknown:
-            raise DataError(f"{file}: the samples {unknown[:5]} have no table in {TABLES}: is the checkout whole?")
+            raise DataError(f"{file}: the samples {unknown[:5]} have no table in {TABLES}; complete the checkout.")
         if system == REFERENCE:
             for sample in ratings:
                 source.leave_out("reference text", f"{system}/{sample}")
@@ -83,26 +83,26 @@ def _read_system(
         if ratings.get(sample, {}) == {}:
             source.leave_out("no ratings", name)
             continue
-        rated = _rated(ratings[sample], where)
+        rated = _mean_ratings(ratings[sample], where)
         names = {"id": name, "system": system}
         source.add(_item(names, sample, facts, output=_line(outputs, int(sample), where), **rated), name)
 
 
 def _folders(path: Path) -> list[str]:
-    """Sorted: a folder's own order differs by machine."""
-    found = sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-    if not found:
-        raise DataError(f"{path} holds no system's folder: give the top folder of a WebNLG 2020 challenge checkout.")
-    return found
+    """List the subfolders in sorted order, because a folder's own order differs between machines."""
+    names = sorted(p.name for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    if not names:
+        raise DataError(f"{path} contains no system folder; give the top folder of a WebNLG 2020 challenge checkout.")
+    return names
 
 
 def _tables(source: Source, path: Path) -> dict[str, Triples]:
-    """Sample -> triples, in the order of the test set."""
-    found = source.json_object(path)
-    odd = [sample for sample in found if not (sample.isdecimal() and int(sample) > 0)]
-    if odd:
-        raise DataError(f"{path}: the samples {odd[:5]} are no line numbers of the test set.")
-    return {sample: _triples(found[sample], f"{path}, sample {sample}") for sample in sorted(found, key=int)}
+    """Read sample -> triples, in the order of the test set."""
+    tables = source.json_object(path)
+    invalid = [sample for sample in tables if not (sample.isdecimal() and int(sample) > 0)]
+    if invalid:
+        raise DataError(f"{path}: the samples {invalid[:5]} are not line numbers of the test set; download it again.")
+    return {sample: _triples(tables[sample], f"{path}, sample {sample}") for sample in sorted(tables, key=int)}
 
 
 def _triples(table: object, where: str) -> Triples:
@@ -113,42 +113,46 @@ def _triples(table: object, where: str) -> Triples:
 
 
 def _outputs(source: Source, files: Mapping[str, Path]) -> dict[str, list[str]]:
-    """System -> lines. A line too few would shift every later output against its ratings, so all must be as long."""
-    found = {system: source.read(path).removesuffix("\n").split("\n") for system, path in files.items()}
-    lengths = Counter(len(lines) for lines in found.values())
+    """Read system -> lines and check that all have the same number, because a missing line shifts all later ones."""
+    outputs = {system: source.read(path).removesuffix("\n").split("\n") for system, path in files.items()}
+    lengths = Counter(len(lines) for lines in outputs.values())
     usual = lengths.most_common(1)[0][0] if lengths else 0
-    odd = {str(files[s]): len(lines) for s, lines in found.items() if len(lines) != usual}
-    if odd:
-        raise DataError(f"Most systems have {usual} lines, but {odd}: line k must be sample k, fetch these again.")
-    return found
+    differing = {str(files[s]): len(lines) for s, lines in outputs.items() if len(lines) != usual}
+    if differing:
+        raise DataError(
+            f"Most systems have {usual} lines, but {differing}; line k must be sample k, so download these files again."
+        )
+    return outputs
 
 
 def _line(lines: Sequence[str], number: int, where: str) -> str:
     if number > len(lines):
-        raise DataError(f"{where} is rated, but the system's primary.en has only {len(lines)} lines: fetch it again.")
+        raise DataError(
+            f"{where} is rated, but the system's primary.en has only {len(lines)} lines; download it again."
+        )
     return lines[number - 1].strip()
 
 
-def _rated(raters: object, where: str) -> dict[str, Any]:
+def _mean_ratings(raters: object, where: str) -> dict[str, Any]:
     if not isinstance(raters, dict) or not all(isinstance(r, dict) for r in raters.values()):
-        raise DataError(f"{where} holds {raters!r:.80}; it must hold the raters, each with ratings by criterion.")
+        raise DataError(f"{where} holds {raters!r:.80}; it must hold the raters, each with a rating per criterion.")
     means = {}
     for name, column in CRITERIA.items():
-        told = [number(r.get(column), f"{where}, {rater}: {column}", low=0, high=100) for rater, r in raters.items()]
-        means[name] = sum(told) / len(told)
+        ratings = [number(r.get(column), f"{where}, {rater}: {column}", low=0, high=100) for rater, r in raters.items()]
+        means[name] = sum(ratings) / len(ratings)
     return {"scores": means, "n_annotators": len(raters)}
 
 
 def _recorded(record: Mapping[str, Any], where: str) -> dict[str, Any]:
     triples = record.get("triples")
     if not isinstance(triples, list) or not triples or not all(_is_triple(t) for t in triples):
-        raise DataError(f"{where}: 'triples' is {triples!r:.80}; it must hold [subject, predicate, object] texts.")
+        raise DataError(f"{where}: 'triples' is {triples!r:.80}; it must hold [subject, predicate, object] strings.")
     return _item(
         {name: text(record, name, where) for name in ("id", "system")},
         f"{number(record.get('sample_id'), f'{where}: sample_id', low=1):.0f}",
         triples,
         output=text(record, "output", where, blank=True).strip(),
-        scores=scores(record, where, wanted=CRITERIA),
+        scores=scores(record, where, required=CRITERIA),
         n_annotators=record.get("n_annotators"),
     )
 

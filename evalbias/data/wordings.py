@@ -1,8 +1,8 @@
-"""Ways to ask for a comparison in the synthetic world, and the position each makes its judge prefer.
+"""Wordings of a comparison in the synthetic world, and the position bias that each causes in its judge.
 
-A wording takes one phrase from every part. Each phrase pushes the judge towards the first position by so many nats
-(away from it where negative), and a wording by their sum. Nothing else about a wording matters, so that a search for a
-fair one has something true to find.
+A wording takes one phrase from every part. Each phrase moves the judge towards the first position by a known number of
+nats (away from it if negative), and a wording by the sum of its phrases. Nothing else about a wording matters, so the
+fairest wording is known.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ GENERAL: tuple[tuple[str, ...], ...] = (
         "{definition} Neither length nor place counts.",
     ),
 )
-"""Wordings for a criterion of a user's: each keeps its definition. What they make a judge prefer, nobody knows."""
+"""Phrases for any criterion, all of which keep its definition. Their effect on a judge is unknown."""
 
 GAIN = 1.5
-"""Nats by which a point of quality moves the comparing judge."""
+"""Nats by which one point of quality moves the pairwise judge."""
 
 
 def wordings(*, source: str, output: str, name: str, definition: str) -> dict[str, float]:
-    """Every wording and its push towards the first position, in nats."""
-    told = {"source": source, "output": output, "name": name, "definition": definition}
-    found = {}
+    """List every wording with its bias towards the first position, in nats."""
+    fields = {"source": source, "output": output, "name": name, "definition": definition}
+    biases = {}
     for phrases in itertools.product(*(part.items() for part in PARTS)):
-        text = " ".join(phrase for phrase, _ in phrases).format(**told)
-        found[text] = sum(push for _, push in phrases)
-    return found
+        text = " ".join(phrase for phrase, _ in phrases).format(**fields)
+        biases[text] = sum(bias for _, bias in phrases)
+    return biases

@@ -1,14 +1,14 @@
-"""A synthetic world in which the truth is known: people, sentences about them, and raters with a taste.
+"""A synthetic world with known quality: people, sentences about them, and raters with known preferences.
 
 Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
-one of three classes, equally often: it states the fact, it says that the fact is unknown (an omission), or it states
-the fact in broken order (a disfluency). A stated fact is sometimes a wrong one. Each class has four phrasings, from
-common to rare, and the draw of the phrasing is independent of the class: how likely a text is says nothing about how
-good it is. Raters differ in one number, their taste: how far a common phrasing lifts their score.
+one of three equally frequent classes: it states the fact, it says that the fact is unknown (an omission), or it states
+the fact in the wrong word order (a disfluency). A stated fact is sometimes wrong. Each class has four phrasings, from
+common to rare, drawn independently of the class, so the likelihood of a text says nothing about its quality. Raters
+differ in one number, their taste: how much a common phrasing raises their score.
 
-The human score of an item is the mean of several fair raters. A judge that takes a demonstration's label for the score
-of one rater, most of whom are fond of common phrasing, is told too little by eight random demonstrations to give up
-its liking; demonstrations that contradict the liking plainly tell it enough.
+The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
+score of one rater, and most raters like common phrasing. Eight random demonstrations are too little evidence of a fair
+rater to change its prior; demonstrations that clearly contradict the preference for common phrasing are enough.
 
 Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
 """
@@ -53,22 +53,22 @@ BROKEN = {
 BLANKS = ("unknown", "missing", "hidden", "secret", "unsaid", "lost")
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2
-"""Share of stated facts whose object is another one."""
+"""Share of stated facts whose value is wrong."""
 
 RATERS = {"fair": 0.0, "fond": 1.0}
-"""The kinds of rater and their taste: points of the scale for each standard deviation of commonness."""
+"""Kinds of rater and their taste, in points of the scale per standard deviation of commonness."""
 
 FOND = 0.95
-"""Share of the raters who are fond of common phrasing."""
+"""Share of raters who like common phrasing."""
 
 RATER_NOISE = 1.5
-"""Standard deviation of one rater's score around that rater's opinion, in points of the scale."""
+"""Standard deviation of a rater's scores around the rater's opinion, in points of the scale."""
 
 ANNOTATORS = 4
-"""Fair raters whose mean is an item's human score."""
+"""Number of fair raters whose mean is the human score of an item."""
 
 SOURCES = math.prod(len(values) for values in VALUES.values())
-"""How many different sources there are."""
+"""Number of different sources."""
 
 _MEAN = sum(p * math.log(p) for p in FREQUENCIES)
 _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
@@ -76,14 +76,15 @@ _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
 
 @dataclass(frozen=True)
 class Item:
-    """One output and the truth about it.
+    """Output with its true quality, commonness and errors.
 
     Attributes:
-        source: The facts, as ``relation value`` pairs.
-        output: The sentences.
-        quality: 1 to 5: facts stated right count one, broken ones a half, over the three facts.
-        commonness: How common the phrasings are; mean 0, standard deviation 1 over the world.
-        errors: Of each sentence: ``""``, ``"omission"``, ``"wrong object"`` or ``"disfluency"``.
+        source: Facts as ``relation value`` pairs.
+        output: Three sentences about the facts.
+        quality: Quality from 1 to 5, linear in the number of facts stated: a correct sentence counts 1, a disfluent
+            one 1/2, any other 0.
+        commonness: Commonness of the phrasings, with mean 0 and standard deviation 1 over the world.
+        errors: Error of each sentence: ``""``, ``"omission"``, ``"wrong object"`` or ``"disfluency"``.
     """
 
     source: str
@@ -100,7 +101,7 @@ def item(rng: random.Random) -> Item:
 
 
 def siblings(rng: random.Random, count: int) -> list[Item]:
-    """Draw so many outputs of one source."""
+    """Draw ``count`` outputs of one source."""
     facts = {relation: rng.choice(values) for relation, values in VALUES.items()}
     return [_item(rng, facts) for _ in range(count)]
 
@@ -131,49 +132,53 @@ def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tupl
 
 
 def true_quality(source: str, output: str) -> float:
-    """What any text is worth as a saying of the facts, 1 to 5, as ``Item.quality``.
+    """Score any text as a description of the facts, from 1 to 5, in the same way as ``Item.quality``.
 
-    A fact counts by the first sentence about it: one if it states the right value in one of the world's phrasings, a
-    half if in broken order, and nothing otherwise; so does a fact that no sentence is about.
+    Only the first sentence about a fact counts: 1 if it states the correct value in one of the world's phrasings, 1/2
+    if in the wrong word order, 0 otherwise. A fact without a sentence counts 0.
+
+    Examples:
+        >>> true_quality("born paris job pilot food rice", "in born paris . works as pilot .")
+        3.0
     """
     words = source.split()
-    found = _said(output)
+    parsed = _parse(output)
     points = 0.0
     for relation, value in zip(words[::2], words[1::2], strict=True):
-        form, said, _ = found.get(relation, (None, "", 0))
-        points += {"stated": 1.0, "broken": 0.5}.get(form or "", 0.0) * (said == value)
+        form, stated, _ = parsed.get(relation, (None, "", 0))
+        points += {"stated": 1.0, "broken": 0.5}.get(form or "", 0.0) * (stated == value)
     return 1 + 4 * points / len(VALUES)
 
 
 def true_commonness(output: str) -> float:
-    """How common a text's phrasings are, as ``Item.commonness``; NaN where it does not speak of every relation once."""
-    found = _said(output)
-    if len(found) < len(VALUES):
+    """Measure how common a text's phrasings are, as in ``Item.commonness``; NaN if a relation is not mentioned."""
+    parsed = _parse(output)
+    if len(parsed) < len(VALUES):
         return math.nan
-    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for _, _, level in found.values()) / math.sqrt(len(VALUES))
+    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for _, _, level in parsed.values()) / math.sqrt(len(VALUES))
 
 
-def _said(output: str) -> dict[str, tuple[str, str, int]]:
-    """Relation -> (form, value, level of the phrasing) of the first sentence about it."""
-    found: dict[str, tuple[str, str, int]] = {}
+def _parse(output: str) -> dict[str, tuple[str, str, int]]:
+    """Map each relation to (form, value, phrasing level) of the first sentence about it."""
+    parsed: dict[str, tuple[str, str, int]] = {}
     for sentence in re.findall(r"[^.]+\.", output):
         for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN)):
             for relation, level in itertools.product(VALUES, range(len(FREQUENCIES))):
                 pattern = re.escape(phrasings[relation][level]).replace(re.escape("{}"), r"(\w+)")
                 match = re.fullmatch(pattern, " ".join(sentence.split()))
                 if match:
-                    found.setdefault(relation, (form, match[1], level))
-    return found
+                    parsed.setdefault(relation, (form, match[1], level))
+    return parsed
 
 
 def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0, raters: int = 1) -> float:
-    """The mean score of so many raters, in [1, 5]: quality, plus the taste for common phrasing, plus noise."""
+    """Draw the mean score of ``raters`` raters, in [1, 5]: quality plus taste times commonness plus noise."""
     opinion = drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE / math.sqrt(raters))
     return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
 
 
 def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
-    """Probability of each label when one rater's score is rounded: what a judge who knew the rater would answer."""
+    """Compute the probability of each label of one rater, whose score is rounded to the nearest label."""
     opinion = drawn.quality + taste * drawn.commonness
     edges = [-math.inf, *(label + 0.5 for label in range(SCALE[0], SCALE[1])), math.inf]
     below = [0.5 * (1 + math.erf((edge - opinion) / (RATER_NOISE * math.sqrt(2)))) for edge in edges]
@@ -181,41 +186,41 @@ def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
 
 
 def examples(n: int, *, seed: int) -> list[dspy.Example]:
-    """N items and their human scores.
+    """Draw n items with human scores.
 
     Returns:
-        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: the mean of ``ANNOTATORS`` fair raters,
-        in [1, 5]) and the truth: ``quality`` and ``commonness``.
+        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: mean of ``ANNOTATORS`` fair raters, in
+        [1, 5]), and the true ``quality`` and ``commonness``.
     """
     rng = random.Random(seed)
-    done = []
+    drawn_examples = []
     for number in range(n):
         drawn = item(rng)
-        done.append(_example(rng, drawn, f"world-{seed}-{number}"))
-    return done
+        drawn_examples.append(_example(rng, drawn, f"world-{seed}-{number}"))
+    return drawn_examples
 
 
 def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
-    """N different sources with so many outputs each, for judges that compare.
+    """Draw n different sources with ``outputs`` outputs each, for pairwise judges.
 
     Returns:
-        Examples as ``examples`` gives them, and ``input_id``.
+        Examples as from ``examples``, with ``input_id``.
 
     Raises:
-        ValueError: The world has fewer sources.
+        ValueError: ``n`` is larger than ``SOURCES``.
     """
     if n > SOURCES:
-        raise ValueError(f"{n} documents: the world has {SOURCES} sources only.")
+        raise ValueError(f"{n} documents cannot be drawn: the world has {SOURCES} sources. Ask for fewer.")
     rng, seen = random.Random(seed), set[str]()
-    done = []
+    drawn_examples = []
     for number in range(n):
         group = siblings(rng, outputs)
         while group[0].source in seen:
             group = siblings(rng, outputs)
         seen.add(group[0].source)
         for place, drawn in enumerate(group):
-            done.append(_example(rng, drawn, f"world-{seed}-{number}-{place}", input_id=f"{seed}-{number}"))
-    return done
+            drawn_examples.append(_example(rng, drawn, f"world-{seed}-{number}-{place}", input_id=f"{seed}-{number}"))
+    return drawn_examples
 
 
 def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Example:

@@ -1,4 +1,4 @@
-"""The data sets of the pairwise paper, and pairs of their outputs."""
+"""Load the data sets of Zhou et al. (2024) and pair their outputs."""
 
 import gzip
 import json
@@ -34,27 +34,27 @@ def test_the_published_form_equals_the_recorded_one(name, data_dir):
 
 def test_every_score_is_the_recorded_one(data_dir):
     for name, file in (("newsroom", "newsroom.jsonl.gz"), ("summeval", "summeval.jsonl.gz")):
-        told = records(data_dir / file)
-        found = data.load(name, data_dir / file)
-        assert [(e.source, e.output, e.input_id) for e in found] == [
-            (r["source"], r["summary"], r["doc_id"]) for r in told
+        recorded = records(data_dir / file)
+        items = data.load(name, data_dir / file)
+        assert [(e.source, e.output, e.input_id) for e in items] == [
+            (r["source"], r["summary"], r["doc_id"]) for r in recorded
         ]
-        assert [e.scores for e in found] == [r["scores"] for r in told]
-    assert len(found) == 1120
-    assert (len({e.input_id for e in found}), len({e.system for e in found})) == (70, 16)
+        assert [e.scores for e in items] == [r["scores"] for r in recorded]
+    assert len(items) == 1120
+    assert (len({e.input_id for e in items}), len({e.system for e in items})) == (70, 16)
 
 
 def test_a_dialogue_without_a_fact_has_none(data_dir):
-    found = data.load("topicalchat", data_dir / "topicalchat_usr.jsonl")
-    bare = [e for e in found if e.fact is None]
-    assert len(bare) == 48
-    assert not any("_nofact" in e.source for e in found)
-    assert found[0].source.endswith(f"\nFact: {found[0].fact}")
+    items = data.load("topicalchat", data_dir / "topicalchat_usr.jsonl")
+    without_fact = [e for e in items if e.fact is None]
+    assert len(without_fact) == 48
+    assert not any("_nofact" in e.source for e in items)
+    assert items[0].source.endswith(f"\nFact: {items[0].fact}")
 
 
-def test_summevals_own_form(data_dir, tmp_path):
-    told = records(data_dir / "summeval.jsonl.gz")
-    told = [r for r in told if r["expert_annotations"]]
+def test_summeval_in_its_published_form(data_dir, tmp_path):
+    recorded = records(data_dir / "summeval.jsonl.gz")
+    recorded = [r for r in recorded if r["expert_annotations"]]
     rows = [
         {
             "id": r["doc_id"],
@@ -64,12 +64,12 @@ def test_summevals_own_form(data_dir, tmp_path):
             "references": [r["reference"]],
             "expert_annotations": r["expert_annotations"],
         }
-        for r in told
+        for r in recorded
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    found = data.load("summeval", tmp_path / "a.jsonl")
-    assert len(found) == len(told) == 840
-    for item, record in zip(found, told, strict=True):
+    items = data.load("summeval", tmp_path / "a.jsonl")
+    assert len(items) == len(recorded) == 840
+    for item, record in zip(items, recorded, strict=True):
         assert item.scores == pytest.approx(record["scores"], abs=1e-6)
     del rows[3]["text"]
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
@@ -104,11 +104,11 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
     items = [dspy.Example(id=str(i), source=f"s{i % 3}", output=f"o{i // 3}") for i in range(9)]
     items.append(dspy.Example(id="twice", source="s0", output="o0"))
     items.append(dspy.Example(id="alone", source="s9", output="o0"))
-    found = data.pairs(items, seed=0)
-    assert len(found) == 3 * 6
-    assert len({(p.source, *p.candidates) for p in found}) == 18
-    assert all(a != b for a, b in (p.candidates for p in found))
-    assert not any({"twice", "alone"} & {*p.ids} for p in found)
+    pairs = data.pairs(items, seed=0)
+    assert len(pairs) == 3 * 6
+    assert len({(p.source, *p.candidates) for p in pairs}) == 18
+    assert all(a != b for a, b in (p.candidates for p in pairs))
+    assert not any({"twice", "alone"} & {*p.ids} for p in pairs)
     few = data.pairs(items, inputs=2, limit=5, seed=1)
     assert len(few) == 5
     assert [p.ids for p in few] == [p.ids for p in data.pairs(items, inputs=2, limit=5, seed=1)]
@@ -117,6 +117,6 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
         data.pairs(items, inputs=4, seed=0)
 
 
-def test_the_aspects_are_named_once():
+def test_the_number_of_aspects():
     assert {len(m.ASPECTS) for m in (newsroom, summeval)} == {4}
     assert len(topicalchat.ASPECTS) == 6

@@ -30,7 +30,7 @@ def put(path, content):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """Two systems and the reference; the samples 2 and 10 of ten lines were rated."""
+    """Create a checkout with two systems and the reference, in which samples 2 and 10 of ten lines are rated."""
     put(
         tmp_path / TABLES,
         {"10": table("A_b", "is &lt; than", "C"), "2": table("D", "e", "F", "G", "h", "&quot;I&quot;")},
@@ -43,27 +43,27 @@ def checkout(tmp_path):
 
 
 def test_line_k_is_sample_k_in_the_order_of_systems_and_samples(checkout):
-    found = data.load("webnlg2020", checkout)
-    assert [(e.id, e.output, e.input_id) for e in found] == [
+    items = data.load("webnlg2020", checkout)
+    assert [(e.id, e.output, e.input_id) for e in items] == [
         ("a/2", "a2", "2"),
         ("a/10", "a10", "10"),
         ("b/2", "b2", "2"),
         ("b/10", "b10", "10"),
     ]
-    assert found[1].scores["fluency"] == 70.5
-    assert found[1].n_annotators == 2
-    assert found[1].source == "<entry>\n  <triple>A b | is &lt; than | C</triple>\n</entry>"
-    assert found[0].triples == [["D", "e", "F"], ["G", "h", '"I"']]
-    assert found.left_out == {"reference text": ("WebNLG-2020-reference/2",)}
+    assert items[1].scores["fluency"] == 70.5
+    assert items[1].n_annotators == 2
+    assert items[1].source == "<entry>\n  <triple>A b | is &lt; than | C</triple>\n</entry>"
+    assert items[0].triples == [["D", "e", "F"], ["G", "h", '"I"']]
+    assert items.left_out == {"reference text": ("WebNLG-2020-reference/2",)}
 
 
-def test_what_a_rule_leaves_out_is_said(checkout):
+def test_items_left_out_are_listed_by_reason(checkout):
     put(outputs(checkout, "a"), "\n".join(["a", " ", *"abcdefgh"]) + "\n")
     put(ratings(checkout, "b"), {"2": {}})
     put(outputs(checkout, "c"), "unrated")
-    found = data.load("webnlg2020", checkout)
-    assert [e.id for e in found] == ["a/10"]
-    assert found.left_out == {
+    items = data.load("webnlg2020", checkout)
+    assert [e.id for e in items] == ["a/10"]
+    assert items.left_out == {
         "empty output": ("a/2",),
         "no ratings": ("b/2", "b/10"),
         "reference text": ("WebNLG-2020-reference/2",),
@@ -71,7 +71,7 @@ def test_what_a_rule_leaves_out_is_said(checkout):
     }
 
 
-def test_a_line_too_few_is_not_scored_shifted(checkout):
+def test_a_missing_line_is_refused(checkout):
     put(outputs(checkout, "c"), "\n".join("abcdefghi"))
     put(ratings(checkout, "c"), {"2": {"w1": FAIR}})
     with pytest.raises(DataError, match=r"Most systems have 10 lines, but .*c/primary\.en': 9"):
@@ -85,7 +85,7 @@ def test_a_line_too_few_is_not_scored_shifted(checkout):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("{", r"b/primary\.json:1 is no JSON"),
+        ("{", r"b/primary\.json:1 is not valid JSON"),
         ("[1]", r"b/primary\.json holds \[1\]"),
         ({"3": {"w": FAIR}}, r"b/primary\.json: the samples \['3'\] have no table"),
         ({"2": [FAIR]}, r"b/primary\.json, sample 2 holds \[.* it must hold the raters"),
@@ -93,7 +93,7 @@ def test_a_line_too_few_is_not_scored_shifted(checkout):
         ({"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101; it must be a number from 0 to 100"),
         ({"2": {"w": {**FAIR, "Fluency": True}}}, "sample 2, w: Fluency is True"),
         ({"2": {"w": {**FAIR, "Fluency": None}}}, "sample 2, w: Fluency is None"),
-        ('{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is no JSON \(NaN is no JSON value"),
+        ('{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is not valid JSON \(NaN is not a JSON value"),
     ],
 )
 def test_malformed_ratings_are_named(checkout, content, match):
@@ -107,7 +107,7 @@ def test_malformed_ratings_are_named(checkout, content, match):
     [
         ({"2": table("a", "b")}, r"tables_xml\.json, sample 2 holds 2 table cells"),
         ({"2": None}, "sample 2 holds 0 table cells"),
-        ({"x": table("a", "b", "c")}, r"the samples \['x'\] are no line numbers"),
+        ({"x": table("a", "b", "c")}, r"the samples \['x'\] are not line numbers"),
     ],
 )
 def test_malformed_tables_are_named(checkout, content, match):
@@ -119,17 +119,17 @@ def test_malformed_tables_are_named(checkout, content, match):
 @pytest.mark.parametrize("missing", [ratings, outputs])
 def test_a_missing_file_is_named(checkout, missing):
     missing(checkout, "b").unlink()
-    with pytest.raises(DataError, match=r"b/primary\.\w+ is missing: webnlg2020 is read from such a file"):
+    with pytest.raises(DataError, match=r"b/primary\.\w+ is missing; give the file that webnlg2020 is read from"):
         data.load("webnlg2020", checkout)
 
 
-def test_a_folder_that_is_no_checkout(checkout):
+def test_a_folder_that_is_not_a_checkout_is_refused(checkout):
     shutil.rmtree(checkout / "submissions")
-    with pytest.raises(DataError, match="holds no system's folder: give the top folder"):
+    with pytest.raises(DataError, match="contains no system folder; give the top folder"):
         data.load("webnlg2020", checkout)
 
 
-def test_the_hash_follows_a_rating(checkout):
+def test_the_hash_changes_with_a_rating(checkout):
     before = data.load("webnlg2020", checkout).sha256
     assert data.load("webnlg2020", checkout).sha256 == before
     put(ratings(checkout, "b"), {"2": {"w1": {**FAIR, "Fluency": 1}}})
@@ -163,8 +163,8 @@ def test_a_malformed_record_is_named(tmp_path, change, match):
         data.load("webnlg2020", tmp_path / "w.jsonl")
 
 
-def test_a_record_reads_like_the_checkout(tmp_path):
+def test_a_record_gives_the_same_fields_as_the_checkout(tmp_path):
     put(tmp_path / "w.jsonl", json.dumps(RECORD) + "\n" + json.dumps({**RECORD, "id": "a/3", "output": ""}))
-    found = data.load("webnlg2020", tmp_path / "w.jsonl")
-    assert (found[0].id, found[0].input_id, found[0].triples) == ("a/2", "2", [["A b", "c", "D"]])
-    assert found.left_out == {"empty output": (f"{tmp_path / 'w.jsonl'}:2",)}
+    items = data.load("webnlg2020", tmp_path / "w.jsonl")
+    assert (items[0].id, items[0].input_id, items[0].triples) == ("a/2", "2", [["A b", "c", "D"]])
+    assert items.left_out == {"empty output": (f"{tmp_path / 'w.jsonl'}:2",)}

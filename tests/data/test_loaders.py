@@ -37,11 +37,11 @@ def records(path):
 @pytest.mark.parametrize("name", FORMS)
 def test_every_value_is_the_recorded_one(name, data_dir):
     published, recorded, count = FORMS[name]
-    found = data.load(name, data_dir / published)
-    told = records(data_dir / recorded)
-    assert [e.id for e in found] == [r["id"] for r in told]
-    assert len(found) == count
-    for item, record in zip(found, told, strict=True):
+    items = data.load(name, data_dir / published)
+    expected = records(data_dir / recorded)
+    assert [e.id for e in items] == [r["id"] for r in expected]
+    assert len(items) == count
+    for item, record in zip(items, expected, strict=True):
         assert (item.output, item.system) == (record["output"], record["system"])
         assert item.scores == pytest.approx(record["scores"], abs=5e-7)  # six digits are recorded
         assert set(item.inputs().keys()) == {"source", "output"}
@@ -53,15 +53,15 @@ def test_every_value_is_the_recorded_one(name, data_dir):
 
 def test_the_xml_of_webnlg_holds_the_recorded_triples(data_dir):
     published, recorded, _ = FORMS["webnlg2020"]
-    found = data.load("webnlg2020", data_dir / published)
-    for item, record in zip(found, records(data_dir / recorded), strict=True):
+    items = data.load("webnlg2020", data_dir / published)
+    for item, record in zip(items, records(data_dir / recorded), strict=True):
         facts = [[part.replace("_", " ") for part in triple] for triple in record["triples"]]
         assert [[p.strip() for p in t] for t in facts] == item.triples
         theirs = re.findall("<mtriple>(.*?)</mtriple>", record["xml"])
         ours = re.findall("<triple>(.*?)</triple>", item.source)
         assert [" ".join(t.replace("_", " ").split()) for t in theirs] == [" ".join(t.split()) for t in ours]
-    assert len({e.system for e in found}) == 16
-    assert len({e.input_id for e in found}) == len({e.source for e in found}) == 178
+    assert len({e.system for e in items}) == 16
+    assert len({e.input_id for e in items}) == len({e.source for e in items}) == 178
 
 
 def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
@@ -72,27 +72,27 @@ def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
     assert plain.sha256 == named.sha256
 
 
-def test_webnlg_says_what_it_leaves_out(data_dir):
-    found = data.load("webnlg2020", data_dir / FORMS["webnlg2020"][0])
-    assert {reason: len(items) for reason, items in found.left_out.items()} == {
+def test_webnlg_reports_the_items_left_out(data_dir):
+    items = data.load("webnlg2020", data_dir / FORMS["webnlg2020"][0])
+    assert {reason: len(names) for reason, names in items.left_out.items()} == {
         "empty output": 1,
         "no ratings": 1,
         "reference text": 178,
     }
-    assert found.summary().startswith("webnlg2020: 2846 items; 1 left out (")
-    first = next(e for e in found if e.id == "Amazon_AI_(Shanghai)/3")
+    assert items.summary().startswith("webnlg2020: 2846 items; 1 left out (")
+    first = next(e for e in items if e.id == "Amazon_AI_(Shanghai)/3")
     assert first.source == "<entry>\n  <triple>MotorSport Vision | city | Fawkham</triple>\n</entry>"
     assert first.scores["correctness"] == 98.5
 
 
 def test_tmu_gfm_leaves_the_rating_0_out_of_the_mean(data_dir):
-    found = data.load("tmu-gfm", data_dir / FORMS["tmu-gfm"][0])
-    other = [(e, a) for e in found for a, r in e.annotations.items() if 0 in r]
+    items = data.load("tmu-gfm", data_dir / FORMS["tmu-gfm"][0])
+    other = [(e, a) for e in items for a, r in e.annotations.items() if 0 in r]
     differs = [(e, a) for e, a in other if abs(e.scores[a] - sum(e.annotations[a]) / 5) > 1e-6]
     assert len(differs) == 99
 
 
-def test_the_hash_is_of_the_contents(data_dir, tmp_path):
+def test_the_hash_depends_only_on_the_contents(data_dir, tmp_path):
     (tmp_path / "other-name.csv").write_bytes((data_dir / FORMS["tmu-gfm"][0]).read_bytes())
     again = data.load("tmu-gfm", tmp_path / "other-name.csv")
     assert again.sha256 == data.load("tmu-gfm", data_dir / FORMS["tmu-gfm"][0]).sha256
@@ -103,7 +103,7 @@ def write(path, *records):
     return path
 
 
-def test_a_users_own_items(tmp_path):
+def test_users_own_items(tmp_path):
     file = write(
         tmp_path / "items.jsonl",
         {"source": "s", "output": "o", "scores": {"wit": 3, "tact": None}, "topic": "x"},
@@ -111,29 +111,32 @@ def test_a_users_own_items(tmp_path):
         {"source": "s", "output": "  "},
         {"id": 7, "source": "s", "output": "p"},
     )
-    found = data.load_spec(str(file))
-    assert [e.id for e in found] == ["1", "7"]
-    assert found[0].scores["wit"] == 3.0
-    assert math.isnan(found[0].scores["tact"])
-    assert found[0].topic == "x"
-    assert found.left_out == {"empty output": (f"{file}:3",)}
+    items = data.load_spec(str(file))
+    assert [e.id for e in items] == ["1", "7"]
+    assert items[0].scores["wit"] == 3.0
+    assert math.isnan(items[0].scores["tact"])
+    assert items[0].topic == "x"
+    assert items.left_out == {"empty output": (f"{file}:3",)}
 
 
 @pytest.mark.parametrize(
     ("line", "match"),
     [
-        ("{", r"items\.jsonl:2 is no JSON"),
+        ("{", r"items\.jsonl:2 is not valid JSON"),
         ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
         ('{"source": "s"}', r"items\.jsonl:2: 'output' is missing; the record has only \['source'\]"),
         ('{"source": "s", "output": null}', r"items\.jsonl:2: 'output' is None"),
-        ('{"source": " ", "output": "o"}', r"items\.jsonl:2: 'source' is ' '; it must be a text, not empty"),
+        ('{"source": " ", "output": "o"}', r"items\.jsonl:2: 'source' is ' '; it must be a non-empty string"),
         ('{"source": 3, "output": "o"}', r"items\.jsonl:2: 'source' is 3"),
         ('{"source": "s", "output": "o", "scores": {"wit": "3"}}', r"items\.jsonl:2: the score on 'wit' is '3'"),
         (
             '{"source": "s", "output": "o", "scores": {"wit": NaN}}',
-            r"jsonl:2 is no JSON \(NaN is no JSON value; .* null",
+            r"jsonl:2 is not valid JSON \(NaN is not a JSON value; .* null",
         ),
-        ('{"source": "s", "output": "o", "scores": {"wit": -Infinity}}', r"items\.jsonl:2 is no JSON \(-Infinity"),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": -Infinity}}',
+            r"items\.jsonl:2 is not valid JSON \(-Infinity",
+        ),
         ('{"source": "s", "output": "o", "scores": {"wit": 1e999}}', "the score on 'wit' is inf; .* finite"),
         ('{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 400), "the score on 'wit' is 1000.* finite"),
         (
@@ -143,7 +146,10 @@ def test_a_users_own_items(tmp_path):
         ('{"source": "s", "output": "o", "scores": {"wit": true}}', "the score on 'wit' is True"),
         ('{"source": "s", "output": "o", "scores": [3]}', r"items\.jsonl:2: 'scores' holds \[3\]"),
         ('{"id": 1.5, "source": "s", "output": "o"}', r"items\.jsonl:2: 'id' is 1\.5"),
-        ('{"id": "1", "source": "s", "output": "o"}', r"items\.jsonl:2: the id '1' stands at .*items\.jsonl:1 already"),
+        (
+            '{"id": "1", "source": "s", "output": "o"}',
+            r"items\.jsonl:2: the id '1' is already used at .*items\.jsonl:1;",
+        ),
     ],
 )
 def test_a_malformed_line_is_named(tmp_path, line, match):
@@ -157,9 +163,9 @@ ROW = {"source": "s", "output": "o", "grammer": "4,4,4,4,4", "fluency": "4,4,4,4
 
 
 def row(**cells):
-    """A CSV of one row, right but for the cells named."""
-    told = {**ROW, "system": "lstm", "ave_g": "4.0", "ave_f": "4.0", "ave_m": "4.0", **cells}
-    return TMU + ",".join(f'"{cell}"' for cell in told.values()) + "\n"
+    """Return a CSV file of one valid row with the given cells replaced."""
+    values = {**ROW, "system": "lstm", "ave_g": "4.0", "ave_f": "4.0", "ave_m": "4.0", **cells}
+    return TMU + ",".join(f'"{cell}"' for cell in values.values()) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -172,10 +178,10 @@ def row(**cells):
         (row(meaning="4,4,4,2,2"), r"ave_m is 4\.0, but the ratings \[4, 4, 4, 2, 2\] without 0 have the mean 3\.200"),
         (row(ave_g="nan"), "ave_g is 'nan'; it must be a finite number"),
         (row(ave_g="four"), "ave_g is 'four'; it must be a finite number"),
-        (row() + "s,o,4,4\n", r"t\.csv:3 has another number of cells"),
-        (row() + 's,"o"o,4,4\n', r"t\.csv:3 is no CSV"),
-        (row() + 's,"o\n\n', r"t\.csv:3 is no CSV \(unexpected end of data"),
-        (row(source="a\nb") + "s,o,4,4\n", r"t\.csv:4 has another number of cells"),
+        (row() + "s,o,4,4\n", r"t\.csv:3 has 4 cells, the header has 9"),
+        (row() + 's,"o"o,4,4\n', r"t\.csv:3 is not valid CSV"),
+        (row() + 's,"o\n\n', r"t\.csv:3 is not valid CSV \(unexpected end of data"),
+        (row(source="a\nb") + "s,o,4,4\n", r"t\.csv:4 has 4 cells, the header has 9"),
         (row(source=" "), r"t\.csv:2: 'source' is ' '"),
     ],
 )
@@ -185,17 +191,17 @@ def test_a_malformed_csv_row_is_named(tmp_path, text, match):
         data.load("tmu-gfm", tmp_path / "t.csv")
 
 
-def test_ratings_that_are_all_other_are_undefined(tmp_path):
+def test_a_mean_of_only_zero_ratings_is_undefined(tmp_path):
     (tmp_path / "t.csv").write_text(row(grammer="0,0,0,0,0", ave_g="0", fluency="4,0,0,0,0"))
-    (found,) = data.load("tmu-gfm", tmp_path / "t.csv")
-    assert math.isnan(found.scores["grammar"])
-    assert found.scores["fluency"] == 4.0
+    (item,) = data.load("tmu-gfm", tmp_path / "t.csv")
+    assert math.isnan(item.scores["grammar"])
+    assert item.scores["fluency"] == 4.0
 
 
-def test_what_names_no_data(tmp_path):
+def test_specifications_of_data(tmp_path):
     with pytest.raises(ValueError, match="names no data"):
         data.parse_spec("webnlg2020")
-    with pytest.raises(ValueError, match="no data set 'nothing'"):
+    with pytest.raises(ValueError, match="data set 'nothing' is unknown"):
         data.load("nothing", tmp_path)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         data.load("jsonl", tmp_path / "none.jsonl")
@@ -208,9 +214,9 @@ def test_what_names_no_data(tmp_path):
 
 def test_an_empty_correction_is_left_out_and_the_ids_stay(tmp_path):
     (tmp_path / "t.csv").write_text(row(output="") + row()[len(TMU) :])
-    found = data.load("tmu-gfm", tmp_path / "t.csv")
-    assert [e.id for e in found] == ["tmu-0001"]
-    assert found.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
+    items = data.load("tmu-gfm", tmp_path / "t.csv")
+    assert [e.id for e in items] == ["tmu-0001"]
+    assert items.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
 
 
 @pytest.mark.parametrize(
@@ -219,29 +225,29 @@ def test_an_empty_correction_is_left_out_and_the_ids_stay(tmp_path):
 def test_a_damaged_archive_is_named(tmp_path, content):
     (tmp_path / "items.jsonl.gz").write_bytes(content)
     if content:
-        with pytest.raises(DataError, match=r"items\.jsonl\.gz is damaged or no UTF-8 text"):
+        with pytest.raises(DataError, match=r"items\.jsonl\.gz is damaged or not UTF-8 text"):
             data.load("jsonl", tmp_path / "items.jsonl.gz")
     else:
         assert data.load("jsonl", tmp_path / "items.jsonl.gz") == []
 
 
-def test_other_encodings(tmp_path):
+def test_byte_order_marks_and_encodings(tmp_path):
     file = tmp_path / "items.jsonl"
-    file.write_bytes(b"\xef\xbb\xbf" + b'{"source": "s", "output": "o"}\r\n')  # as Windows' editors save it
+    file.write_bytes(b"\xef\xbb\xbf" + b'{"source": "s", "output": "o"}\r\n')  # as editors on Windows save it
     assert data.load("jsonl", file)[0].output == "o"
     file.write_bytes('{"source": "s", "output": "ö"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"items\.jsonl is damaged or no UTF-8 text"):
+    with pytest.raises(DataError, match=r"items\.jsonl is damaged or not UTF-8 text"):
         data.load("jsonl", file)
 
 
-def test_a_data_set_is_a_trainset_that_knows_where_it_comes_from(tmp_path):
+def test_a_data_set_is_a_list_with_its_origin(tmp_path):
     file = write(tmp_path / "items.jsonl", {"source": "s", "output": "o", "base": "b", "self": "me"})
-    found = data.load_spec(f"jsonl:{file}")
-    assert isinstance(found, list)
-    assert isinstance(found[0], dspy.Example)
-    assert (found[0].get("base"), found[0].get("self")) == ("b", "me")  # names that dspy.Example uses itself
-    assert (found.name, found.path, found.left_out) == ("jsonl", file, {})
-    assert found.summary() == "jsonl: 1 items"
+    items = data.load_spec(f"jsonl:{file}")
+    assert isinstance(items, list)
+    assert isinstance(items[0], dspy.Example)
+    assert (items[0].get("base"), items[0].get("self")) == ("b", "me")  # names that dspy.Example defines itself
+    assert (items.name, items.path, items.left_out) == ("jsonl", file, {})
+    assert items.summary() == "jsonl: 1 items"
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
@@ -258,6 +264,6 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
     content = "\n".join(json.dumps(item, ensure_ascii=ascii_only) for item in items).encode("utf-8")
     file: Path = tmp_path_factory.mktemp("items") / f"items{suffix}"
     file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    found = data.load_spec(str(file))
-    nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in found]
-    assert [{**e.toDict(), "scores": s} for e, s in zip(found, nulls, strict=True)] == items
+    loaded = data.load_spec(str(file))
+    nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in loaded]
+    assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items

@@ -1,4 +1,4 @@
-"""Pairs and inputs: what may be compared, and what would be compared wrongly."""
+"""Pairs of outputs, and inputs that cannot be paired."""
 
 import dspy
 import pytest
@@ -17,20 +17,20 @@ def test_one_order_of_every_pair():
     assert len({frozenset(p.ids) for p in one}) == len(one) == 6
     assert len({tuple(p.ids) for p in both}) == 12
     firsts = [data.pairs(items, ordered=False, seed=s)[0].ids for s in range(20)]
-    assert len({tuple(f) for f in firsts}) > 6  # drawn, in both orders and in any place
+    assert len({tuple(f) for f in firsts}) > 6  # both the order within a pair and its position are drawn
 
 
 def test_an_input_has_one_source_and_a_source_one_input():
-    with pytest.raises(ValueError, match="'a' and 'b' have the input_id '1', and different sources"):
+    with pytest.raises(ValueError, match="'a' and 'b' have the same input_id '1' but different sources"):
         data.by_input([item("a", "s", "1"), item("b", "t", "1")])
     with pytest.raises(ValueError, match="another item with the same source has '1'"):
         data.by_input([item("a", "s", "1"), item("b", "s", "2")])
-    with pytest.raises(ValueError, match="give one source one input_id"):
+    with pytest.raises(ValueError, match="give all items of a source the same input_id"):
         data.by_input([item("a", "s", "1"), item("b", "s")])
 
 
 @pytest.mark.parametrize("dataset", ["newsroom", "summeval", "topicalchat"])
-def test_the_published_sets_hold_to_it(dataset, data_dir):
+def test_the_published_data_sets_satisfy_this(dataset, data_dir):
     file = {"newsroom": "upstream/newsroom.json", "summeval": "summeval.jsonl.gz"}.get(
         dataset, "upstream/topical_chat.json"
     )

@@ -1,4 +1,4 @@
-"""Items of refine loops: plain JSONL, parallel files, and problems with answers."""
+"""Load items of refine loops: JSONL, parallel files, and mathematics problems."""
 
 import json
 
@@ -25,11 +25,11 @@ def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):
         load_items(file)
 
 
-def test_parallel_files_go_line_by_line(tmp_path):
+def test_parallel_files_are_read_line_by_line(tmp_path):
     (tmp_path / "yor").write_text("bawo\nodaro\u2028kan\n", encoding="utf-8")
     (tmp_path / "eng").write_text("hello\ngood night\n", encoding="utf-8")
-    found = load_parallel(tmp_path / "yor", tmp_path / "eng", target_language="English")
-    assert [(e.id, e.source, e.reference, e.target_language) for e in found] == [
+    items = load_parallel(tmp_path / "yor", tmp_path / "eng", target_language="English")
+    assert [(e.id, e.source, e.reference, e.target_language) for e in items] == [
         ("1", "bawo", "hello", "English"),
         ("2", "odaro\u2028kan", "good night", "English"),
     ]
@@ -38,15 +38,15 @@ def test_parallel_files_go_line_by_line(tmp_path):
         load_parallel(tmp_path / "yor", tmp_path / "eng", target_language="English")
 
 
-def test_problems_have_the_answer_in_their_last_box(tmp_path):
+def test_the_answer_is_in_the_last_box_of_the_solution(tmp_path):
     file = tmp_path / "math.jsonl"
     rows = [
         {"problem": "1+1?", "solution": r"\boxed{3}, no: \boxed{2}", "level": "1"},
         {"problem": "half?", "answer": "1/2", "id": "h"},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = load_mathematics(file)
-    assert [(e.id, e.source, e.answer) for e in found] == [("1", "1+1?", "2"), ("h", "half?", "1/2")]
+    items = load_mathematics(file)
+    assert [(e.id, e.source, e.answer) for e in items] == [("1", "1+1?", "2"), ("h", "half?", "1/2")]
     file.write_text('{"problem": "p", "solution": "no box"}\n')
     with pytest.raises(DataError, match=r"math.jsonl:1: a problem needs"):
         load_mathematics(file)

@@ -1,4 +1,4 @@
-"""The published figures of self-bias from the recorded runs."""
+"""Recompute the published self-bias figures from the recorded runs."""
 
 import numpy as np
 import pytest
@@ -29,18 +29,18 @@ def gpt(folder):
 def test_the_human_evaluation_to_every_published_digit(gpt):
     own, human = gpt.scores("self_score"), gpt.scores("human_score")
     for number, bias, skewness in ((0, 19.6, 0.803), (10, 21.9, 0.885)):
-        found = measure_self_bias(own[number], human[number])
-        assert (found.n, found.undefined) == (50, 50)
-        assert round(found.bias, 1) == bias
-        assert round(found.skewness, 3) == skewness
+        measured = measure_self_bias(own[number], human[number])
+        assert (measured.n, measured.undefined) == (50, 50)
+        assert round(measured.bias, 1) == bias
+        assert round(measured.skewness, 3) == skewness
 
 
 def test_bias_grows_over_the_iterations_of_every_recorded_loop(folder):
     rises = {}
     for file in sorted((folder / "mt").iterdir()):
-        found = load_refinements(file)
-        steps = trajectory(found.scores("self_score"), found.scores("bleurt_mapped"), n_resamples=50, seed=0)
-        assert [s.number for s in steps] == list(found.numbers)
+        loops = load_refinements(file)
+        steps = trajectory(loops.scores("self_score"), loops.scores("bleurt_mapped"), n_resamples=50, seed=0)
+        assert [s.number for s in steps] == list(loops.numbers)
         for step in steps:
             assert step.bias_interval.low <= step.found.bias <= step.bias_interval.high
             assert 0 <= step.skewness_interval.low <= step.found.skewness <= step.skewness_interval.high + 0.05
@@ -59,32 +59,33 @@ def test_the_rise_is_significant_for_gpt(gpt):
 
 
 def test_best_of_k_as_published(folder):
-    found = load_refinements(folder / "best_of_k/deepseek_moe__yor-en.jsonl", by="k")
-    worth = found.scores("bleurt_mapped")
+    loops = load_refinements(folder / "best_of_k/deepseek_moe__yor-en.jsonl", by="k")
+    expected = loops.scores("bleurt_mapped")
     published = {1: (14.8, 0.735), 4: (16.1, 0.795), 8: (16.7, 0.8), 16: (18.0, 0.83), 32: (18.5, 0.84)}
-    assert found.numbers == tuple(published)
+    assert loops.numbers == tuple(published)
     for row, (k, (bias, skewness)) in enumerate(published.items()):
-        own = found.scores("self_score_crit10" if k == 1 else "self_score")[row]  # the published k = 1 weighs so
-        assert round(self_bias(own, worth[row]), 1) == bias
+        field = "self_score_crit10" if k == 1 else "self_score"  # the weight of the published run with k = 1
+        own = loops.scores(field)[row]
+        assert round(self_bias(own, expected[row]), 1) == bias
         # printed as .735 and .795, then rounded to .005 or .01
-        assert distance_skewness(own - worth[row]) == pytest.approx(skewness, abs=0.005)
+        assert distance_skewness(own - expected[row]) == pytest.approx(skewness, abs=0.005)
 
 
-def test_a_proper_reading_differs_from_counting_substrings_rarely_and_never_wrongly(folder):
+def test_parsing_rarely_differs_from_counting_substrings(folder):
     differs = undefined = total = 0
     for file in sorted((folder / "mt").iterdir()):
-        found = load_refinements(file)
-        for record in (r for of in found.records.values() for r in of.values()):
+        loops = load_refinements(file)
+        for record in (r for in_round in loops.records.values() for r in in_round.values()):
             total += 1
             score = mqm_score(parse_mqm(record["feedback_text"]))
             undefined += np.isnan(score)
             differs += not np.isnan(score) and score != record["self_score"]
     assert total == 12100
     assert differs <= 20  # quoted words such as 'major events', and negations
-    assert undefined < 0.04 * total  # the published code calls all of these perfect
+    assert undefined < 0.04 * total  # the published code scores all of these as perfect
 
 
-def test_what_is_no_recording(tmp_path):
+def test_invalid_recordings_are_refused(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text('{"iteration": 0, "i": 1}\n{"iteration": 0, "i": 1}\n')
     with pytest.raises(DataError, match=r"x.jsonl:2: a second line for item 1 in iteration 0"):

@@ -9,13 +9,13 @@ from evalbias.programs import SYNTHETIC
 from evalbias.programs.prompt import comparison_instructions
 
 
-def test_every_wording_keeps_the_name_and_has_its_push():
-    found = wordings.wordings(source="data", output="text", name="quality", definition="is it so?")
-    assert len(found) == math.prod(len(part) for part in wordings.PARTS) == 216
-    assert all("quality" in text and "{" not in text for text in found)
-    assert found["Which text is better on quality: is it so?"] == 0.8 + 0.6 + 0.3 + 0.4
-    assert min(abs(push) for push in found.values()) < 0.05  # there is a fair one to find
-    assert max(found.values()) > wordings.GAIN > -min(found.values()) / 1.5
+def test_every_wording_keeps_the_name_and_has_its_bias():
+    biases = wordings.wordings(source="data", output="text", name="quality", definition="is it so?")
+    assert len(biases) == math.prod(len(part) for part in wordings.PARTS) == 216
+    assert all("quality" in text and "{" not in text for text in biases)
+    assert biases["Which text is better on quality: is it so?"] == 0.8 + 0.6 + 0.3 + 0.4
+    assert min(abs(bias) for bias in biases.values()) < 0.05  # a search has a nearly fair wording to find
+    assert max(biases.values()) > wordings.GAIN > -min(biases.values()) / 1.5
 
 
 def test_the_first_instruction_is_one_of_them():
@@ -33,6 +33,6 @@ def test_documents_hold_several_outputs_of_one_source():
     assert [e.output for e in items] == [e.output for e in world.documents(5, 3, seed=4)]
     many = world.documents(world.SOURCES, 2, seed=1)
     assert len({e.source for e in many}) == world.SOURCES == 216
-    with pytest.raises(ValueError, match="216 sources only"):
+    with pytest.raises(ValueError, match="the world has 216 sources"):
         world.documents(217, 2, seed=1)
     assert all(1 <= e.scores[world.NAME] <= 5 and 1 <= e.quality <= 5 for e in items)

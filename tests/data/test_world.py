@@ -13,9 +13,9 @@ from evalbias.data import world
 
 def test_the_same_seed_gives_the_same_items_in_a_fresh_process():
     code = "from evalbias.data import world; print([e.toDict() for e in world.examples(5, seed=3)])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert told == str([e.toDict() for e in world.examples(5, seed=3)])
-    assert told != str([e.toDict() for e in world.examples(5, seed=4)])
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert printed == str([e.toDict() for e in world.examples(5, seed=3)])
+    assert printed != str([e.toDict() for e in world.examples(5, seed=4)])
 
 
 def test_quality_and_commonness_are_independent_and_standardized():
@@ -29,7 +29,7 @@ def test_quality_and_commonness_are_independent_and_standardized():
     assert {d.quality for d in drawn} == {1 + 4 * half / 6 for half in range(7)}
 
 
-def test_values_are_those_of_the_seed():
+def test_items_are_fixed_by_the_seed():
     first = world.examples(1, seed=0)[0]
     assert first.source == "born lima job actor food rice"
     assert first.output == "in born lima . work is secret . likes eating rice ."
@@ -39,7 +39,7 @@ def test_values_are_those_of_the_seed():
     assert first.inputs().toDict() == {"source": first.source, "output": first.output}
 
 
-def test_every_sentence_is_of_four_words_in_every_class_and_phrasing():
+def test_every_phrasing_has_four_words():
     forms = [form for forms in (world.STATED, world.UNKNOWN, world.BROKEN) for four in forms.values() for form in four]
     assert len(forms) == len(set(forms)) == 36
     assert {len(form.split()) for form in forms} == {4}
@@ -47,7 +47,7 @@ def test_every_sentence_is_of_four_words_in_every_class_and_phrasing():
 
 
 def phrasing(sentence):
-    """(class, level) of a sentence."""
+    """Return (class, level) of a sentence."""
     for number, forms in enumerate((world.STATED, world.UNKNOWN, world.BROKEN)):
         for four in forms.values():
             for level, form in enumerate(four):
@@ -56,7 +56,7 @@ def phrasing(sentence):
     raise AssertionError(sentence)
 
 
-def test_every_class_is_equally_frequent_and_phrased_alike():
+def test_classes_are_equally_frequent_and_have_the_same_phrasing_frequencies():
     rng = random.Random(3)
     counts = np.zeros((3, 4))
     for _ in range(12000):
@@ -79,7 +79,7 @@ def test_human_scores_are_means_of_fair_raters():
     assert abs(spearmanr(human - quality, [e.commonness for e in items]).statistic) < 0.05
 
 
-def test_quality_counts_a_broken_sentence_half():
+def test_a_disfluent_sentence_counts_half():
     rng = random.Random(1)
     for _ in range(200):
         drawn = world.item(rng)
@@ -90,13 +90,13 @@ def test_quality_counts_a_broken_sentence_half():
 def test_label_probabilities_are_those_of_a_rounded_rating():
     rng = random.Random(2)
     drawn = world.item(rng)
-    told = world.label_probabilities(drawn, taste=1.0)
-    assert sum(told) == pytest.approx(1)
+    probabilities = world.label_probabilities(drawn, taste=1.0)
+    assert sum(probabilities) == pytest.approx(1)
     labels = [math.floor(world.rating(rng, drawn, taste=1.0) + 0.5) for _ in range(20000)]
-    assert [labels.count(v) / 20000 for v in range(1, 6)] == pytest.approx(told, abs=0.015)
+    assert [labels.count(v) / 20000 for v in range(1, 6)] == pytest.approx(probabilities, abs=0.015)
 
 
-def test_the_truth_about_any_text_is_that_of_the_items():
+def test_any_text_is_scored_like_the_items():
     for example in world.examples(300, seed=4):
         assert world.true_quality(example.source, example.output) == pytest.approx(example.quality)
         assert world.true_commonness(example.output) == pytest.approx(example.commonness)
