@@ -1,6 +1,7 @@
 """Imports run one way, and importing the package loads nothing heavy."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,12 @@ def test_imports_run_one_way(layer):
     assert files
     wrong = {(f.name, name) for f in files for name in imported_layers(f) if name not in MAY_IMPORT[layer] | {layer}}
     assert not wrong
+
+
+@pytest.mark.parametrize("package", ["data", "measures", "optimizers", "programs"])
+def test_no_public_name_is_the_name_of_a_submodule(package):
+    public = importlib.import_module(f"evalbias.{package}").__all__
+    assert not set(public) & {path.stem for path in FOLDERS[package].iterdir()}
 
 
 def test_importing_the_package_is_light():
