@@ -1,8 +1,9 @@
-"""Keys and values of a walk: what a pack follows, and what it leaves, without copying what all of it sees.
+"""KV cache of a pack: a shared prefix that is never copied, and a suffix that is.
 
-Of a pack's context the first tokens are seen by all of the pack, such as a prompt's demonstrations: *far*. Those stay
-where they are from pack to pack. What is seen by some tokens only, a text that the pack before broke off, is *near*; it
-stands with the pack's own keys and values.
+The first tokens of a pack's context are visible to all of its tokens, such as a prompt's demonstrations: the *shared
+prefix*. Its keys and values stay in place from pack to pack. The other context tokens are visible to some of the
+pack's tokens only, such as a text that the previous pack broke off: the *suffix*. It is stored next to the pack's own
+keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
 """
 
 from __future__ import annotations
@@ -16,75 +17,87 @@ from numpy.typing import NDArray
 from transformers import DynamicCache
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
-"""Of each layer: keys and values, (1, heads, tokens, size)."""
+"""Keys and values of each layer, (1, heads, tokens, head size); an empty list for no tokens."""
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Keys and values of tokens, those of ``far`` before those of ``rest``; either may hold none: no layers."""
+    """Keys and values of the tokens before a pack.
 
-    far: Layers
-    rest: Layers
+    Attributes:
+        prefix: The shared prefix, visible to every token of the pack.
+        suffix: The tokens after it.
+    """
 
-    def at(self, places: Ints, seen_by_all: int) -> Context:
-        """The context of a pack: the tokens at ascending places, of which so many first ones are far."""
-        length = tokens(self.far)
-        kept = int((places[:length] == np.arange(min(len(places), length))).sum())  # a path leaves far only at its end
-        tail = _at(self.rest, places[kept:] - length)
-        if seen_by_all <= kept:
-            return Context(sliced(self.far, 0, seen_by_all), joined(sliced(self.far, seen_by_all, kept), tail))
-        own = seen_by_all - kept
-        return Context(joined(sliced(self.far, 0, kept), sliced(tail, 0, own)), sliced(tail, own, len(places) - kept))
+    prefix: Layers
+    suffix: Layers
+
+    def at(self, places: Ints, prefix_length: int) -> Context:
+        """Return the context of the next pack.
+
+        Args:
+            places: Its tokens' places in this context, ascending.
+            prefix_length: Number of its first tokens that are visible to the whole pack.
+        """
+        length = tokens(self.prefix)
+        # a path leaves the prefix only at the prefix's end, so equal places come first
+        kept = int((places[:length] == np.arange(min(len(places), length))).sum())
+        tail = _at(self.suffix, places[kept:] - length)
+        if prefix_length <= kept:  # the prefix ends here: its other tokens join the suffix
+            suffix = joined(sliced(self.prefix, prefix_length, kept), tail)
+            return Context(sliced(self.prefix, 0, prefix_length), suffix)
+        own = prefix_length - kept  # tokens of the suffix that join the prefix
+        prefix = joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
+        return Context(prefix, sliced(tail, own, len(places) - kept))
 
     def copy(self, places: Ints) -> Layers:
-        """Keys and values at ascending places, in memory of their own."""
-        length = tokens(self.far)
+        """Return a copy of the keys and values at ascending places."""
+        length = tokens(self.prefix)
         split = int(np.searchsorted(places, length))
-        return joined(_taken(self.far, places[:split]), _taken(self.rest, places[split:] - length))
+        return joined(_taken(self.prefix, places[:split]), _taken(self.suffix, places[split:] - length))
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
     """The cache of one forward pass over a pack.
 
     Args:
-        context: Of the pack.
-        whole: Whether attention is given far, near and own keys in one; else far ones are left out.
+        context: Keys and values of the tokens before the pack.
+        whole: Whether attention receives prefix, suffix and own keys in one tensor; else without the prefix.
     """
 
     def __init__(self, context: Context, *, whole: bool) -> None:
         super().__init__()
         self._context = context
         self._whole = whole
-        self._far = tokens(context.far)
-        self._rest: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # suffix and own keys and values
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take over a layer's own keys and values; gives what its attention is to see."""
-        near, far = self._context.rest, self._context.far
+        """Store a layer's own keys and values, and return those that its attention is to use."""
+        prefix, suffix = self._context.prefix, self._context.suffix
         own = (key_states, value_states)
-        rest = self._rest[layer_idx] = _cat(near[layer_idx], own) if near else own
-        return _cat(far[layer_idx], rest) if self._whole and far else rest
+        layer = self._layers[layer_idx] = _cat(suffix[layer_idx], own) if suffix else own
+        return _cat(prefix[layer_idx], layer) if self._whole and prefix else layer
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Tokens of context."""
-        return self._far + tokens(self._context.rest)
+        """Return the number of context tokens."""
+        return tokens(self._context.prefix) + tokens(self._context.suffix)
 
-    def left(self) -> Context:
-        """Context and pack, after the forward pass."""
-        return Context(self._context.far, [self._rest[number] for number in range(len(self._rest))])
+    def extended(self) -> Context:
+        """Return the context with the pack's own keys and values, after the forward pass."""
+        return Context(self._context.prefix, [self._layers[number] for number in range(len(self._layers))])
 
 
 def tokens(layers: Layers) -> int:
-    """How many tokens' keys and values these are."""
+    """Return the number of tokens."""
     return int(layers[0][0].shape[2]) if layers else 0
 
 
 def size_of(layers: Layers) -> int:
-    """Bytes of keys and values."""
+    """Return the size in bytes."""
     return sum(tensor.nbytes for pair in layers for tensor in pair)
 
 
@@ -99,12 +112,12 @@ def _at(layers: Layers, places: Ints) -> Layers:
 def _taken(layers: Layers, places: Ints) -> Layers:
     if not len(places):
         return []
-    where = torch.from_numpy(places).to(layers[0][0].device)
-    return [(keys.index_select(2, where), values.index_select(2, where)) for keys, values in layers]
+    index = torch.from_numpy(places).to(layers[0][0].device)
+    return [(keys.index_select(2, index), values.index_select(2, index)) for keys, values in layers]
 
 
 def sliced(layers: Layers, start: int, stop: int) -> Layers:
-    """Some tokens' part of keys and values, without copying."""
+    """Return the tokens from ``start`` to ``stop``, without copying."""
     if stop <= start:
         return []
     if start == 0 and stop >= tokens(layers):
@@ -113,7 +126,7 @@ def sliced(layers: Layers, start: int, stop: int) -> Layers:
 
 
 def joined(a: Layers, b: Layers) -> Layers:
-    """Keys and values of some tokens before others'; either may be none."""
+    """Concatenate the tokens of ``a`` and ``b``; either may be empty."""
     return [_cat(one, other) for one, other in zip(a, b, strict=True)] if a and b else a or b
 
 

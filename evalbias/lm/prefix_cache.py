@@ -1,4 +1,8 @@
-"""Keys and values of prompts' beginnings, kept between calls: the next call that begins alike starts warm."""
+"""Prefix cache: keys and values of prompt prefixes, kept from call to call.
+
+The stored prefixes form a radix tree with least-recently-used eviction, as in RadixAttention (Zheng et al. 2024,
+SGLang).
+"""
 
 from __future__ import annotations
 
@@ -12,64 +16,64 @@ import numpy as np
 from evalbias.lm.kv_cache import Context, Layers, joined, size_of, sliced
 from evalbias.lm.trie import Ids, Ints, common
 
-WORTH = 64
-"""Tokens that a stored prefix must save beyond the next shorter one."""
+MIN_SAVING = 64
+"""Number of tokens that a stored prefix must save beyond the next shorter one."""
 
 
 @dataclass(eq=False)
 class Node:
-    """Tokens that are kept, behind those of the nodes above.
+    """A node of the radix tree: tokens that follow those of its ancestors.
 
     Attributes:
         ids: The tokens.
-        layers: Their keys and values.
-        above: What they follow; None for the root, which holds no token.
-        below: What follows them, by its first token.
-        used: The last call that used it.
+        layers: Keys and values of the tokens.
+        parent: Node before this one; None for the root, which holds no tokens.
+        children: Nodes after this one, by their first tokens.
+        used: Number of the last call that used the node.
     """
 
     ids: Ids
     layers: Layers
-    above: Node | None = None
-    below: dict[int, Node] = field(default_factory=dict)
+    parent: Node | None = None
+    children: dict[int, Node] = field(default_factory=dict)
     used: int = 0
 
-    def line(self) -> Iterator[Node]:
-        """This one and those above, without the root."""
+    def lineage(self) -> Iterator[Node]:
+        """Yield this node and its ancestors, without the root."""
         node = self
-        while node.above is not None:
+        while node.parent is not None:
             yield node
-            node = node.above
+            node = node.parent
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """The first tokens of a row that are kept.
+    """A stored prefix of a row.
 
     Attributes:
-        length: How many.
-        parts: Their keys and values, one part a node.
+        length: Number of tokens.
+        parts: Keys and values, one part per node.
     """
 
     length: int
     parts: tuple[Layers, ...]
 
     def layers(self) -> Layers:
-        """Their keys and values in one."""
+        """Return the keys and values of all parts, concatenated."""
         return reduce(joined, self.parts)
 
 
 class PrefixStore:
-    """The most recently used prefixes, as a tree: what several begin with is held once.
+    """A radix tree of the most recently used prefixes, in which a common prefix is stored once.
 
-    What a call has used or put is not given up for what the same call puts later, or a call with more than the budget
-    would leave its end only, and find nothing of it when it is repeated.
+    A call never evicts what it has used or stored itself. Otherwise a call beyond the budget would leave only its end,
+    and find nothing of it when it is repeated.
 
     Args:
-        budget: Bytes of keys and values in all; 0 keeps nothing.
+        budget: Total size of keys and values in bytes; 0 stores nothing.
 
     Attributes:
-        bytes: Of the keys and values that are held.
+        bytes: Size of the stored keys and values.
     """
 
     def __init__(self, budget: int) -> None:
@@ -77,135 +81,137 @@ class PrefixStore:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._root = Node(np.zeros(0, dtype=np.int64), [])
-        self._order: dict[Node, None] = {}  # the least recently used first; what is above a node stands behind it
-        self._token_bytes = 0  # of one token; the first that is put tells
+        self._order: dict[Node, None] = {}  # least recently used first; ancestors come after their descendants
+        self._token_bytes = 0  # size of one token, known once a prefix is stored
         self._call = 0
         self.bytes = 0
 
     def put(self, ids: Ids, context: Context, path: Ints) -> None:
-        """Keep a prefix where there is room for it.
+        """Store a prefix if there is room for it.
 
         Args:
-            ids: Its tokens.
-            context: Holds their keys and values.
-            path: Where, token by token.
+            ids: Tokens of the prefix.
+            context: Keys and values that include the prefix's.
+            path: Place of each token in the context.
         """
         if self._token_bytes * len(ids) > self.budget:
             return
-        length, line = self._match(ids)
-        last = line[-1] if line else self._root
-        rest = sum(len(node.ids) for node in line) - length
-        if rest:
-            last = self._split(last, len(last.ids) - rest)
-        self._use(last)
-        if length == len(ids) or not self._room(self._token_bytes * (len(ids) - length)):
+        length, nodes = self._match(ids)
+        last = nodes[-1] if nodes else self._root
+        surplus = sum(len(node.ids) for node in nodes) - length
+        if surplus:
+            last = self._split(last, len(last.ids) - surplus)
+        self._touch(last)
+        if length == len(ids) or not self._make_room(self._token_bytes * (len(ids) - length)):
             return
         node = Node(ids[length:].copy(), context.copy(path[length:]), last)
         size = size_of(node.layers)
         self._token_bytes = size // len(node.ids)
-        if self._room(size):
+        if self._make_room(size):
             self.bytes += size
-            last.below[int(node.ids[0])] = node
-            self._use(node)
+            last.children[int(node.ids[0])] = node
+            self._touch(node)
 
-    def known(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, Prefix]:
-        """Which rows of a new call begin with stored tokens, where that saves something.
+    def lookup(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, Prefix]:
+        """Begin a new call, and return the stored prefixes that save it ``MIN_SAVING`` tokens or more.
 
         Args:
-            rows: Sorted.
-            lengths: What each shares with the row before.
-            first: The first position of each that is read.
+            rows: Sorted rows.
+            lengths: Length of the prefix that each row shares with the row before.
+            first: First position of each row whose logits are needed.
 
         Returns:
-            row -> its first tokens, which need not be run.
+            row -> stored prefix, which need not be run.
         """
         self._call += 1
-        found: dict[int, Prefix] = {}
+        prefixes: dict[int, Prefix] = {}
         for number, row in enumerate(rows) if self._order else ():
-            length, line = self._match(row)
+            length, nodes = self._match(row)
             end = number
-            while length - lengths[number] >= WORTH and end < len(rows) and (end == number or lengths[end] >= length):
-                length = min(length, first[end])  # what is read must be run
+            while (
+                length - lengths[number] >= MIN_SAVING and end < len(rows) and (end == number or lengths[end] >= length)
+            ):
+                length = min(length, first[end])  # a token whose logits are needed must be run
                 end += 1
-            if length - lengths[number] >= WORTH:
-                found[number] = Prefix(length, _parts(line, length))
-                self._use(line[-1])
-        return found
+            if length - lengths[number] >= MIN_SAVING:
+                prefixes[number] = Prefix(length, _parts(nodes, length))
+                self._touch(nodes[-1])
+        return prefixes
 
-    def wanted(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, int]:
-        """Which prefixes of a call are worth keeping: where prompts part, and all of a single prompt.
+    def worthwhile(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, int]:
+        """Return which prefixes of a call to store: those at which prompts diverge, and all of a single prompt.
 
-        Arguments as ``known``.
+        The arguments are those of ``lookup``.
 
         Returns:
-            row -> how many of its first tokens.
+            row -> length of its prefix to store.
         """
         if not self.budget or not rows:
             return {}
-        found: dict[int, int] = {}
-        kept: list[int] = []  # lengths kept on the path, ascending
+        chosen: dict[int, int] = {}
+        path: list[int] = []  # lengths chosen on the path to the row, ascending
         for number in range(1, len(rows)):
             length = min(lengths[number], first[number - 1], first[number])
-            while kept and kept[-1] > lengths[number]:
-                kept.pop()
-            if length - (kept[-1] if kept else 0) >= WORTH and length < first[number]:
-                found[number - 1] = length
-                kept.append(length)
-        if not found and first[-1] >= WORTH:
-            found[len(rows) - 1] = first[-1]
-        return found
+            while path and path[-1] > lengths[number]:
+                path.pop()
+            if length - (path[-1] if path else 0) >= MIN_SAVING and length < first[number]:
+                chosen[number - 1] = length
+                path.append(length)
+        if not chosen and first[-1] >= MIN_SAVING:
+            chosen[len(rows) - 1] = first[-1]
+        return chosen
 
     def _match(self, row: Ids) -> tuple[int, list[Node]]:
-        """How many of a row's first tokens are held, and by which nodes; the last may hold more."""
-        node, length, line = self._root, 0, []
-        while length < len(row) and (below := node.below.get(int(row[length]))) is not None:
-            alike = common(below.ids, row[length:])
-            line.append(below)
+        """Return the length of a row's stored prefix and its nodes; the last node may continue differently."""
+        node, length, nodes = self._root, 0, []
+        while length < len(row) and (child := node.children.get(int(row[length]))) is not None:
+            alike = common(child.ids, row[length:])
+            nodes.append(child)
             length += alike
-            if alike < len(below.ids):
+            if alike < len(child.ids):
                 break
-            node = below
-        return length, line
+            node = child
+        return length, nodes
 
     @staticmethod
-    def _split(lower: Node, at: int) -> Node:
-        """Make a node of its own, which is given, of a node's first tokens."""
-        above = lower.above
-        assert above is not None
-        upper = Node(lower.ids[:at], _copied(sliced(lower.layers, 0, at)), above)
-        lower.layers = _copied(sliced(lower.layers, at, len(lower.ids)))
-        lower.ids, lower.above = lower.ids[at:], upper
-        upper.below[int(lower.ids[0])] = lower
-        above.below[int(upper.ids[0])] = upper
+    def _split(lower: Node, n: int) -> Node:
+        """Split a node after ``n`` tokens and return the new upper node."""
+        parent = lower.parent
+        assert parent is not None
+        upper = Node(lower.ids[:n], _copied(sliced(lower.layers, 0, n)), parent)
+        lower.layers = _copied(sliced(lower.layers, n, len(lower.ids)))
+        lower.ids, lower.parent = lower.ids[n:], upper
+        upper.children[int(lower.ids[0])] = lower
+        parent.children[int(upper.ids[0])] = upper
         return upper
 
-    def _use(self, node: Node) -> None:
-        """Put a node behind all that were used before, and those above behind it."""
-        for one in node.line():
+    def _touch(self, node: Node) -> None:
+        """Make a node the most recently used one, and its ancestors more recent still."""
+        for one in node.lineage():
             self._order.pop(one, None)
             self._order[one] = None
             one.used = self._call
 
-    def _room(self, size: int) -> bool:
-        """Give up what earlier calls used last; whether there is room for so many bytes then."""
+    def _make_room(self, size: int) -> bool:
+        """Evict nodes of earlier calls until ``size`` bytes fit, and return whether they do."""
         while self.bytes + size > self.budget:
             oldest = next(iter(self._order), None)
             if oldest is None or oldest.used == self._call:
                 return False
-            assert oldest.above is not None
-            del oldest.above.below[int(oldest.ids[0])]  # nothing is below it: that would be older
+            assert oldest.parent is not None
+            del oldest.parent.children[int(oldest.ids[0])]  # the oldest node is a leaf: its children would be older
             del self._order[oldest]
             self.bytes -= size_of(oldest.layers)
         return True
 
 
-def _parts(line: Sequence[Node], length: int) -> tuple[Layers, ...]:
-    """Of each node what the first tokens take of it."""
-    starts = itertools.accumulate((len(node.ids) for node in line), initial=0)
-    found = (sliced(node.layers, 0, length - start) for node, start in zip(line, starts, strict=False))
-    return tuple(part for part in found if part)
+def _parts(nodes: Sequence[Node], length: int) -> tuple[Layers, ...]:
+    """Return the keys and values of the first ``length`` tokens, one part per node."""
+    starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
+    parts = (sliced(node.layers, 0, length - start) for node, start in zip(nodes, starts, strict=False))
+    return tuple(part for part in parts if part)
 
 
 def _copied(layers: Layers) -> Layers:

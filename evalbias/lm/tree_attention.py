@@ -1,8 +1,10 @@
-"""Attention of a pack on a CPU.
+"""Tree attention of a pack on a CPU, in two levels.
 
-Nearly all of a pack's tokens see the same context, and little of the pack: what all of them see (``context.py``: far)
-is attended to in one pass without a mask, the rest in short blocks that reach back no further than something is seen,
-and the two are merged by their normalizers. Everything else is transformers' own scaled-dot-product attention.
+Nearly all tokens of a pack attend to the same context and to little of the pack. The shared prefix is attended to once
+by all queries without a mask. The rest, suffix and pack, is attended to in short blocks under the tree mask; a block
+skips the keys before the first one that it attends to. The two results are merged by their log-sum-exps. This is
+cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky et al.
+2024). Any other attention falls back to transformers' scaled-dot-product attention.
 """
 
 from __future__ import annotations
@@ -23,38 +25,38 @@ from evalbias.lm.trie import Pack
 
 NAME = "evalbias_pack"
 BLOCK = 128
-"""Queries that are attended together within a pack."""
+"""Number of queries in a block."""
 
 _FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-"""The kernel behind PyTorch's scaled-dot-product attention on a CPU; it alone tells the normalizers."""
+"""The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What the tokens of a pack see.
+class Cascade:
+    """The two levels of a pack's attention.
 
     Attributes:
-        far: Of each layer the keys and values of the context that every token sees; may be empty.
-        first: Of each block of queries: the first token behind the far ones that one of them sees.
+        prefix: Keys and values of the shared prefix; may be empty.
+        first_keys: First key after the prefix that a query of each block attends to.
     """
 
-    far: Layers
-    first: tuple[int, ...]
+    prefix: Layers
+    first_keys: tuple[int, ...]
 
     @classmethod
-    def of(cls, pack: Pack, far: Layers) -> Sight:
-        """Of a pack."""
-        ends = pack.ends[tokens(far) :]
-        return cls(far, tuple(int((ends > start).argmax()) for start in range(0, len(pack.ids), BLOCK)))
+    def of(cls, pack: Pack, prefix: Layers) -> Cascade:
+        """Return the levels of a pack after its shared prefix."""
+        ends = pack.ends[tokens(prefix) :]
+        return cls(prefix, tuple(int((ends > start).argmax()) for start in range(0, len(pack.ids), BLOCK)))
 
 
-_SIGHT: ContextVar[Sight | None] = ContextVar("sight", default=None)
+_CASCADE: ContextVar[Cascade | None] = ContextVar("cascade", default=None)
 
 
-def prepare(model: Any) -> bool:
-    """Let a model on a CPU attend packs this way; whether it does.
+def install(model: Any) -> bool:
+    """Make a model on a CPU use ``attend``, and return whether that is possible.
 
-    It must attend by PyTorch's kernels, and they must tell what is needed.
+    The model must use PyTorch's scaled-dot-product attention, and PyTorch must have the kernel with the log-sum-exp.
     """
     if model.config._attn_implementation == NAME:
         return True
@@ -66,20 +68,20 @@ def prepare(model: Any) -> bool:
     return True
 
 
-def restore(model: Any) -> None:
-    """Let a model attend by PyTorch's kernels again."""
+def uninstall(model: Any) -> None:
+    """Make a model use PyTorch's scaled-dot-product attention again."""
     if model.config._attn_implementation == NAME:
         model.set_attn_implementation("sdpa")
 
 
 @contextmanager
-def attending(pack: Pack, far: Layers) -> Iterator[None]:
-    """The forward pass inside is of this pack, which follows these keys and values besides those it is given."""
-    token = _SIGHT.set(Sight.of(pack, far))
+def cascade_attention(pack: Pack, prefix: Layers) -> Iterator[None]:
+    """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix."""
+    token = _CASCADE.set(Cascade.of(pack, prefix))
     try:
         yield
     finally:
-        _SIGHT.reset(token)
+        _CASCADE.reset(token)
 
 
 def attend(
@@ -92,44 +94,60 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """As ``sdpa_attention_forward``: (1, H, n, d) queries, (1, H', m + n, d) keys and values -> (1, n, H, d).
+    """Attend to the shared prefix and to the given keys; the interface is that of ``sdpa_attention_forward``.
 
-    The keys and values are those of m near tokens and of the pack.
+    Args:
+        module: Attention layer.
+        query: Queries of the pack, (1, H, n, d).
+        key: Keys of the m suffix tokens and of the pack, (1, G, m + n, d) with G dividing H.
+        value: Values, shaped as the keys.
+        attention_mask: Additive tree mask, (1, 1, n, m + n).
+        dropout: Not used within a pack.
+        scaling: Factor of the scores.
+        **options: Passed on outside a pack.
+
+    Returns:
+        The outputs, (1, n, H, d), and no attention weights.
     """
-    sight = _SIGHT.get()
-    if sight is None or attention_mask is None or attention_mask.shape[-1] != key.shape[2]:
+    cascade = _CASCADE.get()
+    if cascade is None or attention_mask is None or attention_mask.shape[-1] != key.shape[2]:
         return sdpa_attention_forward(  # type: ignore[no-any-return]
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
     _, heads, n, size = query.shape
-    groups, near = heads // key.shape[1], key.shape[2] - n
-    mask = attention_mask[0, 0]
+    groups, m = heads // key.shape[1], key.shape[2] - n  # queries per key head, suffix tokens
+    mask = attention_mask[0, 0]  # (n, m + n)
 
     def flash(
-        start: int, stop: int, keys: torch.Tensor, values: torch.Tensor, seen: torch.Tensor | None
+        start: int, stop: int, keys: torch.Tensor, values: torch.Tensor, block_mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Outputs (1, H, q, d) and normalizers (1, H, q) of some queries over some keys."""
-        assert _FLASH is not None  # or ``prepare`` would not have come here
-        part = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # heads that share their keys
-        out, normalizer = _FLASH(
-            part,
+        """Return outputs (1, H, q, d) and log-sum-exps (1, H, q) of the queries from ``start`` to ``stop``."""
+        assert _FLASH is not None  # checked by ``install``
+        block = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # (1, G, H / G * q, d)
+        out, lse = _FLASH(
+            block,
             keys,
             values,
-            attn_mask=None if seen is None else seen.repeat(groups, 1)[None, None],
+            attn_mask=None if block_mask is None else block_mask.repeat(groups, 1)[None, None],
             scale=scaling,
         )
-        return out.reshape(1, heads, stop - start, size), normalizer.reshape(1, heads, stop - start)
+        return out.reshape(1, heads, stop - start, size), lse.reshape(1, heads, stop - start)
 
-    parts = []
+    # 1. suffix and pack, block by block under the tree mask
+    outs, lses = [], []
     for number, start in enumerate(range(0, n, BLOCK)):
         stop = min(start + BLOCK, n)
-        seen = slice(sight.first[number], near + stop)
-        parts.append(flash(start, stop, key[:, :, seen], value[:, :, seen], mask[start:stop, seen]))
-    out = torch.cat([o for o, _ in parts], dim=2)
-    if sight.far:
+        columns = slice(cascade.first_keys[number], m + stop)
+        out, lse = flash(start, stop, key[:, :, columns], value[:, :, columns], mask[start:stop, columns])
+        outs.append(out)
+        lses.append(lse)
+    merged = torch.cat(outs, dim=2)  # (1, H, n, d)
+    if cascade.prefix:
+        # 2. the shared prefix, all queries at once without a mask
         layer: Any = module.layer_idx
-        keys, values = sight.far[layer]
-        far, far_normalizer = flash(0, n, keys, values, None)
-        share = (far_normalizer - torch.cat([z for _, z in parts], dim=2)).sigmoid()[..., None]
-        out = torch.lerp(out, far, share.to(out.dtype))
-    return out.transpose(1, 2), None
+        keys, values = cascade.prefix[layer]  # (1, G, p, d)
+        prefix_out, prefix_lse = flash(0, n, keys, values, None)
+        # 3. log-sum-exp merge: softmax over both levels weighs them by sigmoid(lse_prefix - lse)
+        weight = (prefix_lse - torch.cat(lses, dim=2)).sigmoid()[..., None]  # (1, H, n, 1)
+        merged = torch.lerp(merged, prefix_out, weight.to(merged.dtype))
+    return merged.transpose(1, 2), None

@@ -1,9 +1,9 @@
-"""What token rows share: the order in which a model runs every distinct token of them once.
+"""The token trie of a call, and the order in which a model runs every distinct token once.
 
-Sorted rows walk a trie from left to right: row i adds the tokens behind what it shares with row i - 1. The tokens, in
-that order, are cut into packs, each a stretch of the walk. Whatever a token of a pack follows is in the pack before it,
-or on the path from the root to the pack's first token: the pack's context. A token is seen by the tokens behind it up
-to where the walk leaves its subtree, which is one number a token.
+Sorted rows traverse a trie depth first: row i adds the tokens after the prefix that it shares with row i - 1. The
+tokens, in that order, are cut into packs. Every ancestor of a pack's token is in the same pack or in the pack's
+context: the path from the root to the pack's first token. A token is visible to the tokens after it until the
+traversal leaves its subtree, so one number per token describes the whole tree mask.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int64]
 Ints = NDArray[np.int64]
 Read = tuple[int, int, int]
-"""(place in the pack, row, position in the row) of a token whose logits are read."""
+"""(place in the pack, row, position in the row) of a token whose logits are needed."""
 
 OPEN = -1
-"""A token that is still seen where its pack ends."""
+"""Marks a token that is still visible at the end of its pack."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """A stretch of the walk, n tokens behind c of context.
+    """A stretch of the traversal: n tokens after a context of c tokens.
 
     Attributes:
-        ids: (n,) the tokens.
-        positions: (n,) their positions in their rows.
-        ends: (c + n,) of every token of context and pack: the first place of the pack that no longer sees it, or n.
-        source: (c,) where the context is: places in the context and pack before.
-        known: The row whose stored prefix is the context; None where the context is what went before.
-        reads: Of the pack's tokens.
-        paths: row -> (length,) where its prefix is that is to be stored: places in this context and pack.
+        ids: (n,) tokens.
+        positions: (n,) positions of the tokens in their rows.
+        ends: (c + n,) for every token of context and pack the first place of the pack that does not attend to it; n
+            if all later places do.
+        source: (c,) places of the context's tokens in the previous pack's context and tokens.
+        known: Row whose stored prefix is the context; None if the context comes from the previous pack.
+        reads: Tokens of the pack whose logits are needed.
+        paths: row -> (length,) places, in this context and pack, of the row's prefix that is to be stored.
     """
 
     ids: Ids
@@ -48,12 +49,17 @@ class Pack:
 
 
 def shared(rows: Sequence[Ids]) -> list[int]:
-    """Of sorted rows: how many tokens each begins with as the row before; 0 for the first."""
+    """Return the length of the prefix that each sorted row shares with the row before; 0 for the first.
+
+    Example:
+        >>> shared([np.array(row) for row in ([1, 2, 3], [1, 2, 4], [1, 5])])
+        [0, 2, 1]
+    """
     return [0, *(common(a, b) for a, b in itertools.pairwise(rows))] if rows else []
 
 
 def common(a: Ids, b: Ids) -> int:
-    """How many tokens two rows begin with alike."""
+    """Return the length of the common prefix of two rows."""
     length = min(len(a), len(b))
     differ = a[:length] != b[:length]
     return int(differ.argmax()) if differ.any() else length
@@ -68,15 +74,15 @@ def packs(
     known: Mapping[int, int],
     kept: Mapping[int, int],
 ) -> Iterator[Pack]:
-    """The walk over sorted rows, cut into packs.
+    """Traverse sorted rows and yield the packs.
 
     Args:
-        rows: Sorted, distinct, none empty.
-        lengths: What ``shared`` gives of them.
-        reads: The positions of each row that are read.
-        size: Tokens in a pack at most, at least 1.
-        known: row -> length of a prefix that is stored and not run; more than it shares with the row before, and no
-            position of it is read by this row or one that shares it.
+        rows: Distinct, non-empty rows in sorted order.
+        lengths: Lengths of the shared prefixes, from ``shared``.
+        reads: Positions of each row whose logits are needed.
+        size: Largest number of tokens in a pack, at least 1.
+        known: row -> length of its stored prefix, which is not run. The prefix is longer than the one shared with the
+            row before, and neither the row nor one that shares the prefix needs logits inside it.
         kept: row -> length of its prefix that is to be stored.
     """
     owned = _owned(rows, lengths, reads)
@@ -103,7 +109,7 @@ def packs(
 def _owned(
     rows: Sequence[Ids], lengths: Sequence[int], reads: Sequence[Sequence[int]]
 ) -> list[dict[int, list[tuple[int, int]]]]:
-    """Of each row: position -> the (row, position) that are read at the token which this row adds there."""
+    """Return for each row: position of a token that it adds -> the (row, position) that need this token's logits."""
     owner = np.zeros(max((len(row) for row in rows), default=0), dtype=np.int64)
     owned: list[dict[int, list[tuple[int, int]]]] = [{} for _ in rows]
     for number, (row, length, places) in enumerate(zip(rows, lengths, reads, strict=True)):
@@ -114,7 +120,7 @@ def _owned(
 
 
 class _Walk:
-    """The pack that is being filled, and the path from the root to its last token."""
+    """The traversal's state: the pack that is being filled, and the path from the root to its last token."""
 
     def __init__(self, size: int, longest: int) -> None:
         self._size = size
@@ -133,16 +139,16 @@ class _Walk:
         self.count = 0
 
     def enter(self, row: int, length: int) -> None:
-        """Go on from a stored prefix of a row; what was filled is flushed."""
+        """Continue from a row's stored prefix; the pack must have been flushed."""
         self._begin(np.arange(length), row)
 
     def leave(self, length: int) -> None:
-        """Go back to so many tokens of the path: those behind are seen no more."""
+        """Return to the path's first ``length`` tokens; those after them are no longer visible."""
         self._ends[self._path[length : self._length]] = self.count
         self._length = length
 
     def add(self, row: Ids, start: int, stop: int, owned: Mapping[int, list[tuple[int, int]]]) -> None:
-        """Put tokens of a row behind the path."""
+        """Append a row's tokens from ``start`` to ``stop`` to the path and the pack."""
         first = len(self._source) + self.count
         self._path[start:stop] = np.arange(first, first + stop - start)
         self._ids.append(row[start:stop])
@@ -154,11 +160,11 @@ class _Walk:
         self._length = stop
 
     def keep(self, row: int, length: int) -> None:
-        """Note where the path's first tokens are."""
+        """Note the places of the path's first ``length`` tokens."""
         self._paths[row] = self._path[:length].copy()
 
     def flush(self) -> Iterator[Pack]:
-        """The pack as it is; the next one follows on the path."""
+        """Yield the pack unless it is empty, and begin the next one after the same path."""
         if not self.count:
             return
         ends = self._ends[: len(self._source) + self.count]

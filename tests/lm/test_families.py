@@ -107,4 +107,4 @@ def test_answers_are_those_of_plain_transformers(kind, caplog):
                 made([sequence])[0], expected[end - len(sequence.ids) + sequence.start : end], atol=1e-4
             )
         assert made.share == shares
-        assert shares or "shares no prefixes" in caplog.text
+        assert shares or "without sharing prefixes" in caplog.text

@@ -207,7 +207,7 @@ def test_a_model_that_gives_nan_is_told(folders, lms):
 def test_many_logits_are_read_in_parts(lms, monkeypatch):
     pairs = [(p, "a cat sat on the mat") for p in text_prompts(9, 2)]
     expected = [x.total for x in lms["qwen2"].loglikelihood(pairs)]
-    monkeypatch.setattr(scorer, "LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
+    monkeypatch.setattr(scorer, "MAX_LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
     assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 

@@ -135,7 +135,7 @@ def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
 
     deaf = Scorer(Deaf(models["llama"]), context=256, batch_tokens=4096)
     assert not deaf.share
-    assert "shares no prefixes" in caplog.text
+    assert "without sharing prefixes" in caplog.text
     sequences = random_trie(np.random.default_rng(3), 20)
     np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(models["llama"])(sequences)), atol=1e-5)
 
@@ -192,7 +192,7 @@ def put(store, ids):
 
 def held(store, rows):
     """row -> how many of its first tokens are held, each with its own keys and values."""
-    found = store.known(rows, shared(rows), [len(row) for row in rows])
+    found = store.lookup(rows, shared(rows), [len(row) for row in rows])
     for prefix in found.values():
         ((keys, values),) = prefix.layers()
         assert keys[0, 0, :, 0].tolist() == list(range(prefix.length))
@@ -219,7 +219,7 @@ def test_the_store_keeps_its_budget():
     nothing = PrefixStore(0)
     put(nothing, rows[0])
     assert held(nothing, rows) == {}
-    assert nothing.wanted(rows, shared(rows), [99] * 3) == {}
+    assert nothing.worthwhile(rows, shared(rows), [99] * 3) == {}
 
 
 def test_the_store_holds_once_what_prefixes_begin_with():
@@ -253,7 +253,7 @@ def test_a_store_never_gives_what_it_was_not_given(seed):
         while tree:
             node = tree.pop()
             left += sum(tensor.nbytes for pair in node.layers for tensor in pair)
-            tree += node.below.values()
+            tree += node.children.values()
         assert left == store.bytes <= store.budget
         before = max(before, store.bytes)
     assert before > 32 * 200
@@ -288,8 +288,8 @@ def test_a_walk_by_hand():
     assert set(second.reads) == {(0, 1, 3), (1, 2, 0)}
 
 
-def test_a_model_that_attends_in_its_own_way_is_given_far_and_near_in_one(folders, lms, monkeypatch):
-    monkeypatch.setattr(scorer, "prepare", lambda _: False)  # as on a GPU
+def test_a_model_with_its_own_attention_gets_prefix_and_suffix_in_one(folders, lms, monkeypatch):
+    monkeypatch.setattr(scorer, "install", lambda _: False)  # as on a GPU
     own = LocalLM(folders["qwen2"], device="cpu", dtype="float32", batch_tokens=32)
     assert own.engine.scorer.share
     prompts = [f"Judge the output on quality: is it good? {a} {b}" for a in ("the cat", "a mat") for b in "abcdef"]
