@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from evalbias.commands import runs
 from evalbias.commands.demo import demo
 from evalbias.commands.judge import judge
 from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
@@ -19,6 +20,7 @@ measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.
 compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
 app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
+app.add_typer(runs.app, name="runs")
 app.command()(optimize)
 app.command()(judge)
 app.command()(rank)
@@ -32,18 +34,18 @@ compile_app.command("likelihood")(compile_likelihood)
 compile_app.command("refine")(compile_refine)
 
 
-def mendable() -> tuple[type[BaseException], ...]:
-    """Errors that a user can do something about; DSPy's own too (a missing key, a server that is down)."""
-    found = (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError)
+def user_errors() -> tuple[type[BaseException], ...]:
+    """Return the errors that a user can correct; DSPy's own too (a missing key, a server that is down)."""
+    ours = (ValueError, OSError, ImportError, NotImplementedError, FloatingPointError)
     loaded = sys.modules.get("dspy.utils.exceptions")
-    return found if loaded is None else (*found, loaded.LMError)
+    return ours if loaded is None else (*ours, loaded.LMError)
 
 
 def main() -> None:
-    """Run a command; what a user can mend is told in one line."""
+    """Run a command; an error that a user can correct is printed in one line."""
     try:
         app()
-    except mendable() as error:
+    except user_errors() as error:
         typer.echo(f"evalbias: {error}", err=True)
         raise SystemExit(2) from error
 

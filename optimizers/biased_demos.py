@@ -1,26 +1,23 @@
-"""RS demonstrations: show the judge its most biased judgments, with the human scores (Ohi et al. 2024, section 2.2)."""
+"""RS demonstrations: show the judge its most biased judgments with the human scores (Ohi et al. 2024, section 2.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 import numpy as np
-from dspy.teleprompt import Teleprompter
 
-from evalbias.evaluation.likelihood import (
-    LikelihoodComparison,
-    LikelihoodMeasurement,
-    compare_likelihood_bias,
-    measure_likelihood_bias,
-)
+from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.estimates import measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged, judge_examples
+from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import FloatArray, MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
+from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
@@ -28,60 +25,53 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")
 TRIED = 16
-"""Items, the longest, whose prompts are tried before anything is judged."""
+"""Number of the longest items whose prompts are tried before anything is judged."""
 
 
-@dataclass(frozen=True)
-class BiasedDemosReport:
-    """What compiling found.
+@dataclass(frozen=True, kw_only=True)
+class BiasedDemosReport(CompileReport):
+    """Report of ``BiasedDemos``.
 
     Attributes:
-        ids: (n,) the training items measured: all that have a human score, without the random demonstrations.
-        likelihoods: (n,) LS in nats.
-        model_scores: (n,) Score_m under the random demonstrations.
-        human_scores: (n,) Score_h as rated.
+        train: The measured training items: all that have a human score, without the random demonstrations; judged under
+            those.
         unfairness: (n,) US as RS uses it: both scores centered and divided by their largest magnitude.
         rs: (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined.
-        chosen: The demonstrations' ids, in the order shown.
-        random: The ids of the random demonstrations.
-        left_out: Training items without a usable human score.
+        demonstrations: Ids of the chosen demonstrations, in the order shown.
+        random: Ids of the random demonstrations of the baseline.
+        left_out: Training items without a human score.
         undefined: Measured items whose RS is NaN.
-        before: The valset under the random demonstrations, None without a valset.
-        after: The valset under the chosen ones, None without a valset.
-        comparison: Both side by side with significance, None without a valset.
     """
 
-    ids: tuple[str, ...]
-    likelihoods: FloatArray
-    model_scores: FloatArray
-    human_scores: FloatArray
+    train: Judged
     unfairness: FloatArray
     rs: FloatArray
-    chosen: tuple[str, ...]
+    demonstrations: tuple[str, ...]
     random: tuple[str, ...]
     left_out: int
     undefined: int
-    before: LikelihoodMeasurement | None
-    after: LikelihoodMeasurement | None
-    comparison: LikelihoodComparison | None
 
 
-class BiasedDemos(Teleprompter):  # type: ignore[misc]
-    """Demonstrations chosen by RS.
+class BiasedDemos(JudgeOptimizer):
+    """Compiles a pointwise judge with the k training items of highest RS as demonstrations.
+
+    The trainset holds human-rated items (``scores``), at least 2k + 2 of them with a score on the judge's criterion.
+    The baseline is the judge with k random demonstrations; those are not candidates, because a judge that is shown an
+    item's score cannot be measured on it.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
-        likelihood_lm: Whose likelihood is meant; by default the judge's own model.
-        bins: How human scores become labels; see ``label_of``. By default they are on the criterion's scale already.
-        reduction: Of the likelihood over tokens: ``"sum"`` (eq 1) or ``"mean"``.
-        normalization: Of US in the reported BiasScore: ``"min-max"`` or ``"mean-range"``.
-        order: In which the demonstrations stand, by RS.
-        n_resamples: Of the permutation test.
-        seed: Of the random demonstrations and of the tests.
+        likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
+        bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
+        reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
+        normalization: Normalization of US in the reported BiasScore: ``"min-max"`` or ``"mean-range"``.
+        order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
+        n_resamples: Swaps of each permutation test.
+        seed: Seed for the random demonstrations and the tests.
         progress: Called with the number of judgments done.
-
-    The random demonstrations are not candidates: a judge that is shown an item's score cannot be measured on it.
     """
+
+    report_type = BiasedDemosReport
 
     def __init__(
         self,
@@ -96,7 +86,7 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(n_resamples=n_resamples, seed=seed, progress=progress)
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
         if order not in ORDERS:
@@ -107,111 +97,76 @@ class BiasedDemos(Teleprompter):  # type: ignore[misc]
         self.reduction = reduction
         self.normalization = normalization
         self.order = order
-        self.n_resamples = n_resamples
-        self.seed = seed
-        self.progress = progress
 
-    def compile(
-        self,
-        student: PointwiseJudge,
-        *,
-        trainset: Sequence[dspy.Example],
-        teacher: None = None,
-        valset: Sequence[dspy.Example] | None = None,
-        lm: Any = None,
-    ) -> PointwiseJudge:
-        """A copy of the judge with the k training items of highest RS as demonstrations.
-
-        Args:
-            student: The judge; it is left as it is.
-            trainset: Human-rated items (``scores``), at least 2k + 2 of them with a score on the criterion.
-            teacher: Not used by this method; must be None.
-            valset: Items on which before and after are measured; none may be in the trainset.
-            lm: The judge's model; by default its own or DSPy's.
-
-        Returns:
-            The compiled judge; its ``report`` is a ``BiasedDemosReport``.
-
-        Raises:
-            ValueError: Too few rated items, a valset that overlaps the trainset, a score that no label fits, or
-                demonstrations that do not fit into the model's context.
-        """
-        if teacher is not None:
-            raise ValueError("BiasedDemos learns from human scores: pass no teacher.")
-        lm = measuring(lm or student.predict.lm or dspy.settings.lm)
+    def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """See ``JudgeOptimizer``; also refuses too few rated items."""
         rated = rated_items(trainset, student.criterion)
         if len(rated) < 2 * self.k + 2:
             raise ValueError(
                 f"{len(rated)} of {len(trainset)} training items have a score on {student.criterion.name}: "
                 f"k={self.k} random and chosen demonstrations need at least {2 * self.k + 2}."
             )
-        _disjoint(rated, valset or [])
+        super().check(student, trainset, valset)
+
+    def search(self, problem: Problem) -> Outcome:
+        """See ``JudgeOptimizer``.
+
+        Raises:
+            ValueError: A score that no label fits, or demonstrations that do not fit into the model's context.
+        """
+        student, lm = problem.student, problem.lm
+        problem.likelihood_lm = LikelihoodMemo(lm if self.likelihood_lm is None else measuring(self.likelihood_lm))
+        rated = rated_items(problem.trainset, student.criterion)
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
-        before = with_demos(student, random, bins=self.bins)
-        _fitting(before, [*rated, *(valset or [])], lm)
-        meant = LikelihoodMemo(measuring(self.likelihood_lm or lm))
-        found = self._measure(before, candidates, lm, meant)
-        rs, unfairness = _rs(found, student.criterion.name)
+        baseline = with_demos(student, random, bins=self.bins)
+        _check_fit(baseline, [*rated, *problem.valset], lm)
+        train = judge_examples(
+            baseline,
+            candidates,
+            lm=lm,
+            likelihood_lm=problem.likelihood_lm,
+            reduction=self.reduction,
+            progress=self.progress,
+        )
+        rs, unfairness = _rs(train)
         chosen = [candidates[i] for i in self._highest(rs)]
         compiled = with_demos(student, chosen, bins=self.bins)
-        _fitting(compiled, [*rated, *(valset or [])], lm)
-        first = self._measure(before, valset, lm, meant) if valset else None
-        second = self._measure(compiled, valset, lm, meant) if valset else None
-        compiled.report = BiasedDemosReport(
-            ids=found.ids,
-            likelihoods=found.likelihoods,
-            model_scores=found.model_scores[student.criterion.name],
-            human_scores=found.human_scores[student.criterion.name],
-            unfairness=unfairness,
-            rs=rs,
-            chosen=tuple(str(e.get("id")) for e in chosen),
-            random=tuple(str(e.get("id")) for e in random),
-            left_out=len(trainset) - len(rated),
-            undefined=int(np.isnan(rs).sum()),
-            before=first,
-            after=second,
-            comparison=self._compare(first, second, student.criterion.name),
-        )
-        return compiled
+        _check_fit(compiled, [*rated, *problem.valset], lm)
+        details = {
+            "chosen": f"the {self.k} demonstrations of highest RS among {len(candidates)} items",
+            "train": train,
+            "unfairness": unfairness,
+            "rs": rs,
+            "demonstrations": tuple(str(e.get("id")) for e in chosen),
+            "random": tuple(str(e.get("id")) for e in random),
+            "left_out": len(problem.trainset) - len(rated),
+            "undefined": int(np.isnan(rs).sum()),
+        }
+        return Outcome(compiled, baseline, details)
+
+    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
+        """Compare the likelihood bias, with US normalized as the optimizer was told."""
+        bias = LikelihoodBias(self.normalization)
+        sides = [measure(bias, judged, seed=self.seed) for judged in (before, after)]
+        return {bias.name: compare(*sides, n_resamples=self.n_resamples, seed=self.seed)}
 
     def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """How many judgments compiling on these items takes."""
+        """Return how many judgments compiling on these items takes."""
         rated = rated_items(trainset, criterion)
         tried = min(TRIED, len(rated) + len(valset))
         return max(0, len(rated) - self.k) + 2 * len(valset) + 2 * tried
 
-    def _measure(
-        self, judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM, likelihood_lm: MeasuringLM
-    ) -> LikelihoodMeasurement:
-        return measure_likelihood_bias(
-            judge,
-            examples,
-            lm=lm,
-            likelihood_lm=likelihood_lm,
-            reduction=self.reduction,
-            normalization=self.normalization,
-            progress=self.progress,
-        )
-
     def _highest(self, rs: FloatArray) -> list[int]:
         defined = np.flatnonzero(np.isfinite(rs))
         if len(defined) < self.k:
-            raise ValueError(f"RS is defined for {len(defined)} items only: {self.k} demonstrations cannot be chosen.")
+            raise ValueError(f"RS is defined for only {len(defined)} items: {self.k} demonstrations cannot be chosen.")
         top = defined[np.argsort(-rs[defined], kind="stable")[: self.k]]
         return [int(i) for i in (top if self.order == "descending" else top[::-1])]
 
-    def _compare(
-        self, before: LikelihoodMeasurement | None, after: LikelihoodMeasurement | None, criterion: str
-    ) -> LikelihoodComparison | None:
-        if before is None or after is None:
-            return None
-        found = compare_likelihood_bias(before, after, n_resamples=self.n_resamples, seed=self.seed)
-        return found[criterion]
 
-
-def _rs(found: LikelihoodMeasurement, criterion: str) -> tuple[FloatArray, FloatArray]:
-    """(RS, US), each (n,): computed over the items where all three numbers are defined, NaN elsewhere."""
-    likelihoods, model, human = found.arrays(criterion)
+def _rs(judged: Judged) -> tuple[FloatArray, FloatArray]:
+    """Return (RS, US), (n,) each, over the items where all three numbers are defined; NaN elsewhere."""
+    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
     kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
     rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
     unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization="center-max")
@@ -219,7 +174,7 @@ def _rs(found: LikelihoodMeasurement, criterion: str) -> tuple[FloatArray, Float
     return rs, unfairness
 
 
-def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
     """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
 
     Raises:
@@ -231,18 +186,11 @@ def _fitting(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Measur
         judge.predict.demos = demos[:count]
         try:
             prompts = [judge.messages(e) for e in longest]
-            name_overlong_items(lambda asked: lm.choice_logprobs(asked, judge.criterion.labels), prompts, longest)
+            name_overlong_items(lambda part: lm.choice_logprobs(part, judge.criterion.labels), prompts, longest)
         except PromptTooLong as error:
-            refused = error
+            refusal = error
             continue
         if count < len(demos):
-            raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {refused}") from refused
+            raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {refusal}") from refusal
         return
-    raise PromptTooLong(f"Not even a prompt without demonstrations fits. {refused}") from refused
-
-
-def _disjoint(trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-    shown = {(e.source, e.output) for e in trainset}
-    both = [e for e in valset if (e.source, e.output) in shown and e.get("id") in {t.get("id") for t in trainset}]
-    if both:
-        raise ValueError(f"{len(both)} items are in trainset and valset, the first {both[0].get('id')!r}: split them.")
+    raise PromptTooLong(f"Not even a prompt without demonstrations fits. {refusal}") from refusal

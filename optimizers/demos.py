@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
-from evalbias.evaluation.likelihood import human_scores
+from evalbias.evaluation.judged import human_scores
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.pointwise import PointwiseJudge

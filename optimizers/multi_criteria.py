@@ -1,4 +1,4 @@
-"""One task judged on several criteria: each compiled on its own, all of them compared, and the total."""
+"""One task judged on several criteria: each judge is compiled on its own, and all of them and the total compared."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from typing import Any
 
 import dspy
 
-from evalbias.evaluation.likelihood import (
-    LikelihoodComparison,
-    LikelihoodMeasurement,
-    combine,
-    compare_likelihood_bias,
-)
-from evalbias.lm.contract import measuring
+from evalbias.evaluation.comparison import Comparison
+from evalbias.evaluation.judged import Judged, total
+from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers.biased_demos import BiasedDemos, BiasedDemosReport
@@ -23,24 +19,26 @@ from evalbias.optimizers.demos import draw_demos, rated_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import PointwiseJudge
 
+LIKELIHOOD = "likelihood"
+
 
 @dataclass(frozen=True)
 class CompiledCriteria:
     """Judges compiled side by side.
 
     Attributes:
-        judges: criterion -> compiled judge.
-        reports: criterion -> what compiling it found.
-        before: The valset under the random demonstrations, all criteria.
-        after: The valset under the chosen ones.
-        comparisons: By criterion, and ``total`` where there are several.
+        judges: Criterion -> compiled judge.
+        reports: Criterion -> report of its compilation.
+        before: Criterion, and ``total`` where there are several -> the baseline's answers on the valset.
+        after: The same of the compiled judges.
+        comparisons: The same -> comparison of the likelihood bias.
     """
 
     judges: dict[str, PointwiseJudge]
     reports: dict[str, BiasedDemosReport]
-    before: LikelihoodMeasurement
-    after: LikelihoodMeasurement
-    comparisons: dict[str, LikelihoodComparison]
+    before: dict[str, Judged]
+    after: dict[str, Judged]
+    comparisons: dict[str, Comparison]
 
 
 def compile_each(
@@ -54,11 +52,11 @@ def compile_each(
     """Compile one judge for each of several criteria of one task.
 
     Args:
-        optimizer: Used for every criterion with the same settings and seed; one model's likelihood for all of them.
-        judges: At least one, each of another criterion.
-        trainset: See ``BiasedDemos.compile``.
+        optimizer: Optimizer for every criterion, with the same settings and seed; LS is measured once for all.
+        judges: At least one judge, each of another criterion.
+        trainset: See ``BiasedDemos``.
         valset: Items on which all are compared.
-        lm: The judges' model; by default their own or DSPy's.
+        lm: Model of the judges. Defaults to their own, else DSPy's.
 
     Raises:
         ValueError: As ``BiasedDemos.compile``, or an empty valset.
@@ -66,17 +64,15 @@ def compile_each(
     if not judges or not valset:
         raise ValueError(f"{len(judges)} judges and {len(valset)} validation items: give at least one of each.")
     optimizer = copy.copy(optimizer)
-    optimizer.likelihood_lm = LikelihoodMemo(
-        measuring(optimizer.likelihood_lm or lm or judges[0].predict.lm or dspy.settings.lm)
-    )
+    optimizer.likelihood_lm = LikelihoodMemo(measuring(optimizer.likelihood_lm or resolve_lm(lm, judges[0].predict)))
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}
-    reports = {name: judge.report for name, judge in compiled.items()}
-    before = combine([r.before for r in reports.values()])
-    after = combine([r.after for r in reports.values()])
-    comparisons = {name: r.comparison for name, r in reports.items()}
+    reports: dict[str, BiasedDemosReport] = {name: judge.report for name, judge in compiled.items()}
+    before = {name: report.before for name, report in reports.items() if report.before}
+    after = {name: report.after for name, report in reports.items() if report.after}
+    comparisons = {name: report.comparison[LIKELIHOOD] for name, report in reports.items()}
     if len(reports) > 1:
-        settings = {"n_resamples": optimizer.n_resamples, "seed": optimizer.seed}
-        comparisons |= compare_likelihood_bias(before, after, only=[TOTAL], **settings)
+        before[TOTAL], after[TOTAL] = total(list(before.values())), total(list(after.values()))
+        comparisons[TOTAL] = optimizer.compare(before[TOTAL], after[TOTAL])[LIKELIHOOD]
     return CompiledCriteria(compiled, reports, before, after, comparisons)
 
 
@@ -87,7 +83,7 @@ def count_answers(
     trainset: Sequence[dspy.Example],
     valset: Sequence[dspy.Example],
 ) -> int:
-    """How many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
+    """Return how many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
     texts = {(e.source, e.output) for e in valset}
     for criterion in criteria:
         _, candidates = draw_demos(rated_items(trainset, criterion), optimizer.k, seed=optimizer.seed)

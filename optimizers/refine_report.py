@@ -1,88 +1,62 @@
-"""What compiling a refine loop found."""
+"""Report of compiling a refine loop."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from evalbias.measures import Iteration, PermutationTest, SelfBias
+from evalbias.evaluation.estimates import Measurement
+from evalbias.optimizers.base import CompileReport
 
 
 @dataclass(frozen=True)
 class LoopRecord:
-    """One loop over the training items.
+    """One loop over the training items, with at most t refinements.
 
     Attributes:
-        feedback: Its source.
-        margin: By how much a refinement had to be better, as a share of its range; NaN for a rule of one's own.
-        own: (t + 1,) mean own score after every number of refinements.
-        worth: (t + 1,) mean of what the outputs are worth.
+        feedback: Name of its feedback source.
+        margin: Margin by which a refinement had to be better, as a fraction of the source's range; NaN for a rule of
+            the student's own.
+        rounds: (t + 1,) self-bias after each number of refinements; own and expected scores are fractions of their
+            ranges, ``quality`` is the expected score in its own points.
+        own: (t + 1,) mean own score in its own points.
         tokens: (t + 1,) mean tokens spent on an item.
         calls: (t + 1,) mean requests to models for an item.
-        bias: Bias and Dskew of each, own scores and worth both put on [0, 1].
-        bias_rises: The first number of refinements whose Bias lies above the first output's, p < .05 over all rounds by
+        bias_rises: First number of refinements whose Bias lies above the first output's, p < .05 over all rounds by
             paired permutation tests; None where it never does.
-        failed: Item -> what went wrong.
+        failed: Item -> error that stopped it.
     """
 
     feedback: str
     margin: float
+    rounds: tuple[Measurement, ...]
     own: tuple[float, ...]
-    worth: tuple[float, ...]
     tokens: tuple[float, ...]
     calls: tuple[float, ...]
-    bias: tuple[Iteration, ...]
     bias_rises: int | None
-    failed: dict[str, str]
+    failed: Mapping[str, str]
+
+    @property
+    def quality(self) -> tuple[float, ...]:
+        """(t + 1,) mean quality of the outputs."""
+        return tuple(measurement["quality"].value for measurement in self.rounds)
 
 
-@dataclass(frozen=True)
-class LoopEnd:
-    """Where a loop ends on the validation items.
-
-    Attributes:
-        worth: Mean of what the final outputs are worth, over the items where both loops' are defined.
-        bias: Self-bias of the final outputs, on shares of the ranges.
-        tokens: Mean spent on an item.
-        calls: Mean requests to models for an item.
-        failed: Item -> what went wrong.
-    """
-
-    worth: float
-    bias: SelfBias
-    tokens: float
-    calls: float
-    failed: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The student's loop and the compiled one on items that neither was made from.
+@dataclass(frozen=True, kw_only=True)
+class RefineReport(CompileReport):
+    """Report of ``ExternalFeedbackRefine``; its comparison is of the self-bias on the valset.
 
     Attributes:
-        before: The student's.
-        after: The compiled one.
-        test: Paired permutation test of the worth, after against before.
-    """
-
-    before: LoopEnd
-    after: LoopEnd
-    test: PermutationTest
-
-
-@dataclass(frozen=True)
-class RefineReport:
-    """What compiling found.
-
-    Attributes:
-        own: The loops under the student's own feedback, one a margin.
-        external: The loop under external feedback; its Bias is 0 where that feedback is itself the worth.
-        shown: The loop under its own feedback with demonstrations, over the other items; None without any.
-        iterations: Refinements that the compiled loop makes at most.
-        margin: By how much each must be better, as a share of the range of its own feedback.
+        own: Loops under the student's own feedback, one for each margin.
+        external: Loop under external feedback; its Bias is 0 where that feedback itself defines the quality.
+        shown: Loop under its own feedback with demonstrations, over the other items; None without any.
+        iterations: Largest number of refinements of the compiled loop.
+        margin: Margin of the compiled loop, as a fraction of the range of its own feedback.
         demonstrations: Items whose accepted refinement became a demonstration; empty where they did not help.
         items: Training items that were run.
-        calls: Requests to models for them.
-        validation: None without validation items.
+        calls: Requests to models for the training items.
+        failed: Item of the valset -> error that stopped it.
     """
 
     own: tuple[LoopRecord, ...]
@@ -93,4 +67,11 @@ class RefineReport:
     demonstrations: tuple[str, ...]
     items: int
     calls: int
-    validation: Validation | None
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def compiled_loop(self) -> LoopRecord:
+        """The loop under its own feedback that was compiled."""
+        if self.demonstrations and self.shown is not None:
+            return self.shown
+        return next(r for r in self.own if r.margin == self.margin or math.isnan(r.margin))

@@ -1,4 +1,4 @@
-"""The loops that compiling compares, run over the same items within a budget of requests."""
+"""Variants of a refine loop, run over the same items within a budget of requests."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -34,50 +32,54 @@ def judge(
 ) -> None:
     """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
     if workers is None:
-        _here(judge, data, lm, models, out, as_json)
+        _judge_here(judge, data, lm, models, out, as_json)
     else:
-        _spread(judge, data, lm, workers, models, out, as_json)
+        _judge_on_ray(judge, data, lm, workers, models, out, as_json)
 
 
-def _here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_json: bool) -> None:
+def _judge_here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_json: bool) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.score_rows import rows_of, summary
     from evalbias.commands.task import Task, load_items
     from evalbias.data import DataError
     from evalbias.programs import load_judge
-    from evalbias.runs.values import to_json
+    from evalbias.runs.fingerprint import file_digest
+    from evalbias.runs.journal import write_jsonl
 
     program = load_judge(judge)
     items = load_items(data)
     if not items and not items.left_out:
         raise DataError(f"{data} holds no items: there is nothing to judge.")
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
-    options = {"judge": hashlib.sha256(judge.read_bytes()).hexdigest()}
-    run = Run("judge", task, lm=lm, models=models, out=out, options=options)
-    with run.progress(len(items)):
-        rows = rows_of(items, program.batch(items, lm=run.lm))
-    file = run.folder.path / "scores.jsonl"
-    file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in rows), encoding="utf-8")
-    brief, coverage = summary(file)
-    run.finish(brief, brief, as_json, _told(brief, file), {program.criterion.name: coverage})
+    with Run("judge", task, lm=lm, models=models, out=out, options={"judge": file_digest(judge)}) as run:
+        with run.progress(len(items)):
+            rows = rows_of(items, program.batch(items, lm=run.lm))
+        file = run.folder.path / "scores.jsonl"
+        write_jsonl(file, rows)
+        brief, coverage = summary(file)
+        run.finish(brief, brief, as_json, _line(brief, file), {program.criterion.name: coverage})
 
 
-def _spread(judge: Path, data: str, lm: str, workers: str, models: Models, out: Path | None, as_json: bool) -> None:
+def _judge_on_ray(
+    judge: Path, data: str, lm: str, workers: str, models: Models, out: Path | None, as_json: bool
+) -> None:
     from evalbias.commands.run import print_result, progress_bar
-    from evalbias.commands.run_on_ray import Spread
+    from evalbias.commands.run_on_ray import Corpus
     from evalbias.commands.score_rows import summary
 
-    found = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
-    if found is None:
+    match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
+    if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
-    spread = Spread(judge, Path(data), lm, models, out)
-    with progress_bar(spread.items, "judging") as advance:
-        told = spread.run(int(found[1]) if found[1] else None, advance)
-    brief, coverage = summary(spread.scores)
-    brief |= told
-    spread.folder.write_result(brief)
-    print_result(brief, as_json, _told(brief, spread.scores), {spread.program.criterion.name: coverage}, spread.folder)
+    with Corpus(judge, Path(data), lm, models, out) as corpus:
+        with progress_bar(corpus.items, "judging") as advance:
+            counts = corpus.run(int(match[1]) if match[1] else None, advance)
+        brief, coverage = summary(corpus.scores)
+        brief |= counts
+        corpus.folder.write_result(brief)
+        criterion = corpus.program.criterion.name
+        line = _line(brief, corpus.scores)
+        print_result(brief, as_json, [line], corpus.folder, coverage={criterion: coverage})
 
 
-def _told(brief: dict[str, object], file: Path) -> str:
+def _line(brief: dict[str, object], file: Path) -> str:
     return f"{brief['n']} items scored, {brief['undefined']} undefined: {file}"

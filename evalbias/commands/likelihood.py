@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from evalbias.commands.options import (
     LM,
     Candidates,
@@ -47,15 +45,18 @@ def measure_likelihood(
     """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
     from evalbias.commands.run import Run
     from evalbias.commands.task import open_task
-    from evalbias.evaluation.likelihood import bias_interval, measure_likelihood_bias
+    from evalbias.evaluation import judge_examples, measure, total
+    from evalbias.evaluation.likelihood import LikelihoodBias
+    from evalbias.lm.memo import LikelihoodMemo
     from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
     from evalbias.programs import PointwiseJudge
     from evalbias.report.scatter import likelihood_scatter
     from evalbias.report.tables import measurement_table
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
-    measured: dict[str, Any] = {"reduction": reduction, "normalization": normalization}
-    run = Run(
+    options = {"k": k, "reduction": reduction, "normalization": normalization}
+    bias = LikelihoodBias(normalization)
+    with Run(
         "measure likelihood",
         task,
         lm=lm,
@@ -63,20 +64,23 @@ def measure_likelihood(
         models=models,
         seed=seed,
         out=out,
-        options={"k": k, **measured},
-    )
-    judges = []
-    for c in task.criteria:
-        demos, _ = draw_demos(rated_items(task.train, c), k, seed=seed)
-        judges.append(with_demos(PointwiseJudge(c), demos, bins=task.bins))
-    with run.progress(len(task.test) * (1 + len(judges))):
-        found = measure_likelihood_bias(judges, task.test, lm=run.lm, likelihood_lm=run.likelihood_lm, **measured)
-    results = found.result()
-    intervals = {name: bias_interval(found, name, seed=seed) for name in results}
-    for name in results:
-        likelihood_scatter(found, None, name, run.folder.file("scatter", name, ".png"))
-    result = {"likelihood": results, "intervals": intervals, "measurement": found}
-    run.finish(result, {"likelihood": results}, as_json, measurement_table(results, intervals), found.coverage)
+        options=options,
+    ) as run:
+        judged = {}
+        scorer = LikelihoodMemo(run.likelihood_lm)
+        with run.progress(len(task.test) * (1 + len(task.criteria))):
+            for c in task.criteria:
+                demos, _ = draw_demos(rated_items(task.train, c), k, seed=seed)
+                judge = with_demos(PointwiseJudge(c), demos, bins=task.bins)
+                judged[c.name] = judge_examples(judge, task.test, lm=run.lm, likelihood_lm=scorer, reduction=reduction)
+        coverage = {name: one.coverage for name, one in judged.items()}
+        if len(judged) > 1:
+            judged["total"] = total(list(judged.values()))
+        measurements = {name: measure(bias, one, seed=seed) for name, one in judged.items()}
+        for name, one in judged.items():
+            likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"), normalization=normalization)
+        brief = {"likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()}}
+        run.finish({"likelihood": measurements}, brief, as_json, measurement_table(measurements), coverage)
 
 
 @opening_models
@@ -101,13 +105,13 @@ def compile_likelihood(
 ) -> None:
     """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
     from evalbias.commands.run import Run
-    from evalbias.commands.run_biased_demos import brief, compiled, result_of
+    from evalbias.commands.run_biased_demos import BiasedDemosOptions, coverage_of, result_of, run_biased_demos
     from evalbias.commands.task import open_task
     from evalbias.report.tables import comparison_table
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
-    options = {"k": k, "reduction": reduction, "normalization": normalization, "resamples": resamples}
-    run = Run(
+    options = BiasedDemosOptions(k, reduction, normalization, resamples)
+    with Run(
         "compile likelihood",
         task,
         lm=lm,
@@ -116,8 +120,8 @@ def compile_likelihood(
         seed=seed,
         out=out,
         options=options,
-    )
-    found = compiled(run, task, seed=seed, options=options)
-    told = {"likelihood": {name: brief(c) for name, c in found.comparisons.items()}}
-    shown = comparison_table(found.comparisons)
-    run.finish(result_of(found), told, as_json, shown, found.after.coverage)
+    ) as run:
+        compiled = run_biased_demos(run, task, options, seed=seed)
+        table = comparison_table(compiled.comparisons)
+        brief = {"likelihood": compiled.comparisons}
+        run.finish(result_of(compiled), brief, as_json, table, coverage_of(compiled))

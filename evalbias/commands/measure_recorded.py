@@ -1,24 +1,24 @@
-"""Self-bias of recorded loops: the tables, the plots and the test of the last round against the first."""
+"""Self-bias of recorded loops: tables, plots, and the test of the last round against the first."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
+from evalbias.commands.run import print_result
 from evalbias.data.refinements import load_refinements
 from evalbias.evaluation import summarize_loop
 from evalbias.lm.types import FloatArray
 from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
-from evalbias.runs.folder import RunFolder
-from evalbias.runs.values import to_json
+from evalbias.runs.fingerprint import file_digest
+from evalbias.runs.folder import RESULT, RunFolder, read_json
+
+OWN, EXPECTED, BY = "self_score", "expected", "iteration"
+"""Default names of the fields."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Rounds:
     """A loop's scores.
 
     Attributes:
-        name: Of the file or folder.
-        numbers: (t,) of the rounds.
-        sha256: Of the data.
+        name: Name of the file or folder.
+        numbers: (t,) number of each round.
+        sha256: Hash of the data.
         own: (t, n) own scores.
-        expected: (t, n) what the outputs were worth.
+        expected: (t, n) expected scores.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Rounds:
     expected: FloatArray
 
 
-def measured_self(
+def measure_recorded(
     data: Sequence[Path],
     *,
     own: str,
@@ -51,86 +51,93 @@ def measured_self(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure, print, and leave a folder.
+    """Measure recorded loops, print the result, and leave a folder.
 
     Raises:
         ValueError: A loop without an item that has both scores.
     """
-    _of_one_kind(data, own, expected, by)
-    loops = [_finished(path) if path.is_dir() else _recorded(path, own, expected, by) for path in data]
-    called = [loop.name for loop in loops]
+    _check_one_kind(data, own, expected, by)
+    loops = [_from_run(path) if path.is_dir() else _from_file(path, own, expected, by) for path in data]
+    names = [loop.name for loop in loops]
     loops = [
-        replace(loop, name=f"{loop.name} ({n})") if called.count(loop.name) > 1 else loop
+        replace(loop, name=f"{loop.name} ({n})") if names.count(loop.name) > 1 else loop
         for n, loop in enumerate(loops, start=1)
     ]
     for path, loop in zip(data, loops, strict=True):
         if np.isnan(loop.own - loop.expected).all():
             raise ValueError(f"{path} has no output with both an own and an expected score.")
-    hashes = [loop.sha256 for loop in loops]
-    settings = {"command": "measure self", "data": [str(path) for path in data], "data_sha256": hashes, "seed": seed}
-    settings |= {"own": own, "expected": expected, "by": by, "resamples": resamples}
-    digest = hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:10]
-    folder = RunFolder(out or Path("runs") / f"measure-self-{digest}", settings)
-    found = [
-        summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, n_resamples=resamples, seed=seed) for x in loops
-    ]
-    trajectory_plot([(x.name, x.rounds) for x in found], folder.path / "trajectory.png", rounds=by)
-    for x in loops:
-        places = {kind: folder.path / f"{kind}.png" for kind in ("scores", "differences")}
-        if len(loops) > 1:
-            places = {kind: folder.file(kind, x.name, ".png") for kind in places}
-        scores_plot(x.own[-1], x.expected[-1], places["scores"])
-        difference = x.own - x.expected
-        names = (f"{by} {x.numbers[0]}", f"{by} {x.numbers[-1]}")
-        differences_plot(difference[0], difference[-1], places["differences"], names=names)
-    result: dict[str, Any] = {"loops": found}
-    folder.write_result(result)
-    if as_json:
-        sys.stdout.write(json.dumps(to_json(result)) + "\n")
-        return
-    console = Console()
-    console.print(self_bias_table(found[0], rounds=by) if len(found) == 1 else loops_table(found, rounds=by))
-    console.print(f"run folder: {folder.path}", soft_wrap=True)
+    settings = {
+        "command": "measure self",
+        "data": [str(path) for path in data],
+        "data_sha256": [loop.sha256 for loop in loops],
+        "seed": seed,
+        "own": own,
+        "expected": expected,
+        "by": by,
+        "resamples": resamples,
+    }
+    with RunFolder(out, settings) as folder:
+        summaries = [
+            summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, n_resamples=resamples, seed=seed)
+            for x in loops
+        ]
+        trajectory_plot(summaries, folder.path / "trajectory.png", rounds=by)
+        for loop in loops:
+            _plot(folder, loop, by, alone=len(loops) == 1)
+        result: dict[str, Any] = {"loops": summaries}
+        folder.write_result(result)
+        alone = len(summaries) == 1
+        table = self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)
+        print_result(result, as_json, [table], folder)
 
 
-OWN, EXPECTED, BY = "self_score", "expected", "iteration"
-"""What the fields are called unless the user says otherwise."""
+def _plot(folder: RunFolder, loop: Rounds, by: str, *, alone: bool) -> None:
+    places = {
+        kind: folder.path / f"{kind}.png" if alone else folder.file(kind, loop.name, ".png")
+        for kind in ("scores", "differences")
+    }
+    scores_plot(loop.own[-1], loop.expected[-1], places["scores"])
+    difference = loop.own - loop.expected
+    names = (f"{by} {loop.numbers[0]}", f"{by} {loop.numbers[-1]}")
+    differences_plot(difference[0], difference[-1], places["differences"], names=names)
 
 
-def _of_one_kind(data: Sequence[Path], own: str, expected: str, by: str) -> None:
+def _check_one_kind(data: Sequence[Path], own: str, expected: str, by: str) -> None:
     folders = [path for path in data if path.is_dir()]
     if folders and len(folders) < len(data):
-        raise ValueError("Run folders hold shares of a range, recorded loops points: measure them one kind at a time.")
+        raise ValueError(
+            "Run folders hold fractions of a range, recorded loops points: measure them one kind at a time."
+        )
     if folders and (own, expected, by) != (OWN, EXPECTED, BY):
         raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
 
 
-def _recorded(data: Path, own: str, expected: str, by: str) -> Rounds:
-    """Of a file.
+def _from_file(data: Path, own: str, expected: str, by: str) -> Rounds:
+    """Read a recorded loop.
 
     Raises:
-        ValueError: It lacks one of the fields.
+        ValueError: The file lacks one of the fields.
     """
-    found = load_refinements(data, by=by)
-    fields = {name for of in found.records.values() for record in of.values() for name in record}
+    loop = load_refinements(data, by=by)
+    fields = {name for items in loop.records.values() for record in items.values() for name in record}
     for name in (own, expected):
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
-    return Rounds(found.name, found.numbers, found.sha256, found.scores(own), found.scores(expected))
+    return Rounds(loop.name, loop.numbers, loop.sha256, loop.scores(own), loop.scores(expected))
 
 
-def _finished(folder: Path) -> Rounds:
-    """Of a folder that evalbias refine left: both scores as shares of their ranges, since they differ.
+def _from_run(folder: Path) -> Rounds:
+    """Read the folder that evalbias refine left: both scores as fractions of their ranges, because these differ.
 
     Raises:
         ValueError: The folder holds no finished loop.
     """
-    file = folder / "result.json"
-    if not file.exists() or "ranges" not in (told := json.loads(file.read_text(encoding="utf-8"))):
+    file = folder / RESULT
+    if not file.exists() or "ranges" not in (result := read_json(file)):
         raise ValueError(f"{folder} holds no finished run of evalbias refine.")
-    scaled = []
-    for side in ("own", "worth"):
-        low, high = told["ranges"][side]
-        scaled.append((np.array(told[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
-    own, worth = scaled
-    return Rounds(folder.name, range(len(own)), hashlib.sha256(file.read_bytes()).hexdigest(), own, worth)
+    sides = []
+    for side in ("own", "quality"):
+        low, high = result["ranges"][side]
+        sides.append((np.array(result[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
+    own, quality = sides
+    return Rounds(folder.name, range(len(own)), file_digest(file), own, quality)

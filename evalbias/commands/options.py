@@ -1,12 +1,13 @@
-"""The options that several commands share; nothing heavy is imported here."""
+"""Options that several commands share; nothing heavy is imported here."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -17,20 +18,24 @@ Data = Annotated[str, typer.Option(help="A .jsonl file, or NAME:PATH of a known 
 Criteria = Annotated[
     list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
-Scale = Annotated[str, typer.Option(help="Of criteria given as 'name: definition', such as 1-5.")]
-LikelihoodLM = Annotated[str | None, typer.Option(help="Whose likelihood is meant; by default the judge's model.")]
-Seed = Annotated[int, typer.Option(help="Of everything that is drawn at random.")]
+Scale = Annotated[str, typer.Option(help="Scale of criteria given as 'name: definition', such as 1-5.")]
+LikelihoodLM = Annotated[
+    str | None, typer.Option(help="Model whose likelihood defines LS; by default the judge's model.")
+]
+Seed = Annotated[int, typer.Option(help="Seed for everything that is drawn at random.")]
 Out = Annotated[
-    Path | None, typer.Option(help="The run's folder; by default one under runs/, the same for the same run.")
+    Path | None, typer.Option(help="The run's folder; by default one under runs/, the same for the same settings.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on stdout.")]
 K = Annotated[int, typer.Option("-k", help="Number of demonstrations.", min=1)]
 SplitBy = Annotated[
     Literal["instance", "input"], typer.Option(help="By input: no input stands on both sides of the split.")
 ]
-Reduction = Annotated[Literal["sum", "mean"], typer.Option(help="Of the likelihood over tokens; the paper's is sum.")]
-Normalization = Annotated[Literal["min-max", "mean-range"], typer.Option(help="Of scores in US.")]
-Resamples = Annotated[int, typer.Option(help="Of the permutation test.", min=1)]
+Reduction = Annotated[
+    Literal["sum", "mean"], typer.Option(help="Reduction of token log-probabilities to LS; the paper's is sum.")
+]
+Normalization = Annotated[Literal["min-max", "mean-range"], typer.Option(help="Normalization of the scores in US.")]
+Resamples = Annotated[int, typer.Option(help="Swaps of the permutation test.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Use only so many items, drawn with the seed.", min=1)]
 Candidates = Annotated[
     Path | None,
@@ -43,14 +48,14 @@ Candidates = Annotated[
 ProposerLM = Annotated[
     str,
     typer.Option(
-        help="Who rewords: 'grammar' (no model), or a model as for --lm; dspy:PROVIDER/NAME is any other of DSPy's."
+        help="Model that rewords: 'grammar' (no model), or one as for --lm; dspy:PROVIDER/NAME is any other of DSPy's."
     ),
 ]
 ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that --proposer-lm names.")]
-SourceLabel = Annotated[str | None, typer.Option(help="What a prompt calls the source, such as Dialogue.")]
-OutputLabel = Annotated[str | None, typer.Option(help="What a prompt calls an output, such as Reply.")]
+SourceLabel = Annotated[str | None, typer.Option(help="Name of the source in prompts, such as Dialogue.")]
+OutputLabel = Annotated[str | None, typer.Option(help="Name of an output in prompts, such as Reply.")]
 OneCriterion = Annotated[
-    str | None, typer.Option("--criterion", help="'name: definition', or the name of the data set's own.")
+    str | None, typer.Option("--criterion", help="'name: definition', or the name of one of the data set's own.")
 ]
 SavedPairwise = Annotated[
     Path | None, typer.Option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
@@ -61,42 +66,47 @@ Debias = Annotated[
 ]
 Calibration = Annotated[
     Literal["none", "contextual", "batch"] | None,
-    typer.Option(help="Take off what the positions have by themselves; by default as the saved judge does."),
+    typer.Option(help="Remove the positions' own probabilities; by default as the saved judge does."),
 ]
 Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that there is no difference.")]
-Pairs = Annotated[int, typer.Option("--pairs", help="Most pairs, drawn with the seed.", min=1)]
+Pairs = Annotated[int, typer.Option("--pairs", help="Largest number of pairs, drawn with the seed.", min=1)]
 Documents = Annotated[int | None, typer.Option(help="Use only so many documents (inputs), drawn with the seed.", min=1)]
-Search = Annotated[Literal["greedy", "beam"], typer.Option(help="How the comparisons make an order.")]
+Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search by which comparisons make an order.")]
 
-Models = dict[str, Any]
-"""How models are opened; see ``MODELS``."""
 
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options that decide how models are opened."""
+
+    api_base: Annotated[str | None, typer.Option(help="Address of the server that --lm names.")] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="Tokenizer of a server's model: a folder or a name; vLLM and SGLang name their own."),
+    ] = None
+    in_flight: Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)] = 64
+    device: Annotated[str, typer.Option(help="Device of local models: auto, cpu, cuda or cuda:0.")] = "auto"
+    dtype: Annotated[str, typer.Option(help="Type of local models: auto, float32, bfloat16 or float16.")] = "auto"
+
+
+Models = ModelOptions
 Command = TypeVar("Command", bound=Callable[..., None])
-
-MODELS: dict[str, tuple[Any, Any]] = {
-    "api_base": (Annotated[str | None, typer.Option(help="Address of the server that --lm names.")], None),
-    "tokenizer": (
-        Annotated[str | None, typer.Option(help="Of a server's model: a folder or a name; vLLM and SGLang name it.")],
-        None,
-    ),
-    "in_flight": (Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)], 64),
-    "device": (Annotated[str, typer.Option(help="Of local models: auto, cpu, cuda or cuda:0.")], "auto"),
-    "dtype": (Annotated[str, typer.Option(help="Of local models: auto, float32, bfloat16 or float16.")], "auto"),
-}
-"""The options that say how models are opened, and their defaults."""
 
 
 def opening_models(command: Command) -> Command:
-    """Give a command, in the place of its parameter ``models``, the options that decide how models are opened."""
+    """Replace a command's parameter ``models`` by the options of ``ModelOptions``, in its place."""
 
     @wraps(command)
-    def asked(**given: Any) -> None:
-        command(models={name: given.pop(name) for name in MODELS}, **given)
+    def with_models(**given: Any) -> None:
+        models = ModelOptions(**{field.name: given.pop(field.name) for field in fields(ModelOptions)})
+        command(models=models, **given)
 
-    own = inspect.signature(command, eval_str=True).parameters
+    hints = get_type_hints(ModelOptions, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
-    options = [inspect.Parameter(n, kind, annotation=a, default=d) for n, (a, d) in MODELS.items()]
+    options = [
+        inspect.Parameter(f.name, kind, annotation=hints[f.name], default=f.default) for f in fields(ModelOptions)
+    ]
+    own = inspect.signature(command, eval_str=True).parameters
     parameters = [x for p in own.values() for x in (options if p.name == "models" else [p.replace(kind=kind)])]
-    asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    asked.__annotations__ = {p.name: p.annotation for p in parameters}
-    return asked  # type: ignore[return-value]
+    with_models.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_models.__annotations__ = {p.name: p.annotation for p in parameters}
+    return with_models  # type: ignore[return-value]

@@ -1,10 +1,9 @@
-"""The commands of comparisons: search for a fair instruction, measure what a judge leans to, rank."""
+"""The commands of comparisons: search a fair instruction, measure a pairwise judge's biases, rank."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -32,14 +31,17 @@ from evalbias.commands.options import (
 )
 
 Objective = Annotated[
-    Literal["fairness", "confidence", "context-free", "calibration"],
-    typer.Option(help="What the search maximizes; fairness is the paper's."),
+    str,
+    typer.Option(
+        help="Objective of the search: fairness (the paper's), confidence, context-free, calibration, or a bias "
+        "(position, verbosity)."
+    ),
 ]
 
 
 @opening_models
 def optimize(
-    criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of the data set's own.")],
+    criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of one of the data set's own.")],
     data: Data,
     lm: LM,
     proposer_lm: ProposerLM = "grammar",
@@ -49,19 +51,19 @@ def optimize(
     pairs: Pairs = 200,
     halving: Annotated[
         bool,
-        typer.Option("--halving", help="Weak wordings leave after a quarter, and after half of the pairs; needs 40."),
+        typer.Option("--halving", help="Drop weak wordings after a quarter and after half of the pairs; needs 40."),
     ] = False,
-    budget: Annotated[int | None, typer.Option(help="Most judgments the search may ask for.", min=1)] = None,
+    budget: Annotated[int | None, typer.Option(help="Largest number of judgments in the search.", min=1)] = None,
     ties: Ties = False,
     instruction: Annotated[
         Literal["first", "last"],
-        typer.Option(help="Where it stands in the prompt: last is faster, first is the paper's."),
+        typer.Option(help="Place of the instruction in the prompt: last is faster, first is the paper's."),
     ] = "first",
     search: Search = "greedy",
     curve: Annotated[
         bool, typer.Option("--curve", help="Rank with every wording tried: decision rate against agreement.")
     ] = False,
-    test_fraction: Annotated[float, typer.Option(help="Of the documents, kept out of the search.")] = 0.5,
+    test_fraction: Annotated[float, typer.Option(help="Fraction of the documents kept out of the search.")] = 0.5,
     documents: Documents = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
@@ -74,37 +76,32 @@ def optimize(
 ) -> None:
     """Find a fair instruction for one criterion from unlabeled outputs (ZEPO); test it on other documents.
 
-    The items need a source and an output, several outputs a source. Where people rated them, the agreement is told.
+    The items need a source and an output, several outputs a source. Where people rated them, the agreement is reported.
     """
     from evalbias.commands.run import Run
-    from evalbias.commands.run_zepo import searched
+    from evalbias.commands.run_zepo import SearchOptions, objective_of, run_zepo
     from evalbias.commands.task import open_documents
     from evalbias.data import wordings
 
-    task = open_documents(
-        data,
-        criterion,
-        labels=(source_label, output_label),
-        seed=seed,
-        documents=documents,
-        test_fraction=test_fraction,
-    )
+    objective_of(objective)
+    labels = (source_label, output_label)
+    task = open_documents(data, criterion, labels=labels, seed=seed, documents=documents, test_fraction=test_fraction)
     if curve and not any(task.criteria[0].name in (e.get("scores") or {}) for e in task.test):
         raise typer.BadParameter("--curve needs items that people rated on the criterion: leave it out.")
-    options: dict[str, Any] = {
-        "proposer": proposer_lm,
-        "population": population,
-        "epochs": epochs,
-        "objective": objective,
-        "pairs": pairs,
-        "halving": halving,
-        "budget": budget,
-        "ties": ties,
-        "instruction": instruction,
-        "search": search,
-        "curve": curve,
-    }
-    run = Run(
+    options = SearchOptions(
+        proposer=proposer_lm,
+        population=population,
+        epochs=epochs,
+        objective=objective,
+        pairs=pairs,
+        halving=halving,
+        budget=budget,
+        ties=ties,
+        instruction=instruction,
+        search=search,
+        curve=curve,
+    )
+    with Run(
         "optimize",
         task,
         lm=lm,
@@ -114,10 +111,10 @@ def optimize(
         seed=seed,
         out=out,
         options=options,
-    )
-    grammar = wordings.GENERAL
-    found = searched(run, task.criteria[0], task.train, task.test, options=options, grammar=grammar, seed=seed)
-    run.finish(found.result, found.brief, as_json, found.shown, found.coverage)
+    ) as run:
+        criteria, grammar = task.criteria, wordings.GENERAL
+        searched = run_zepo(run, criteria[0], task.train, task.test, options, grammar=grammar, seed=seed)
+        run.finish(searched.result, searched.brief, as_json, searched.table, searched.coverage)
 
 
 @opening_models
@@ -130,7 +127,7 @@ def measure_preference(
     ties: Ties = False,
     pairs: Pairs = 500,
     likelihood: Annotated[
-        bool, typer.Option("--likelihood", help="Also ask whether the likelier output is preferred.")
+        bool, typer.Option("--likelihood", help="Also measure whether the likelier output is preferred.")
     ] = False,
     likelihood_lm: LikelihoodLM = None,
     documents: Documents = None,
@@ -142,22 +139,23 @@ def measure_preference(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """What a pairwise judge leans to: position, length, likelihood. Every pair is asked in both orders; no labels."""
+    """Position, verbosity and likelihood bias of a pairwise judge. Every pair is asked in both orders; no labels."""
+    from rich.console import Group
+
     from evalbias.commands.run import Run
     from evalbias.commands.run_ranking import open_pairwise
     from evalbias.commands.task import open_documents
     from evalbias.data import pairs as draw_pairs
-    from evalbias.evaluation.position import measure_preference
+    from evalbias.evaluation import BIASES, judge_examples, measure
     from evalbias.report.preference import consistency_bars
-    from evalbias.report.tables import preference_table
 
     labels = (source_label, output_label)
-    program, told = open_pairwise(
+    program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=None, calibration=calibration
     )
     task = open_documents(data, program.criterion, seed=seed, documents=documents)
     likelihood = likelihood or likelihood_lm is not None
-    run = Run(
+    with Run(
         "measure preference",
         task,
         lm=lm,
@@ -165,15 +163,19 @@ def measure_preference(
         models=models,
         seed=seed,
         out=out,
-        options={**told, "pairs": pairs, "likelihood": likelihood},
-    )
-    drawn = draw_pairs(task.test, limit=pairs, ordered=False, seed=seed)
-    with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
-        found = measure_preference(program, drawn, lm=run.lm, likelihood_lm=run.likelihood_lm if likelihood else None)
-    name = program.criterion.name
-    consistency_bars({name: found.position_consistency}, run.folder.path / "consistency.png")
-    result = {"preference": {name: found}}
-    run.finish(result, result, as_json, preference_table(name, found), {name: [found.coverage]})
+        options={**settings, "pairs": pairs, "likelihood": likelihood},
+    ) as run:
+        drawn = draw_pairs(task.test, limit=pairs, ordered=False, seed=seed)
+        with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
+            scorer = run.likelihood_lm if likelihood else None
+            judged = judge_examples(program, drawn, lm=run.lm, likelihood_lm=scorer)
+        measurements = {b.name: measure(b, judged, seed=seed) for b in BIASES.values() if b.applies(judged)}
+        name = program.criterion.name
+        consistency = measurements["position"]["position_consistency"].value
+        consistency_bars({name: consistency}, run.folder.path / "consistency.png")
+        brief = {"preference": {bias: m.to_dict(items=False) for bias, m in measurements.items()}}
+        tables = Group(*(m.table() for m in measurements.values()))
+        run.finish({"preference": measurements}, brief, as_json, tables, {name: judged.coverage})
 
 
 @opening_models
@@ -199,27 +201,27 @@ def rank(
 ) -> None:
     """Rank the outputs of every document by comparisons (PairS); rankings.jsonl in the run's folder, one line each."""
     from evalbias.commands.run import Run
-    from evalbias.commands.run_ranking import open_pairwise, ranked
+    from evalbias.commands.run_ranking import open_pairwise, run_ranking
     from evalbias.commands.task import open_documents
     from evalbias.programs import PairwiseRanker
-    from evalbias.runs.values import to_json
+    from evalbias.runs.journal import write_jsonl
 
     labels = (source_label, output_label)
-    program, told = open_pairwise(
+    program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=debias, calibration=calibration
     )
     task = open_documents(data, program.criterion, seed=seed, documents=documents)
-    run = Run(
+    with Run(
         "rank",
         task,
         lm=lm,
         models=models,
         seed=seed,
         out=out,
-        options={**told, "search": search, "beam_size": beam_size, "gap": gap},
-    )
-    ranker = PairwiseRanker(program, search=search, beam_size=beam_size, gap=gap, seed=seed)
-    found = ranked(run, ranker, task.test)
-    file: Path = run.folder.path / "rankings.jsonl"
-    file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in found.rows), encoding="utf-8")
-    run.finish(found.brief, found.brief, as_json, f"{found.shown}\n{file}", {})
+        options={**settings, "search": search, "beam_size": beam_size, "gap": gap},
+    ) as run:
+        ranker = PairwiseRanker(program, search=search, beam_size=beam_size, gap=gap, seed=seed)
+        ranked = run_ranking(run, ranker, task.test, seed=seed)
+        file: Path = run.folder.path / "rankings.jsonl"
+        write_jsonl(file, ranked.rows)
+        run.finish(ranked.brief, ranked.brief, as_json, f"{ranked.text}\n{file}", {})

@@ -1,13 +1,14 @@
-"""Where a command's answers and results go: models behind the run folder's journal, a progress bar, the report."""
+"""An open run of a command: models behind the run folder's journal, a progress bar, and the printed result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -15,58 +16,39 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from evalbias.commands.models import ANY, identity, open_lm
+from evalbias.commands.options import ModelOptions
 from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.report.tables import coverage_note
 from evalbias.runs.folder import RunFolder
+from evalbias.runs.journal import write_whole
 from evalbias.runs.values import to_json
 
-OTHER = 0.2
-"""Nats by which a server's answers differ at most while its model is the same, in 16 bits and in any company."""
-
-
-def same_answers(folder: RunFolder, lm: Any) -> None:
-    """Refuse a server that answers otherwise than when the run began: any weights may be served under a name.
-
-    Raises:
-        ValueError: It does.
-    """
-    sample = getattr(lm, "sample", None)
-    if sample is None:
-        return
-    file = folder.path / "sample.json"
-    if not file.exists():
-        file.write_text(json.dumps(sample.tolist()), encoding="utf-8")
-        return
-    before = np.array(json.loads(file.read_text(encoding="utf-8")))
-    if before.shape != sample.shape or not np.allclose(before, sample, rtol=0, atol=OTHER):
-        raise ValueError(
-            f"The server answers otherwise than when {folder.path} was begun: is there another model under the same "
-            "name? Choose another --out or delete the folder."
-        )
+SAME_MODEL = 0.2
+"""Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
 
 
 class Run:
-    """An open run.
+    """An open run; use it in a ``with``, which releases its folder.
 
     Args:
-        command: As the user typed it.
-        task: What is judged.
-        lm: The judge's model by name.
-        likelihood_lm: The name of the model whose likelihood is meant; None for the judge's own.
-        proposer_lm: The name of the model that writes; None for none.
-        proposer_api_base: Its server's address.
-        models: How models are opened; see ``open_lm``.
-        seed: Of the command.
-        out: The folder; by default one under runs/, the same for the same settings.
-        options: The command's other settings that decide its numbers.
+        command: Command as the user typed it.
+        task: Items and criteria that are judged.
+        lm: Name of the judge's model.
+        likelihood_lm: Name of the model whose likelihood defines LS; None takes the judge's own.
+        proposer_lm: Name of the model that writes; None opens none.
+        proposer_api_base: Address of that model's server.
+        models: Options that decide how models are opened.
+        seed: Seed of the command.
+        out: Run folder; by default one under runs/, the same for the same settings.
+        options: Other settings of the command that decide its numbers; a dataclass or a mapping.
 
     Attributes:
         folder: The run's folder.
-        lm: The judge's model, journaled.
-        likelihood_lm: The likelihood's model, journaled; ``lm`` itself by default.
-        proposer_lm: The model that writes, as it is; None where none is named.
+        lm: Journaled model of the judge.
+        likelihood_lm: Journaled model of the likelihood; ``lm`` itself by default.
+        proposer_lm: Model that writes, not journaled; None where none is named.
     """
 
     def __init__(
@@ -78,49 +60,58 @@ class Run:
         likelihood_lm: str | None = None,
         proposer_lm: str | None = None,
         proposer_api_base: str | None = None,
-        models: Mapping[str, Any] | None = None,
+        models: ModelOptions | None = None,
         seed: int = 0,
         out: Path | None = None,
-        options: Mapping[str, Any],
+        options: Any,
     ) -> None:
-        opened = dict(models or {})
+        opened = models or ModelOptions()
         if lm.startswith(ANY):
             raise ValueError(
                 f"--lm {lm}: such a model tells no probabilities of given answers; --proposer-lm takes it."
             )
-        raw = open_lm(lm, **opened)
-        model, told = measuring(raw), identity(raw)
-        other, other_told = (model, told)
-        if likelihood_lm is not None:  # a local model
-            local = open_lm(likelihood_lm, **{**opened, "api_base": None})
-            other, other_told = measuring(local), identity(local)
+        judge = open_lm(lm, opened)
+        likelihood = judge
+        if likelihood_lm is not None:
+            likelihood = open_lm(likelihood_lm, replace(opened, api_base=None))  # a local model
         self.proposer_lm: Any = None
         if proposer_lm is not None:  # the same model is not loaded twice
+            server = replace(opened, api_base=proposer_api_base, tokenizer=None)
             same = proposer_lm == lm and proposer_api_base is None
-            server = {"api_base": proposer_api_base, "tokenizer": None}
-            self.proposer_lm = raw if same else open_lm(proposer_lm, **{**opened, **server})
+            self.proposer_lm = judge if same else open_lm(proposer_lm, server)
         settings = {
             "command": command,
             **task.settings(),
-            "lm": told,
-            "likelihood_lm": other_told,
+            "lm": identity(judge),
+            "likelihood_lm": identity(likelihood),
             "seed": seed,
-            **options,
+            **to_json(options),
         }
         if self.proposer_lm is not None:
             settings["proposer_lm"] = identity(self.proposer_lm)
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
-        self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
-        same_answers(self.folder, raw)
         self._bar: Progress | None = None
-        self.lm = self._journaled(model, self.folder.journal, told)
-        self.likelihood_lm = self.lm
-        if likelihood_lm is not None:
-            self.likelihood_lm = self._journaled(other, self.folder.path / "likelihoods.jsonl", other_told)
+        self.folder = RunFolder(out, settings)
+        try:
+            check_same_model(self.folder, judge)
+            self.lm = self._journaled(judge, self.folder.journal)
+            self.likelihood_lm = self.lm
+            if likelihood_lm is not None:
+                self.likelihood_lm = self._journaled(likelihood, self.folder.path / "likelihoods.jsonl")
+        except BaseException:
+            self.folder.close()
+            raise
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.folder.close()
 
     @contextmanager
     def progress(self, total: int) -> Iterator[None]:
-        """A bar on stderr with rate and time left, until so many answers are there, or as many as it takes."""
+        """Show a bar on stderr with rate and time left, for about so many answers."""
         with _bar("judging") as self._bar:
             self._bar.add_task("", total=total, rate="")
             yield
@@ -141,10 +132,11 @@ class Run:
         lms = {id(lm): lm for lm in (self.lm, self.likelihood_lm)}.values()
         asked, replayed = (sum(getattr(lm, name) for lm in lms) for name in ("asked", "replayed"))
         note = f"answers asked {asked}, replayed {replayed}"
-        print_result(brief, as_json, shown, coverage, self.folder, note)
+        print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note)
 
-    def _journaled(self, lm: Any, path: Path, told: Mapping[str, Any]) -> JournaledLM:
-        return JournaledLM(lm, path, model=json.dumps(told, sort_keys=True), progress=self._advance)
+    def _journaled(self, lm: Any, path: Path) -> JournaledLM:
+        model = json.dumps(identity(lm), sort_keys=True)
+        return JournaledLM(measuring(lm), path, model=model, progress=self._advance)
 
     def _advance(self, count: int) -> None:
         if self._bar is not None:
@@ -152,21 +144,47 @@ class Run:
             self._bar.update(task.id, advance=count, rate=f"{task.speed:.0f}/s" if task.speed else "")
 
 
+def check_same_model(folder: RunFolder, lm: Any) -> None:
+    """Refuse a server that answers otherwise than when the run began: any weights may be served under one name.
+
+    Raises:
+        ValueError: The answers to a fixed text differ.
+    """
+    sample = getattr(lm, "sample", None)
+    if sample is None:
+        return
+    file = folder.path / "sample.json"
+    if not file.exists():
+        write_whole(file, json.dumps(sample.tolist()))
+        return
+    try:
+        before = np.array(json.loads(file.read_text(encoding="utf-8")), dtype=np.float64)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged ({error}): delete the folder {folder.path} to start over.") from error
+    if before.shape != sample.shape or not np.allclose(before, sample, rtol=0, atol=SAME_MODEL):
+        raise ValueError(
+            f"The server answers otherwise than when {folder.path} was begun: is there another model under the same "
+            "name? Choose another --out or delete the folder."
+        )
+
+
 def print_result(
     brief: Mapping[str, Any],
     as_json: bool,
-    shown: Any,
-    coverage: Mapping[str, Any],
+    shown: list[Any],
     folder: RunFolder,
+    *,
+    coverage: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> None:
-    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and where it all is."""
+    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and the run's folder."""
     if as_json:
-        sys.stdout.write(json.dumps(to_json(brief)) + "\n")
+        sys.stdout.write(json.dumps(to_json(brief), allow_nan=False) + "\n")
         return
     console = Console()
-    console.print(shown, soft_wrap=isinstance(shown, str))
-    if covered := coverage_note(coverage):
+    for part in shown:
+        console.print(part, soft_wrap=isinstance(part, str))
+    if covered := coverage_note(coverage or {}):
         console.print(covered)
     if note is not None:
         console.print(note, style="dim")
@@ -180,7 +198,7 @@ def _bar(doing: str) -> Progress:
 
 @contextmanager
 def progress_bar(total: int, doing: str) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr for so many items; yields what advances it."""
+    """Show a bar on stderr for so many items; yields the function that advances it."""
     with _bar(doing) as bar:
         task = bar.add_task("", total=total, rate="")
         yield lambda count: bar.update(task, advance=count)

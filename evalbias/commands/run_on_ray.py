@@ -1,37 +1,38 @@
-"""Judging a corpus on a Ray cluster: chunks of a JSONL file, judged by actors, written in their order as they come.
+"""Judge a corpus on a Ray cluster: chunks of a JSONL file, judged by actors, written in their order as they come.
 
-The file and the judge must be there on every machine under the same path. What is in memory does not grow with the
-corpus: actors read their chunks themselves, and scores go to the file at once. A stopped run goes on where its last
-whole chunk ended; an actor that dies costs the chunks it was working on, which another one judges. Ids are compared
-within a chunk only: what is remembered would grow with the corpus.
+The file and the judge must be there on every machine under the same path. Memory does not grow with the corpus: actors
+read their chunks themselves, and scores go to the file at once. A stopped run continues where its last whole chunk
+ended; an actor that dies costs the chunks it was working on, which another one judges. Ids are compared within a chunk
+only, because remembering all of them would grow with the corpus.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from evalbias.commands.models import identity, open_lm
-from evalbias.commands.options import Models
+from evalbias.commands.options import ModelOptions
 from evalbias.commands.score_rows import rows_of
 from evalbias.data import DataError
 from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
+from evalbias.runs.fingerprint import file_digest
 from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import Journal
 from evalbias.runs.values import to_json
 
 BLOCKS = 4096
-"""Parts into which the chunks are cut at most; a part is what an actor is given, and what its death costs."""
-
+"""Largest number of parts into which the chunks are cut; one part is given to an actor, and lost when it dies."""
 
 FIELDS = tuple(field.name for field in fields(Chunk))
 
@@ -40,28 +41,28 @@ class Worker:
     """An actor: a judge and its model.
 
     Args:
-        judge: The judge's file.
-        data: The corpus.
-        lm: The model by name.
-        models: How it is opened.
+        judge: File of the judge.
+        data: File of the corpus.
+        lm: Name of the model.
+        models: Options that decide how it is opened.
     """
 
-    def __init__(self, judge: str, data: str, lm: str, models: Models) -> None:
+    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions) -> None:
         self._data = Path(data)
         self._failed: str | None = None
         try:
             self._judge = load_judge(judge)
-            self._lm = open_lm(lm, **models)
+            self._lm = open_lm(lm, models)
             self._measuring = measuring(self._lm)
-        except (ValueError, OSError) as error:  # told with the first chunk, in words; Ray would tell a page of calls
+        except (ValueError, OSError) as error:  # returned with the first chunk: Ray would print a page of calls
             self._failed = str(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Judge chunks; one JSON text each: its rows, or what is wrong with it."""
-        found = zip(*(batch[name] for name in FIELDS), strict=True)
-        return {"told": [json.dumps(self._told(Chunk(*map(int, numbers)))) for numbers in found]}
+        """Judge chunks; returns one JSON text each, with its rows or its error."""
+        numbers = zip(*(batch[name] for name in FIELDS), strict=True)
+        return {"answer": [json.dumps(to_json(self._judged(Chunk(*map(int, one))))) for one in numbers]}
 
-    def _told(self, chunk: Chunk) -> dict[str, Any]:
+    def _judged(self, chunk: Chunk) -> dict[str, Any]:
         if self._failed is not None:
             return {"error": self._failed}
         forget = getattr(self._lm, "forget", None)
@@ -69,112 +70,114 @@ class Worker:
             forget()  # a chunk's last digits must not depend on which chunks its actor had before
         try:
             items = load_chunk(self._data, chunk)
-            found = self._judge.batch(items, lm=self._measuring, chunk=CHUNK)
+            predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK)
         except (ValueError, OSError, FloatingPointError) as error:
             return {"error": str(error)}
-        left_out = {reason: len(where) for reason, where in items.left_out.items()}
-        return {"line": chunk.line, "lm": identity(self._lm), "left_out": left_out, "rows": rows_of(items, found)}
+        left_out = {reason: len(places) for reason, places in items.left_out.items()}
+        rows = rows_of(items, predictions)
+        return {"line": chunk.line, "lm": identity(self._lm), "left_out": left_out, "rows": rows}
 
 
-class Spread:
-    """A corpus's run folder.
+class Corpus:
+    """A corpus and the folder of its run; use it in a ``with``, which releases the folder.
 
     Args:
-        judge: The judge's file.
-        data: The corpus.
-        lm: The model by name.
-        models: How it is opened.
-        out: The run's folder.
+        judge: File of the judge.
+        data: File of the corpus.
+        lm: Name of the model.
+        models: Options that decide how it is opened.
+        out: Run folder; by default one under runs/.
 
     Raises:
-        DataError: The corpus is no plain ``.jsonl`` file.
+        DataError: The corpus is not a plain ``.jsonl`` file.
         ValueError: The folder holds another run.
     """
 
-    def __init__(self, judge: Path, data: Path, lm: str, models: Models, out: Path | None) -> None:
-        folder = Path(lm).is_dir()  # actors run elsewhere: a path must not depend on where
-        named = str(Path(lm).resolve()) if folder else lm
-        self._arguments = {"judge": str(judge.resolve()), "data": str(data.resolve()), "lm": named, "models": models}
+    def __init__(self, judge: Path, data: Path, lm: str, models: ModelOptions, out: Path | None) -> None:
+        resolved = str(Path(lm).resolve()) if Path(lm).is_dir() else lm  # actors run in another folder
+        self._arguments = {"judge": str(judge.resolve()), "data": str(data.resolve()), "lm": resolved, "models": models}
         self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)
         settings = {
             "command": "judge",
             "data": str(data),
             "data_sha256": sha256,
-            "judge": hashlib.sha256(judge.read_bytes()).hexdigest(),
-            "lm": {"name": lm, "dtype": models["dtype"]},
+            "judge": file_digest(judge),
+            "lm": {"name": lm, "dtype": models.dtype},
         }
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:10]
-        self.folder = RunFolder(out or Path("runs") / f"judge-{digest}", settings)
+        self.folder = RunFolder(out, settings)
         self.scores = self.folder.path / "scores.jsonl"
-        self._log = self.folder.path / "chunks.jsonl"
+        self._log = Journal(self.folder.path / "chunks.jsonl")
+
+    def __enter__(self) -> Corpus:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.folder.close()
 
     @property
     def items(self) -> int:
-        """How many there are, blank lines included."""
+        """Number of lines, blank ones included."""
         return sum(chunk.lines for chunk in self.chunks)
 
     def run(self, actors: int | None, progress: Callable[[int], None]) -> dict[str, Any]:
-        """Judge what is not judged yet.
+        """Judge the chunks that are not judged yet.
 
         Args:
-            actors: How many; None takes one a GPU, or one for two cores where there is none.
+            actors: Number of actors; None takes one a GPU, or one for two cores where there is none.
             progress: Called with the number of items done.
 
         Returns:
-            How many items were left out for what reason, and which model judged.
+            Number of items left out for each reason, and the model that judged.
 
         Raises:
-            DataError: There is no item.
+            DataError: There are no items.
             ValueError: An item or a model that a worker cannot use; the chunks before it are written.
         """
         done = self._written()
         progress(sum(record["items"] for record in done))
-        todo = self.chunks[len(done) :]
-        if todo:
-            with self.scores.open("ab") as scores, self._log.open("a", encoding="utf-8") as log:
-                for told in judged(todo, self._arguments, actors):
-                    if "error" in told:
-                        raise ValueError(told["error"])
-                    rows = told.pop("rows")
-                    if done and told["lm"] != done[0]["lm"]:
-                        raise ValueError(
-                            f"A worker has the model {told['lm']}, the scores so far are by {done[0]['lm']}: give "
-                            "every machine the same model, or choose another --out."
-                        )
-                    scores.write("".join(json.dumps(to_json(row)) + "\n" for row in rows).encode())
-                    scores.flush()
-                    os.fsync(scores.fileno())
-                    done.append({**told, "items": len(rows), "bytes": scores.tell()})
-                    log.write(json.dumps(done[-1]) + "\n")
-                    log.flush()
-                    progress(len(rows))
-        left_out: dict[str, int] = {}
+        for answer in judge_chunks(self.chunks[len(done) :], self._arguments, actors):
+            if "error" in answer:
+                raise ValueError(answer["error"])
+            rows = answer.pop("rows")
+            if done and answer["lm"] != done[0]["lm"]:
+                raise ValueError(
+                    f"A worker has the model {answer['lm']}, the scores so far are by {done[0]['lm']}: give every "
+                    "machine the same model, or choose another --out."
+                )
+            Journal(self.scores).append_lines(rows)
+            done.append({**answer, "items": len(rows), "bytes": self.scores.stat().st_size})
+            self._log.append([done[-1]])
+            progress(len(rows))
+        left_out: Counter[str] = Counter()
         for record in done:
-            for reason, count in record["left_out"].items():
-                left_out[reason] = left_out.get(reason, 0) + count
+            left_out.update(record["left_out"])
         if not left_out and not any(record["items"] for record in done):
             raise DataError(f"{self._arguments['data']} holds no items: there is nothing to judge.")
-        return {"left_out": left_out, "lm": done[0]["lm"] if done else None}
+        return {"left_out": dict(left_out), "lm": done[0]["lm"] if done else None}
 
     def _written(self) -> list[dict[str, Any]]:
-        """The records of the chunks whose scores are there; what else the files hold is cut off."""
-        told = Journal(self._log).read()
+        """Return the records of the chunks whose scores are written; cut off whatever else the files hold."""
+        records = self._log.read()
         size = self.scores.stat().st_size if self.scores.exists() else 0
-        done = [record for record in told if record["bytes"] <= size]
-        if len(done) < len(told):
-            self._log.write_text("".join(json.dumps(record) + "\n" for record in done), encoding="utf-8")
+        done = [record for record in records if record["bytes"] <= size]
+        if len(done) < len(records):
+            self._log.rewrite(done)
         with self.scores.open("ab") as file:
             file.truncate(done[-1]["bytes"] if done else 0)
         return done
 
 
-def judged(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> Iterator[dict[str, Any]]:
-    """What the actors tell of every chunk, in order.
+def judge_chunks(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the actors' answer to every chunk, in order.
 
     Raises:
         ValueError: Ray is not installed.
     """
+    if not todo:
+        return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -186,17 +189,17 @@ def judged(todo: list[Chunk], arguments: dict[str, Any], actors: int | None) -> 
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    has = ray.cluster_resources()
-    gpus = int(has.get("GPU", 0))
-    size = actors or gpus or max(1, int(has.get("CPU", 1)) // 2)
-    needs = {"num_gpus": 1} if gpus else {"num_cpus": max(1, int(has.get("CPU", 1)) // size)}
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    size = actors or gpus or max(1, int(resources.get("CPU", 1)) // 2)
+    needs = {"num_gpus": 1} if gpus else {"num_cpus": max(1, int(resources.get("CPU", 1)) // size)}
     rows = ray.data.from_items([asdict(chunk) for chunk in todo], override_num_blocks=min(len(todo), BLOCKS))
-    found = rows.map_batches(
+    answers = rows.map_batches(
         Worker,
         fn_constructor_kwargs=arguments,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(size=size),
         **needs,
     )
-    for row in found.iter_rows():
-        yield json.loads(row["told"])
+    for row in answers.iter_rows():
+        yield json.loads(row["answer"])

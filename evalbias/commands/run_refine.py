@@ -1,25 +1,21 @@
-"""A refine loop as a command runs it, compiles it, or asks it about its own style."""
+"""A refine loop on the command line: run it, compile it, or measure the model's preference for its own style."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Literal
 
 import typer
-from rich.console import Console
 
 from evalbias import data
 from evalbias.commands.models import identity, open_lm
-from evalbias.commands.run import progress_bar
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.run import print_result, progress_bar
 from evalbias.data.refinements import load_items
-from evalbias.evaluation import Paraphrased, measure_aspects, measure_style
-from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.loops import Loop, run_loops
+from evalbias.evaluation import CachedScorer, Loop, Paraphrased, measure_aspects, measure_style, run_loops
 from evalbias.lm.contract import measuring
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
@@ -28,31 +24,56 @@ from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refine import STATE_KEY, Improvement
 from evalbias.programs.saving import read_state
-from evalbias.programs.tasks import TASKS, check_items
+from evalbias.programs.tasks import TASKS, RefineTask, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.folder import RunFolder
-from evalbias.runs.values import to_json
+from evalbias.runs.journal import write_jsonl
+
+
+@dataclass(frozen=True)
+class RefineOptions:
+    """Options of the commands that run loops; each command uses those that it has.
+
+    Attributes:
+        max_iterations: Largest number of refinements; None takes 10, or the compiled loop's.
+        instructscore: Name of the model of external feedback; None leaves it to the task.
+        prompt: File with that model's request; None takes the default.
+        program: File of a compiled loop; None takes the task's.
+        feedback: Feedback of the loop.
+        aspects: Whether to judge fluency and understandability of every output.
+        k: Largest number of demonstrations.
+        until: See ``ExternalFeedbackRefine``.
+        budget: See ``ExternalFeedbackRefine``.
+        test_fraction: Fraction of the items kept to compare before and after.
+    """
+
+    max_iterations: int | None = None
+    instructscore: str | None = None
+    prompt: Path | None = None
+    program: Path | None = None
+    feedback: Literal["own", "external"] = "own"
+    aspects: bool = False
+    k: int = 4
+    until: Literal["quality", "quality or bias"] = "quality"
+    budget: int | None = None
+    test_fraction: float = 0.5
 
 
 class Refining:
-    """An open run.
+    """An open run of a loop; use it in a ``with``, which releases its folder.
 
     Args:
-        command: As the user typed it.
+        command: Command as the user typed it.
         task: Name in ``TASKS``.
-        path: The items.
-        lm: The model by name.
-        models: How models are opened.
-        max_tokens: Of every answer; None leaves it to the task.
-        limit: Only the first so many items.
-        seed: Of the split and the tests.
-        out: The folder; by default one under runs/.
-        max_iterations: Refinements at most.
-        instructscore: The model of external feedback; None leaves it to the task.
-        prompt: Its request; None takes the default.
-        program: A compiled loop; None takes the task's.
-        **options: What else decides the numbers.
+        path: File of the items.
+        lm: Name of the model.
+        models: Options that decide how models are opened.
+        max_tokens: Largest length of an answer; None leaves it to the task.
+        options: Options of the command.
+        limit: Use only the first so many items.
+        seed: Seed for the split and the tests.
+        out: Run folder; by default one under runs/.
     """
 
     def __init__(
@@ -61,109 +82,118 @@ class Refining:
         task: str,
         path: Path,
         lm: str,
-        models: Mapping[str, Any],
+        models: ModelOptions,
         max_tokens: int | None,
+        options: RefineOptions,
         *,
         limit: int | None,
         seed: int,
         out: Path | None,
-        max_iterations: int | None = None,
-        instructscore: str | None = None,
-        prompt: Path | None = None,
-        program: Path | None = None,
-        **options: Any,
     ) -> None:
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
-        if program is not None and max_iterations is not None:
+        if options.program is not None and options.max_iterations is not None:
             raise ValueError("--program decides the refinements: leave --max-iterations out.")
-        self.task = TASKS[task](max_iterations=10 if max_iterations is None else max_iterations, **self.config)
-        state = None if program is None else read_state(program, STATE_KEY, "refine loop")
+        iterations = 10 if options.max_iterations is None else options.max_iterations
+        self.task = TASKS[task](max_iterations=iterations, **self.config)
+        state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:
-            _load(self.task.loop, state, program)
+            _load(self.task.loop, state, options.program)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
-        request = PROMPT if prompt is None else prompt.read_text(encoding="utf-8")
-        if instructscore is not None and "reference" not in self.task.fields:
-            raise ValueError(f"--instructscore compares with a reference: the task {task} has none.")
-        if instructscore is not None and options.get("feedback") == "own":
-            raise ValueError("--instructscore is external feedback: add --feedback external.")
-        if instructscore is None and prompt is not None:
-            raise ValueError("--instructscore-prompt is a request to a model: name it with --instructscore.")
+        _check_instructscore(self.task, options, command)
         self.seed, self.options = seed, options
-        self.lm = open_lm(lm, **models)
-        self.lm.cache = False  # the log is what a stopped run goes on from, and tokens are counted as spent
+        self.lm = open_lm(lm, models)
+        self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
         self.external: FeedbackSource = self.task.external
-        settings = {"command": command, "task": task, "data": str(path), "data_sha256": sha256, "seed": seed}
-        settings |= {"limit": limit, "max_iterations": max_iterations, "max_tokens": max_tokens, "program": state}
-        settings |= {"lm": identity(self.lm), "instructscore": None, **options}
-        if instructscore is not None:
-            judge = open_lm(instructscore, **{**models, "api_base": None})
+        settings = {
+            "command": command,
+            "task": task,
+            "data": str(path),
+            "data_sha256": sha256,
+            "seed": seed,
+            "limit": limit,
+            "max_tokens": max_tokens,
+            "lm": identity(self.lm),
+            **asdict(options),
+            "program": state,
+            "prompt": None,
+        }
+        if options.instructscore is not None:
+            request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
+            judge = open_lm(options.instructscore, replace(models, api_base=None))
             self.external = InstructScore(judge, prompt=request)
-            settings["instructscore"] = {"lm": identity(judge), "prompt": request}
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:10]
-        self.folder = RunFolder(out or Path("runs") / f"{command.replace(' ', '-')}-{digest}", settings)
-        self.worth = CachedScorer(self.task.external, self.folder.path / "worth.jsonl")
+            settings |= {"instructscore": identity(judge), "prompt": request}
+        self.folder = RunFolder(out, settings)
+        self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
+
+    def __enter__(self) -> Refining:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.folder.close()
 
     def refine(self, *, threads: int, as_json: bool) -> None:
-        """Run the loop; what it wrote and what the task's external source thinks of it."""
+        """Run the loop; report its outputs and their quality by the task's external source."""
         loop, source = self.task.loop, self.task.external
-        if self.options["feedback"] == "external":
+        if self.options.feedback == "external":
             loop.feedback = self.external
             if isinstance(loop.accept, Improvement):
                 loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
-        judged = self._aspects() if self.options["aspects"] else []
+        judges = self._aspects() if self.options.aspects else []
         with progress_bar(len(self.items), "refining") as advance:
             run = run_loops(
                 loop, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
             )
         if len(run.failed) == len(run.loops):
             raise ValueError(f"No item came through the loop: {next(iter(run.failed.values()))}")
-        worth = run.worth(self.items, self.worth)
+        quality = run.quality(self.items, self.scorer)
         rows = [_output(one) for one in run.loops]
-        file = self.folder.path / "outputs.jsonl"
-        file.write_text("".join(json.dumps(to_json(row)) + "\n" for row in rows), encoding="utf-8")
-        aspects = measure_aspects(run, self.items, judged, seed=self.seed)
-        failed = {name: error for source in (*judged, self.worth) for name, error in source.failed.items()} | run.failed
+        write_jsonl(self.folder.path / "outputs.jsonl", rows)
+        aspects = measure_aspects(run, self.items, judges, seed=self.seed)
+        failed = {name: error for one in (*judges, self.scorer) for name, error in one.failed.items()} | run.failed
         result = {
             "loops": rows,
-            "ranges": {"own": [run.low, run.high], "worth": [source.low, source.high]},
+            "ranges": {"own": [run.low, run.high], "quality": [source.low, source.high]},
             "own": run.own(),
-            "worth": worth,
+            "quality": quality,
             "tokens": run.tokens(),
             "calls": run.calls(),
             "aspects": aspects,
             "failed": failed,
         }
-        shown = [loop_table(run, worth, source.name), *([aspects_table(aspects)] if aspects else [])]
+        shown = [loop_table(run, quality, source.name), *([aspects_table(aspects)] if aspects else [])]
         self._finish(result, shown, as_json, failed)
 
     def compile(self, *, threads: int, as_json: bool) -> None:
-        """Compile the loop; own and external feedback side by side."""
-        train, test = data.split(self.items, seed=self.seed, test_fraction=self.options["test_fraction"])
-        names = ("k", "until", "budget")
+        """Compile the loop; report own and external feedback side by side."""
+        train, test = data.split(self.items, seed=self.seed, test_fraction=self.options.test_fraction)
         optimizer = ExternalFeedbackRefine(
             self.external,
-            worth=self.task.external,
+            quality=self.task.external,
+            k=self.options.k,
+            until=self.options.until,
+            budget=self.options.budget,
             num_threads=threads,
             seed=self.seed,
             log_dir=self.folder.path / "loops",
-            **{name: self.options[name] for name in names},
         )
         with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
             compiled = optimizer.compile(self.task.loop, trainset=train, valset=test, lm=self.lm)
         compiled.save(str(self.folder.path / "program.json"))
         report = compiled.report
         sides_plot(report, self.folder.path / "sides.png")
-        found = [*report.own, report.external, report.shown, report.validation.before, report.validation.after]
-        failed = {name: error for side in found if side for name, error in side.failed.items()}
+        loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
+        failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         self._finish({"report": report}, [refine_table(report)], as_json, failed)
 
     def style(self, *, threads: int, as_json: bool) -> None:
-        """Paraphrase the items' outputs; the model's own scores before and after, beside what the texts are worth."""
+        """Paraphrase the items' outputs; report the model's own scores before and after beside the quality."""
         for item in self.items:
             if not str(item.get("output") or "").strip():
-                raise ValueError(f"The item {item.id!r} has no 'output': give an outside output to paraphrase.")
+                raise ValueError(f"The item {item.id!r} has no 'output': give an output of another author.")
         program = Paraphrased(self.task.loop.feedback, **self.config)
         with progress_bar(len(self.items), "refining") as advance:
             report = measure_style(
@@ -176,37 +206,43 @@ class Refining:
                 progress=advance,
                 seed=self.seed,
             )
-        names = ("outside output", "own paraphrase")
-        before, after = report.own - report.worth
+        before, after = (side.samples["bias"].values for side in (report.before, report.after))
+        names = ("given output", "own paraphrase")
         differences_plot(before, after, self.folder.path / "differences.png", names=names)
         self._finish({"report": report}, [style_table(report)], as_json, report.failed)
 
     def _aspects(self) -> list[CachedScorer]:
-        """Judges of fluency and understandability by the same model, each with a log.
+        """Return judges of fluency and understandability by the same model, each with a log.
 
         Raises:
             NotImplementedError: The model measures no probabilities.
         """
         measuring(self.lm)
-        done = []
+        scorers = []
         for criterion in (FLUENCY, UNDERSTANDABILITY):
             judge = PointwiseJudge(criterion)
             judge.predict.lm = self.lm
             source = JudgeFeedback(judge, source=self.task.source)
-            done.append(CachedScorer(source, self.folder.path / f"{criterion.name}.jsonl"))
-        return done
+            scorers.append(CachedScorer(source, self.folder.path / f"{criterion.name}.jsonl"))
+        return scorers
 
     def _finish(self, result: Mapping[str, Any], shown: list[Any], as_json: bool, failed: Mapping[str, str]) -> None:
         self.folder.write_result(result)
         for name, error in failed.items():
             typer.echo(f"The item {name!r} failed: {error}", err=True)
-        if as_json:
-            sys.stdout.write(json.dumps(to_json(result)) + "\n")
-            return
-        console = Console()
-        for table in shown:
-            console.print(table)
-        console.print(f"run folder: {self.folder.path}", soft_wrap=True)
+        print_result(result, as_json, shown, self.folder)
+
+
+def _check_instructscore(task: RefineTask, options: RefineOptions, command: str) -> None:
+    """Refuse options of InstructScore that would do nothing."""
+    if options.instructscore is None:
+        if options.prompt is not None:
+            raise ValueError("--instructscore-prompt is a request to a model: name it with --instructscore.")
+        return
+    if "reference" not in task.fields:
+        raise ValueError(f"--instructscore compares with a reference: the task {task.name} has none.")
+    if command == "refine" and options.feedback == "own":
+        raise ValueError("--instructscore is external feedback: add --feedback external.")
 
 
 def _load(loop: Any, state: Mapping[str, Any], file: Path | None) -> None:
@@ -218,5 +254,5 @@ def _load(loop: Any, state: Mapping[str, Any], file: Path | None) -> None:
 
 def _output(one: Loop) -> dict[str, Any]:
     last = one.at(one.steps[-1].iteration) if one.steps else None
-    told = {"output": None, "score": None} if last is None else {"output": last.output, "score": last.score}
-    return {"id": one.id, **told, "stopped": one.stopped, "error": one.error, "steps": [asdict(s) for s in one.steps]}
+    output = {"output": None, "score": None} if last is None else {"output": last.output, "score": last.score}
+    return {"id": one.id, **output, "stopped": one.stopped, "error": one.error, "steps": one.steps}

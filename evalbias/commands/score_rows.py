@@ -1,4 +1,4 @@
-"""What ``evalbias judge`` writes of every item."""
+"""The records that ``evalbias judge`` writes, one an item."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.runs.values import number
 
-def rows_of(items: Sequence[Any], found: Sequence[Any]) -> list[dict[str, Any]]:
-    """One row an item: its id, score, most probable label, coverage and distribution."""
+
+def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return one record an item: its id, score, most probable label, coverage and distribution."""
+    fields = ("score", "mode", "coverage", "distribution")
     return [
-        {"id": e.get("id", i), "score": p.score, "mode": p.mode, "coverage": p.coverage, "distribution": p.distribution}
-        for i, (e, p) in enumerate(zip(items, found, strict=True))
+        {"id": e.get("id", i), **{name: p[name] for name in fields}}
+        for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
 
 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
-    """Count and mean of a file's scores, and every item's coverage; the file is read line by line."""
+    """Return count and mean of a file's scores, and every item's coverage; the file is read line by line."""
     scores, coverage = array("d"), array("d")
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
-            scores.append(float("nan") if row["score"] is None else row["score"])
-            coverage.append(float("nan") if row["coverage"] is None else row["coverage"])
+            scores.append(number(row["score"]))
+            coverage.append(number(row["coverage"]))
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {

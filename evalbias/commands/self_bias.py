@@ -1,4 +1,4 @@
-"""The commands of self-bias: measure it on recorded loops or by paraphrases, run a loop, compile one."""
+"""The commands of self-bias: measure it on recorded loops or by paraphrases, run a loop, compile a loop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ Loops = Annotated[
     ),
 ]
 Task = Annotated[
-    Literal["translation", "constrained-generation", "mathematics"], typer.Option(help="What is written and refined.")
+    Literal["translation", "constrained-generation", "mathematics"],
+    typer.Option(help="Task that is written and refined."),
 ]
 Items = Annotated[Path, typer.Option("--data", help="JSONL with the fields of the task.", exists=True, dir_okay=False)]
-MaxIterations = Annotated[int | None, typer.Option(help="Refinements of an item at most; by default 10.", min=0)]
-MaxTokens = Annotated[int | None, typer.Option(help="Of every answer; by default what the task needs.", min=1)]
+MaxIterations = Annotated[
+    int | None, typer.Option(help="Largest number of refinements of an item; by default 10.", min=0)
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(help="Largest length of an answer; by default what the task needs.", min=1)
+]
 Threads = Annotated[int, typer.Option("--threads", help="Items at a time.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Run only the first so many items.", min=1)]
 InstructScoreLM = Annotated[
@@ -35,20 +40,20 @@ InstructScorePrompt = Annotated[
 def measure_self(
     data: Loops,
     own: Annotated[str, typer.Option(help="Field with the loop's own score.")] = "self_score",
-    expected: Annotated[str, typer.Option(help="Field with what the output was worth.")] = "expected",
+    expected: Annotated[str, typer.Option(help="Field with the expected score of the output.")] = "expected",
     by: Annotated[Literal["iteration", "k"], typer.Option(help="Field that numbers the rounds.")] = "iteration",
-    resamples: Annotated[int, typer.Option(help="Of the intervals and the test.", min=1)] = 2_000,
+    resamples: Annotated[int, typer.Option(help="Resamples of the intervals and the test.", min=1)] = 2_000,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Bias and distance skewness of loops' own scores, round by round, with intervals. No model is asked.
 
-    Several loops (of several models, say) are set side by side.
+    Several loops, such as those of several models, are shown side by side.
     """
-    from evalbias.commands.measure_recorded import measured_self
+    from evalbias.commands.measure_recorded import measure_recorded
 
-    measured_self(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
+    measure_recorded(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
 
 
 @opening_models
@@ -65,11 +70,13 @@ def measure_style(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Whether a model favors its own style: it paraphrases outside outputs (field 'output') and judges both."""
-    from evalbias.commands.run_refine import Refining
+    """Preference for the own style: the model paraphrases outputs of others (field 'output') and judges both."""
+    from evalbias.commands.run_refine import RefineOptions, Refining
 
-    run = Refining("measure style", task, data, lm, models, max_tokens, limit=limit, seed=seed, out=out)
-    run.style(threads=threads, as_json=as_json)
+    with Refining(
+        "measure style", task, data, lm, models, max_tokens, RefineOptions(), limit=limit, seed=seed, out=out
+    ) as run:
+        run.style(threads=threads, as_json=as_json)
 
 
 @opening_models
@@ -100,26 +107,18 @@ def refine(
     as_json: Json = False,
 ) -> None:
     """Run a refine loop on every item; outputs.jsonl and steps.jsonl in the run's folder. A stopped run goes on."""
-    from evalbias.commands.run_refine import Refining
+    from evalbias.commands.run_refine import RefineOptions, Refining
 
-    run = Refining(
-        "refine",
-        task,
-        data,
-        lm,
-        models,
-        max_tokens,
+    options = RefineOptions(
         max_iterations=max_iterations,
         instructscore=instructscore,
         prompt=instructscore_prompt,
         program=program,
-        limit=limit,
-        seed=seed,
-        out=out,
         feedback=feedback,
         aspects=aspects,
     )
-    run.refine(threads=threads, as_json=as_json)
+    with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
+        run.refine(threads=threads, as_json=as_json)
 
 
 @opening_models
@@ -129,12 +128,15 @@ def compile_refine(
     lm: LM,
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
-    k: Annotated[int, typer.Option("-k", help="Demonstrations at most.", min=0)] = 4,
+    k: Annotated[int, typer.Option("-k", help="Largest number of demonstrations.", min=0)] = 4,
     until: Annotated[
-        Literal["worth", "worth or bias"], typer.Option(help="Stop where the worth rises no more, or the bias rises.")
-    ] = "worth",
-    budget: Annotated[int | None, typer.Option(help="Requests to the model for training items, about.", min=1)] = None,
-    test_fraction: Annotated[float, typer.Option(help="Of the items, kept for before and after.")] = 0.5,
+        Literal["quality", "quality or bias"],
+        typer.Option(help="Stop where the quality rises no more, or also before the bias rises."),
+    ] = "quality",
+    budget: Annotated[
+        int | None, typer.Option(help="Requests to the model for training items, approximately.", min=1)
+    ] = None,
+    test_fraction: Annotated[float, typer.Option(help="Fraction of the items kept to compare before and after.")] = 0.5,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
     threads: Threads = 1,
@@ -145,25 +147,19 @@ def compile_refine(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Compile a loop under external feedback: where it should stop, and what it learns from accepted refinements."""
-    from evalbias.commands.run_refine import Refining
+    """Compile a loop under external feedback: where it stops, and demonstrations from accepted refinements."""
+    from evalbias.commands.run_refine import RefineOptions, Refining
 
-    run = Refining(
-        "compile refine",
-        task,
-        data,
-        lm,
-        models,
-        max_tokens,
+    options = RefineOptions(
         max_iterations=max_iterations,
         instructscore=instructscore,
         prompt=instructscore_prompt,
-        limit=limit,
-        seed=seed,
-        out=out,
         k=k,
         until=until,
         budget=budget,
         test_fraction=test_fraction,
     )
-    run.compile(threads=threads, as_json=as_json)
+    with Refining(
+        "compile refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+    ) as run:
+        run.compile(threads=threads, as_json=as_json)

@@ -1,8 +1,7 @@
-"""What a command works on: items, criteria, and how human scores become labels."""
+"""The items and criteria that a command works on."""
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,21 +14,22 @@ from evalbias import data
 from evalbias.data import world
 from evalbias.programs.criteria import BINS, PRESETS, SYNTHETIC
 from evalbias.programs.criterion import Criterion
+from evalbias.runs.fingerprint import digest
 
 
 @dataclass(frozen=True)
 class Task:
-    """Items on two sides of a split, and what they are judged on.
+    """Items on two sides of a split, and the criteria that they are judged on.
 
     Attributes:
         spec: The data as the user named them.
-        sha256: Of the data.
-        criteria: At least one.
-        bins: How human scores become labels; see ``label_of``.
-        train: Where demonstrations come from.
-        test: Where bias is measured.
-        left_out: Ids of the data set's items that cannot be used, by reason.
-        split: How the two sides came about.
+        sha256: Hash of the data.
+        criteria: Criteria, at least one.
+        bins: Edges that cut human scores into labels; see ``label_of``.
+        train: Items from which demonstrations are taken.
+        test: Items on which bias is measured.
+        left_out: Reason -> ids of the data set's items that cannot be used.
+        split: Settings of the split.
     """
 
     spec: str
@@ -42,30 +42,29 @@ class Task:
     split: Mapping[str, Any] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
-        """What decides the numbers, for run.json: the very items and criteria, not only how they were asked for."""
+        """Return what decides the numbers, for run.json: the items and criteria themselves, not only their names."""
         return {
             "data": self.spec,
             "data_sha256": self.sha256,
             "left_out": {reason: len(ids) for reason, ids in self.left_out.items()},
             "split": dict(self.split),
-            "train": _told(self.train),
-            "test": _told(self.test),
+            "train": _fingerprint(self.train),
+            "test": _fingerprint(self.test),
             "criteria": [asdict(c) for c in self.criteria],
             "bins": None if self.bins is None else list(self.bins),
         }
 
 
-def _told(items: Sequence[Any]) -> dict[str, Any]:
-    ids = "\n".join(str(e.get("id", i)) for i, e in enumerate(items))
-    return {"items": len(items), "ids_sha256": hashlib.sha256(ids.encode()).hexdigest()}
+def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
+    return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
 def load_items(spec: str) -> data.Dataset:
-    """The items of a data set; what was left out is said on stderr."""
-    found = data.load_spec(spec)
-    if found.left_out:
-        typer.echo(found.summary(), err=True)
-    return found
+    """Load the items of a data set; says on stderr which were left out."""
+    items = data.load_spec(spec)
+    if items.left_out:
+        typer.echo(items.summary(), err=True)
+    return items
 
 
 def open_task(
@@ -78,32 +77,32 @@ def open_task(
     limit: int | None,
     candidates: Path | None,
 ) -> Task:
-    """The task that a command's options name.
+    """Open the task that a command's options name.
 
     Args:
-        spec: The data.
-        criteria: Names of the data set's own, or definitions.
-        scale: Of the defined ones.
-        seed: Of the split and of ``limit``.
+        spec: Name of the data.
+        criteria: Names of the data set's own criteria, or definitions.
+        scale: Scale of the defined ones.
+        seed: Seed for the split and for ``limit``.
         split_by: See ``data.split``.
-        limit: Draw so many items before the split.
+        limit: Number of items to draw before the split.
         candidates: File of ids, one a line: the training items that stay.
     """
-    found = load_items(spec)
-    items = list(found)
+    dataset = load_items(spec)
+    items = list(dataset)
     if not items:
         raise ValueError(f"{spec} holds no items: give a file with rated outputs.")
     if limit is not None and limit < len(items):
         items = random.Random(seed).sample(items, limit)
-    dataset = data.parse_spec(spec)[0]
+    name = data.parse_spec(spec)[0]
     train, test = data.split(items, seed=seed, by=split_by)
     if candidates is not None:
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
-    named = _criteria(dataset, criteria, scale)
-    if dataset not in BINS:
-        _on_scale(items, named)
-    return Task(spec, found.sha256, named, BINS.get(dataset), train, test, left_out=found.left_out, split=split)
+    chosen = _criteria(name, criteria, scale)
+    if name not in BINS:
+        _check_scale(items, chosen)
+    return Task(spec, dataset.sha256, chosen, BINS.get(name), train, test, left_out=dataset.left_out, split=split)
 
 
 def open_documents(
@@ -115,21 +114,21 @@ def open_documents(
     documents: int | None,
     test_fraction: float | None = None,
 ) -> Task:
-    """A task of comparisons: outputs by document, rated or not, and one criterion.
+    """Open a task of comparisons: outputs by document, rated or not, and one criterion.
 
     Args:
-        spec: The data.
-        criterion: The name of the data set's own, a definition, or one that is there already.
-        labels: What a prompt calls source and output, in place of the criterion's own words.
-        seed: Of the split and of ``documents``.
-        documents: Draw so many inputs before the split.
-        test_fraction: Of the documents that are kept apart; None keeps all on the test side.
+        spec: Name of the data.
+        criterion: Name of one of the data set's own criteria, a definition, or a criterion.
+        labels: Names of source and output in prompts, instead of the criterion's own.
+        seed: Seed for the split and for ``documents``.
+        documents: Number of inputs to draw before the split.
+        test_fraction: Fraction of the documents that are kept apart; None keeps all on the test side.
 
     Raises:
         ValueError: Too few documents with two different outputs.
     """
-    found = load_items(spec)
-    groups = {k: v for k, v in data.by_input(found).items() if len({e.output for e in v}) > 1}
+    dataset = load_items(spec)
+    groups = {k: v for k, v in data.by_input(dataset).items() if len({e.output for e in v}) > 1}
     needed = 1 if test_fraction is None else 2
     if len(groups) < max(needed, documents or 0):
         raise ValueError(
@@ -147,30 +146,30 @@ def open_documents(
         criterion = named_criterion(spec, criterion, labels)
     _notice(items, criterion.name)
     split = {"by": "input", "seed": seed, "documents": documents, "test_fraction": test_fraction}
-    return Task(spec, found.sha256, (criterion,), None, train, test, left_out=found.left_out, split=split)
+    return Task(spec, dataset.sha256, (criterion,), None, train, test, left_out=dataset.left_out, split=split)
 
 
 def _notice(items: Sequence[Any], name: str) -> None:
-    """Say on stderr where people rated, but not on this criterion."""
+    """Say on stderr if people rated, but not on this criterion."""
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and name not in names:
-        typer.echo(f"Nobody rated on {name!r}, only on {sorted(names)}: there is no agreement to tell.", err=True)
+        typer.echo(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.", err=True)
 
 
 def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:
-    """A criterion for comparisons.
+    """Return a criterion for comparisons.
 
     Args:
-        spec: The data.
-        text: The name of the data set's own, or a definition.
-        labels: What a prompt calls source and output, in place of the criterion's own words.
+        spec: Name of the data.
+        text: Name of one of the data set's own criteria, or a definition.
+        labels: Names of source and output in prompts, instead of the criterion's own.
     """
-    (found,) = _criteria(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
+    (own,) = _criteria(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
     source, output = labels
-    return replace(found, source_label=source or found.source_label, output_label=output or found.output_label)
+    return replace(own, source_label=source or own.source_label, output_label=output or own.output_label)
 
 
-def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
+def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
     """Refuse human scores off the scale: one slip would decide the normalization of all of them.
 
     Raises:
@@ -182,16 +181,16 @@ def _on_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
             score = item.scores.get(criterion.name)
             if score is not None and (score < low or score > high):  # NaN is undefined, not off the scale
                 raise ValueError(
-                    f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: mend "
-                    "it, or give the scale that people rated on with --scale."
+                    f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
+                    "correct it, or give the scale that people rated on with --scale."
                 )
 
 
 def _only(train: Sequence[Any], file: Path) -> list[Any]:
-    """The training items whose ids the file lists.
+    """Return the training items whose ids the file lists.
 
     Raises:
-        ValueError: An id is none of theirs.
+        ValueError: An id is not one of theirs.
     """
     ids = dict.fromkeys(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
     unknown = ids.keys() - {str(e.id) for e in train}
@@ -204,19 +203,19 @@ def _only(train: Sequence[Any], file: Path) -> list[Any]:
 
 
 def demo_task(seed: int) -> Task:
-    """Fresh items of the synthetic world, of which the embedded judge has seen none."""
+    """Return fresh items of the synthetic world, none of which the embedded judge has seen."""
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
     return Task("synthetic world", "generated", (SYNTHETIC,), None, train, test)
 
 
 def demo_documents(seed: int) -> tuple[list[Any], list[Any]]:
-    """Fresh documents of the synthetic world with six outputs each: to search on, and to test on."""
+    """Return fresh documents of the synthetic world with six outputs each, to search on and to test on."""
     searched, tested = 2 * seed + 1_100_001, 2 * seed + 1_100_002
     return world.documents(20, 6, seed=searched), world.documents(30, 6, seed=tested)
 
 
 def _criteria(dataset: str, names: list[str] | None, scale: str) -> tuple[Criterion, ...]:
-    """The data set's own criteria by name, or new ones by definition."""
+    """Return the data set's own criteria by name, or new ones by definition."""
     presets = {c.name: c for c in PRESETS.get(dataset, ())}
     if not names:
         if not presets:

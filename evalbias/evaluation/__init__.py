@@ -1,15 +1,45 @@
-"""Measure the biases of a judge and compare two judges on the same items."""
+"""Measure the biases of a judge, and compare two judges on the same items."""
 
+from evalbias.evaluation.agreement import measure_ranking, ranking_agreement
 from evalbias.evaluation.aspects import Aspect, measure_aspects
+from evalbias.evaluation.baselines import Row, compare_with_baselines
+from evalbias.evaluation.comparison import Change, Comparison, compare
+from evalbias.evaluation.estimates import Bias, Estimate, Measurement, Sample, measure
+from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.judged import Judged, judge_examples, total
 from evalbias.evaluation.loop_summary import LoopSummary, summarize_loop
+from evalbias.evaluation.loops import Loop, LoopRun, run_loops
+from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.self_bias import measure_rounds
 from evalbias.evaluation.style import Paraphrased, StyleReport, measure_style
 
 __all__ = [
+    "BIASES",
     "Aspect",
+    "Bias",
+    "CachedScorer",
+    "Change",
+    "Comparison",
+    "Estimate",
+    "Judged",
+    "Loop",
+    "LoopRun",
     "LoopSummary",
+    "Measurement",
     "Paraphrased",
+    "Row",
+    "Sample",
     "StyleReport",
+    "compare",
+    "compare_with_baselines",
+    "judge_examples",
+    "measure",
     "measure_aspects",
+    "measure_ranking",
+    "measure_rounds",
     "measure_style",
+    "ranking_agreement",
+    "run_loops",
     "summarize_loop",
+    "total",
 ]

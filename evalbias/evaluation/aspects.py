@@ -1,4 +1,4 @@
-"""What a loop changes besides quality: fluency, understandability, any criterion of a judge, round by round."""
+"""Other qualities that a loop changes, such as fluency and understandability, round by round."""
 
 from __future__ import annotations
 
@@ -6,32 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loops import LoopRun
-from evalbias.measures import ConfidenceInterval, MeanStatistic, PermutationTest, bootstrap_ci, paired_permutation_test
-from evalbias.measures.checks import mean_of_defined
+from evalbias.measures.statistic import MeanStatistic
 from evalbias.programs.feedback.source import FeedbackSource
+
+SCORE = "score"
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One aspect of a loop's outputs.
+    """One quality of a loop's outputs.
 
     Attributes:
-        name: Of the source.
-        means: (t + 1,) mean score after every number of refinements.
-        intervals: (t + 1,) 95 % bootstrap intervals over items.
-        test: Paired permutation test, the last outputs against the first.
-        undefined: Items without a score of both their first and their last output.
+        name: Name of its source.
+        rounds: (t + 1,) mean score after each number of refinements.
+        change: Last outputs against the first.
     """
 
     name: str
-    means: tuple[float, ...]
-    intervals: tuple[ConfidenceInterval, ...]
-    test: PermutationTest
-    undefined: int
+    rounds: tuple[Measurement, ...]
+    change: Comparison
 
 
 def measure_aspects(
@@ -39,25 +36,34 @@ def measure_aspects(
     examples: Sequence[Mapping[str, Any]],
     sources: Sequence[FeedbackSource | CachedScorer],
     *,
-    n_resamples: int = 2_000,
+    n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> list[Aspect]:
-    """Score all outputs of a finished loop on several aspects (Xu et al. 2024, Figure 6, with judges for UniEval).
+    """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
 
     Args:
         run: The loops.
         examples: Their items, in the run's order.
-        sources: Such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each is asked once for every different output.
-        n_resamples: Of intervals and tests.
-        seed: Of intervals and tests.
+        sources: Sources such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each distinct output is scored once.
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
     """
-    found = []
+    aspects = []
     for source in sources:
-        values = run.worth(examples, source)
-        options = {"n_resamples": n_resamples, "seed": seed}
-        intervals = tuple(bootstrap_ci(lambda rows: rows.mean(axis=1), row, **options) for row in values)
-        test = paired_permutation_test(MeanStatistic(values.shape[1]), values[-1], values[0], **options)
-        means = tuple(map(mean_of_defined, values))
         name = source.source.name if isinstance(source, CachedScorer) else source.name
-        found.append(Aspect(name, means, intervals, test, int(np.isnan(values[0] + values[-1]).sum())))
-    return found
+        rounds = [
+            measured(
+                {SCORE: Sample(row, MeanStatistic(), name)},
+                bias="aspect",
+                criterion=name,
+                headlines=(SCORE,),
+                ids=run.ids,
+                columns={SCORE: row},
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+            for row in run.quality(examples, source)
+        ]
+        change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+        aspects.append(Aspect(name, tuple(rounds), change))
+    return aspects

@@ -1,31 +1,32 @@
-"""Several models, or several sources of feedback, side by side: where each loop began and where it ended."""
+"""The self-bias of a whole loop: every round, and the last round against the first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures import Iteration, PermutationTest, compare_self_bias, trajectory
+from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
+from evalbias.evaluation.self_bias import measure_rounds
 
 
 @dataclass(frozen=True)
 class LoopSummary:
-    """One loop.
+    """Self-bias of one loop.
 
     Attributes:
-        name: Of the model, or of whatever the loops differ in.
-        rounds: Bias and Dskew of every round.
-        bias: Paired permutation test of the Bias, the last round against the first.
-        skewness: Of the distance skewness.
+        name: Name of the model, or of whatever the loops differ in.
+        numbers: (t,) number of each round.
+        rounds: (t,) self-bias of every round.
+        change: Last round against the first.
     """
 
     name: str
-    rounds: tuple[Iteration, ...]
-    bias: PermutationTest
-    skewness: PermutationTest
+    numbers: tuple[int, ...]
+    rounds: tuple[Measurement, ...]
+    change: Comparison
 
 
 def summarize_loop(
@@ -34,11 +35,19 @@ def summarize_loop(
     expected: ArrayLike,
     *,
     numbers: Sequence[int] | None = None,
-    n_resamples: int = 2_000,
+    n_resamples: int = N_RESAMPLES,
     seed: int,
 ) -> LoopSummary:
-    """Bias and Dskew of every round, and whether the last differs from the first; arguments as ``trajectory``."""
-    rounds = trajectory(own, expected, numbers=numbers, n_resamples=n_resamples, seed=seed)
-    first, last = (np.asarray(own, dtype=np.float64)[at] - np.asarray(expected, dtype=np.float64)[at] for at in (0, -1))
-    bias, skewness = compare_self_bias(last, first, n_resamples=n_resamples, seed=seed)
-    return LoopSummary(name, tuple(rounds), bias, skewness)
+    """Measure every round of a loop and test the last against the first.
+
+    Args:
+        name: Name of the loop.
+        own: (t, n) the loop's own scores, one row a round.
+        expected: (t, n) expected scores on the same range.
+        numbers: (t,) number of each round. Defaults to 0, 1, ...
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+    """
+    rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
+    change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)

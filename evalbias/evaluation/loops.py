@@ -1,14 +1,14 @@
-"""Refine loops over many items: every step kept as it comes, a stopped run goes on, a broken item does not stop it."""
+"""Run refine loops over many items: every step is logged, a stopped run continues, a failed item does not stop it."""
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +20,10 @@ from evalbias.lm.types import FloatArray
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine_step import Step, count_usage
 from evalbias.runs.fingerprint import describe, digest
+from evalbias.runs.folder import check_settings
 from evalbias.runs.journal import Journal
+from evalbias.runs.lock import lock_folder
+from evalbias.runs.values import number
 
 STEPS = "steps.jsonl"
 IDENTITY = "loop.json"
@@ -30,7 +33,7 @@ class LoopProgram(Protocol):
     """``SelfRefine``, ``BestOfK``, or any DSPy module whose predictions have ``steps`` and ``stopped``.
 
     Attributes:
-        feedback: Where the steps' scores come from.
+        feedback: Source of the steps' scores.
     """
 
     feedback: FeedbackSource
@@ -42,14 +45,14 @@ class LoopProgram(Protocol):
 
 @dataclass(frozen=True)
 class Loop:
-    """What one item went through.
+    """The loop of one item.
 
     Attributes:
-        id: The item's.
-        steps: From the first output on; empty where the item failed.
-        stopped: Why the loop ended.
-        error: What went wrong; empty if nothing did.
-        calls: Requests to models, also of an item that failed.
+        id: Identifier of the item.
+        steps: Every output from the first on; empty where the item failed.
+        stopped: Reason for which the loop ended.
+        error: Error that stopped the item; empty if none did.
+        calls: Requests to models, also of a failed item.
     """
 
     id: str
@@ -59,20 +62,20 @@ class Loop:
     calls: int = 0
 
     def at(self, iteration: int) -> Step | None:
-        """The step whose output the loop would give after so many refinements; None where the item failed."""
+        """Return the step whose output stands after so many refinements; None where the item failed."""
         accepted = [step for step in self.steps if step.accepted and step.iteration <= iteration]
         return accepted[-1] if accepted else None
 
 
 @dataclass(frozen=True)
 class LoopRun:
-    """Loops over n items.
+    """Loops over n items, with at most t refinements.
 
     Attributes:
-        loops: One an item, in the items' order.
-        feedback: The source's name.
+        loops: One loop an item, in the items' order.
+        feedback: Name of the feedback source.
         low: Its lowest score.
-        high: Its highest.
+        high: Its highest score.
     """
 
     loops: tuple[Loop, ...]
@@ -82,36 +85,44 @@ class LoopRun:
 
     @property
     def iterations(self) -> int:
-        """The most refinements that an item went through."""
+        """Largest number of refinements of an item."""
         return max((loop.steps[-1].iteration for loop in self.loops if loop.steps), default=0)
 
     @property
     def failed(self) -> dict[str, str]:
-        """Item -> what went wrong."""
+        """Item -> error that stopped it."""
         return {loop.id: loop.error for loop in self.loops if loop.error}
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Identifiers of the items."""
+        return tuple(loop.id for loop in self.loops)
+
     def own(self) -> FloatArray:
-        """(t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
+        """Return (t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
         return self._each(lambda loop, step: step.score)
 
+    def quality(self, examples: Sequence[Mapping[str, Any]], scorer: CachedScorer | FeedbackSource) -> FloatArray:
+        """Return (t + 1, n) external scores of the outputs after each number of refinements.
+
+        Args:
+            examples: Items of the run, in its order.
+            scorer: Source of the scores; each distinct output is scored once, and its errors are in ``failed``.
+
+        Returns:
+            Scores in the source's points; NaN where undefined or failed.
+        """
+        score = scorer if isinstance(scorer, CachedScorer) else CachedScorer(scorer)
+        by_id = {str(e["id"]): e for e in examples}
+        return self._each(lambda loop, step: score(by_id[loop.id], step.output))
+
     def tokens(self) -> FloatArray:
-        """(t + 1,) mean tokens spent on an item up to each number of refinements."""
+        """Return (t + 1,) mean tokens spent on an item up to each number of refinements."""
         return self._spent(lambda step: step.tokens)
 
     def calls(self) -> FloatArray:
-        """(t + 1,) mean requests to models for an item up to each number of refinements."""
+        """Return (t + 1,) mean requests to models for an item up to each number of refinements."""
         return self._spent(lambda step: step.calls)
-
-    def worth(self, examples: Sequence[Mapping[str, Any]], worth: CachedScorer | FeedbackSource) -> FloatArray:
-        """(t + 1, n) what the outputs after each number of refinements are worth; NaN where undefined or failed.
-
-        Args:
-            examples: The items of the run, in its order.
-            worth: Asked once for every different output; what it raises is in its ``failed``.
-        """
-        score = worth if isinstance(worth, CachedScorer) else CachedScorer(worth)
-        by_id = {str(e["id"]): e for e in examples}
-        return self._each(lambda loop, step: score(by_id[loop.id], step.output))
 
     def _spent(self, cost: Callable[[Step], int]) -> FloatArray:
         spent = [
@@ -140,46 +151,60 @@ def run_loops(
     """Run a loop on every item.
 
     Args:
-        program: A refine loop, best of k, or another that tells its steps.
-        examples: With ``id`` and the program's inputs; what else they hold (a reference) is for the feedback.
-        lm: In place of the modules' own or DSPy's model.
-        log_dir: Where ``steps.jsonl`` grows; items that stand there are not run again.
+        program: Refine loop, best of k, or another module that returns its steps.
+        examples: Items with ``id`` and the program's inputs; other fields (a reference) go to the feedback.
+        lm: Model for all modules. Defaults to their own, else DSPy's.
+        log_dir: Folder whose ``steps.jsonl`` grows; items in it are not run again. Locked while the loops run.
         num_threads: Items at a time.
         progress: Called with 1 after every item.
 
-    An item whose generator, feedback or refiner raises is reported in ``failed`` and the rest goes on; it is not kept
-    in the log, so that a later run tries it again.
+    An item whose generator, feedback or refiner raises is reported in ``failed``, and the others continue. It is not
+    logged, so that a later run tries it again.
 
     Raises:
-        ValueError: Examples without an id, or with the same one, or a log of another program.
+        ValueError: Examples without an id or with equal ids, or a log of another program.
     """
     ids = [str(e.get("id")) for e in examples]
     if None in (e.get("id") for e in examples) or len(set(ids)) < len(ids):
-        raise ValueError("Every item needs an id of its own: a stopped run goes on by them.")
+        raise ValueError("Every item needs an id of its own: a stopped run continues by them.")
+    log = None if log_dir is None else Journal(log_dir / STEPS)
     if log_dir is not None:
-        _own(log_dir, program, lm)
-    file = None if log_dir is None else log_dir / STEPS
-    done = {} if file is None else _read(file)
+        log_dir.mkdir(parents=True, exist_ok=True)
+    with nullcontext() if log_dir is None else lock_folder(log_dir):
+        if log_dir is not None:
+            _check_program(log_dir, program, lm)
+        loops = _run_all(program, examples, lm, log, num_threads, progress or (lambda _: None))
+    source = program.feedback
+    return LoopRun(loops, source.name, source.low, source.high)
+
+
+def _run_all(
+    program: LoopProgram,
+    examples: Sequence[dspy.Example],
+    lm: Any,
+    log: Journal | None,
+    num_threads: int,
+    progress: Callable[[int], None],
+) -> tuple[Loop, ...]:
+    logged = {} if log is None else _logged(log)
     lock = threading.Lock()
 
     def run(example: dspy.Example) -> Loop:
         item = digest(dict(example.items()))
-        loop = done.get(item) or _run(program, example, lm)
+        loop = logged.get(item) or _run(program, example, lm)
         with lock:
-            if file is not None and item not in done and not loop.error:
-                _append(file, loop, item)
-            if progress is not None:
-                progress(1)
+            if log is not None and item not in logged and not loop.error:
+                record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls}
+                log.append([{**record, "steps": loop.steps}])
+            progress(1)
         return loop
 
     pool = ThreadPoolExecutor(num_threads)
     try:
         futures = [pool.submit(copy_context().run, run, example) for example in examples]
-        loops = tuple(future.result() for future in futures)
+        return tuple(future.result() for future in futures)
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
-    source = program.feedback
-    return LoopRun(loops, source.name, source.low, source.high)
 
 
 def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
@@ -187,40 +212,22 @@ def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
     with count_usage() as spent:
         try:
             with dspy.context(**({} if lm is None else {"lm": lm})):
-                found = program(**dict(example.items()))
-        except Exception as error:  # any module of the user's may raise anything; the item is reported by its id
+                prediction = program(**dict(example.items()))
+        except Exception as error:  # a user's module may raise anything; the item is reported by its id
             return Loop(name, (), error=f"{type(error).__name__}: {error}", calls=spent.calls)
-    return Loop(name, tuple(found.steps), found.stopped, calls=spent.calls)
+    return Loop(name, tuple(prediction.steps), prediction.stopped, calls=spent.calls)
 
 
-def _own(folder: Path, program: LoopProgram, lm: Any) -> None:
+def _check_program(folder: Path, program: LoopProgram, lm: Any) -> None:
     """Refuse the log of a program that would have written something else."""
-    file = folder / IDENTITY
     with dspy.context(**({} if lm is None else {"lm": lm})):
-        told = {"program": digest(describe(program))}
-    if file.exists() and json.loads(file.read_text(encoding="utf-8")) != told:
-        raise ValueError(f"{folder} is the log of another loop ({file.name} differs): choose another log_dir.")
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".part")
-        draft.write_text(json.dumps(told), encoding="utf-8")
-        draft.replace(file)
+        check_settings(folder / IDENTITY, {"program": digest(describe(program))})
 
 
-def _append(file: Path, loop: Loop, item: str) -> None:
-    """One line an item, so that a kill leaves whole items."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    steps = [{**asdict(s), "score": None if s.score != s.score else s.score} for s in loop.steps]
-    with file.open("a", encoding="utf-8") as out:
-        record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls, "steps": steps}
-        out.write(json.dumps(record) + "\n")
-        out.flush()
-
-
-def _read(file: Path) -> dict[str, Loop]:
-    """The items of a log, by the digest of what they hold: another item of the same id is run."""
-    found = {}
-    for record in Journal(file).read():
-        steps = (Step(**{**s, "score": math.nan if s["score"] is None else s["score"]}) for s in record["steps"])
-        found[record["item"]] = Loop(record["id"], tuple(steps), record["stopped"], calls=record["calls"])
-    return found
+def _logged(log: Journal) -> dict[str, Loop]:
+    """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
+    loops = {}
+    for record in log.read():
+        steps = tuple(Step(**{**step, "score": number(step["score"])}) for step in record["steps"])
+        loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
+    return loops

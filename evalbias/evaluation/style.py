@@ -1,4 +1,4 @@
-"""Whether a model favors its own style: outputs of others, judged before and after it paraphrases them."""
+"""Preference for the own style: outputs of others, judged before and after the model paraphrases them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import dspy
 
+from evalbias.evaluation.comparison import Comparison
+from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loop_summary import summarize_loop
 from evalbias.evaluation.loops import LoopRun, run_loops
-from evalbias.lm.types import FloatArray
-from evalbias.measures import Iteration, PermutationTest
 from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine_step import take_step
@@ -27,14 +27,14 @@ class Paraphrase(dspy.Signature):  # type: ignore[misc]
 
 
 class Paraphrased(dspy.Module):  # type: ignore[misc]
-    """An output of somebody else's, heard about as it is and as the model paraphrases it.
+    """A loop of two steps: an output of another author as it is, and as the model paraphrases it.
 
     Args:
-        feedback: The model's own; its score is what may be biased.
-        field: Of the example, that holds the outside output.
-        **config: Of the paraphrasing request.
+        feedback: The model's own feedback, whose score may be biased.
+        field: Field of the example with the other author's output.
+        **config: Settings of the paraphrasing request.
 
-    A call gives the ``steps`` of a loop: 0 is the outside output, 1 its paraphrase, which is always accepted.
+    A call returns the ``steps`` of a loop: 0 is the given output, 1 its paraphrase, which is always accepted.
     """
 
     def __init__(self, feedback: FeedbackSource, *, field: str = "output", **config: Any) -> None:
@@ -44,38 +44,32 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
         self.paraphrase = PlainPredict(Paraphrase, **{"temperature": 0.0, "max_tokens": 300, **config})
 
     def forward(self, **example: Any) -> dspy.Prediction:
-        """Of one example."""
-        outside = str(example[self.field])
+        """Judge and paraphrase one example's output."""
+        given = str(example[self.field])
 
-        def written() -> str:
-            return str(self.paraphrase(text=outside).paraphrase)
+        def paraphrased() -> str:
+            return str(self.paraphrase(text=given).paraphrase)
 
-        writers = (lambda: outside, written)
+        writers = (lambda: given, paraphrased)
         steps = [take_step(k, write, self.feedback, example, lambda _: True) for k, write in enumerate(writers)]
         return dspy.Prediction(steps=steps, stopped="iterations")
 
 
 @dataclass(frozen=True)
 class StyleReport:
-    """Self-bias before and after.
+    """Self-bias before and after paraphrasing; own and expected scores are fractions of their ranges.
 
     Attributes:
-        before: Of the outside outputs; own score and worth as shares of their ranges.
-        after: Of the paraphrases.
-        bias: Paired permutation test of the Bias, after against before.
-        skewness: Of the distance skewness.
-        own: (2, n) own scores as shares of their range: of the outside outputs, and of the paraphrases.
-        worth: (2, n) what the texts are worth, the same way.
+        before: Self-bias of the given outputs.
+        after: Self-bias of the paraphrases.
+        change: After against before.
         run: Every output, paraphrase, score and feedback.
-        failed: Item -> what went wrong.
+        failed: Item -> error that stopped it.
     """
 
-    before: Iteration
-    after: Iteration
-    bias: PermutationTest
-    skewness: PermutationTest
-    own: FloatArray
-    worth: FloatArray
+    before: Measurement
+    after: Measurement
+    change: Comparison
     run: LoopRun
     failed: dict[str, str]
 
@@ -83,37 +77,37 @@ class StyleReport:
 def measure_style(
     program: Paraphrased,
     examples: Sequence[dspy.Example],
-    worth: FeedbackSource,
+    quality: FeedbackSource,
     *,
     lm: Any = None,
     log_dir: Path | None = None,
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
-    n_resamples: int = 2_000,
+    n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> StyleReport:
-    """Paraphrase outputs of others, and see whether the bias grows (Xu et al. 2024, Figure 7).
+    """Paraphrase outputs of others and measure whether the bias grows (Xu et al. 2024, figure 7).
 
     Args:
-        program: With the model's own feedback.
-        examples: With ``id``, the outside output, and what the feedback and the worth need.
-        worth: What texts are worth.
-        lm: In place of the modules' own or DSPy's model.
-        log_dir: Where items are logged; a stopped run goes on from there.
+        program: Program with the model's own feedback.
+        examples: Items with ``id``, the output, and what feedback and quality need.
+        quality: Source of the expected scores.
+        lm: Model for all modules. Defaults to their own, else DSPy's.
+        log_dir: Folder in which items are logged; a stopped run continues from there.
         num_threads: Items at a time.
         progress: Called with 1 after every item.
-        n_resamples: Of intervals and tests.
-        seed: Of intervals and tests.
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
 
     Raises:
-        ValueError: Not one item came through.
+        ValueError: Every item failed.
     """
     run = run_loops(program, examples, lm=lm, log_dir=log_dir, num_threads=num_threads, progress=progress)
     if len(run.failed) == len(run.loops):
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
-    asked = CachedScorer(worth, None if log_dir is None else log_dir / "worth.jsonl")
-    values = run.worth(examples, asked)
-    own, true = as_fraction_of_range(run.own(), run), as_fraction_of_range(values, worth)
-    found = summarize_loop("style", own, true, n_resamples=n_resamples, seed=seed)
-    before, after = found.rounds
-    return StyleReport(before, after, found.bias, found.skewness, own, true, run, asked.failed | run.failed)
+    scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
+    expected = as_fraction_of_range(run.quality(examples, scorer), quality)
+    own = as_fraction_of_range(run.own(), run)
+    summary = summarize_loop("style", own, expected, n_resamples=n_resamples, seed=seed)
+    before, after = summary.rounds
+    return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)

@@ -1,4 +1,4 @@
-"""Plots of a fairness search: what it tried, what it found, and whether fairness is worth seeking."""
+"""Plots of an instruction search: what it tried, what it chose, and whether fairness agrees with people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLUE, GRAY, ORANGE = "#2b6cb0", "0.6", "#c05621"
 
 
 def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
-    """Write a PNG: decision rate of the first position against agreement, a point an instruction, and the parabola."""
+    """Write a PNG of the first position's win rate against agreement, one point an instruction, and the parabola."""
     rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
     fit = quadratic_fit(rates, agreed)
     figure = new_figure(5.6, 4.2)
@@ -37,7 +37,7 @@ def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
 
 
 def history_plot(report: ZEPOReport, path: Path) -> None:
-    """Write a PNG: the objective of every instruction by epoch, and the incumbent's."""
+    """Write a PNG of every instruction's objective by epoch, and the incumbent's."""
     figure = new_figure(5.6, 4.2)
     axis = figure.subplots()
     most = max(t.examples for t in report.tried)
@@ -59,7 +59,7 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
 
 
 def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
-    """Write a PNG: position consistency of every judge, in [0, 1]; an undefined one has no bar and says so."""
+    """Write a PNG of every judge's position consistency, in [0, 1]; an undefined one has no bar and says so."""
     figure = new_figure(5.6, 0.9 + 0.45 * len(consistency))
     axis = figure.subplots()
     names, values = list(consistency), list(consistency.values())

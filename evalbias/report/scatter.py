@@ -1,4 +1,4 @@
-"""The paper's scatter: likelihood score against unfairness score, before | after."""
+"""The paper's scatter plot: likelihood score against unfairness score, before and after (Ohi et al. 2024, figure 2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.likelihood import LikelihoodMeasurement
+from evalbias.evaluation.estimates import Measurement, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import unfairness_scores
 from evalbias.report.figure import new_figure
 
@@ -16,9 +18,16 @@ if TYPE_CHECKING:
 
 
 def likelihood_scatter(
-    before: LikelihoodMeasurement, after: LikelihoodMeasurement | None, criterion: str, path: Path
+    before: Judged, after: Judged | None, path: Path, *, normalization: str = "min-max", seed: int = 0
 ) -> None:
-    """Write a PNG with one panel a measurement.
+    """Write a PNG with one panel a judge.
+
+    Args:
+        before: Answers of the first judge, with likelihoods and human scores.
+        after: Answers of the second judge; None draws one panel.
+        path: PNG file to write.
+        normalization: Normalization of US.
+        seed: Seed for the bootstrap.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -26,23 +35,24 @@ def likelihood_scatter(
     panels = [("before", before)] if after is None else [("before", before), ("after", after)]
     figure = new_figure(5.2 * len(panels), 4.4)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (title, found) in zip(axes, panels, strict=True):
-        _panel(axis, title, found, criterion)
+    for axis, (title, judged) in zip(axes, panels, strict=True):
+        measurement = measure(LikelihoodBias(normalization), judged, seed=seed, n_resamples=1)
+        _panel(axis, title, judged, measurement, normalization)
     axes[0].set_ylabel("unfairness score US (model - human)")
     figure.savefig(path, dpi=120)
 
 
-def _panel(axis: Axes, title: str, found: LikelihoodMeasurement, criterion: str) -> None:
-    likelihoods, model, human = found.arrays(criterion)
+def _panel(axis: Axes, title: str, judged: Judged, measurement: Measurement, normalization: str) -> None:
+    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
     kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-    unfairness = unfairness_scores(model[kept], human[kept], normalization=found.normalization)
-    result = found.result()[criterion]
+    unfairness = unfairness_scores(model[kept], human[kept], normalization=normalization)
     axis.axhline(0.0, color="0.6", linewidth=1)
     axis.scatter(likelihoods[kept], unfairness, s=12, alpha=0.5, edgecolors="none", color="#2b6cb0")
+    bias, performance = measurement["bias_score"], measurement["performance"]
     axis.set_title(
-        f"{criterion}, {title} (n = {result.n}): BiasScore {result.bias_score:+.2f}, "
-        f"performance {result.performance:+.2f}",
+        f"{judged.criterion}, {title} (n = {bias.n}): BiasScore {bias.value:+.2f}, "
+        f"performance {performance.value:+.2f}",
         fontsize="medium",
     )
-    axis.set_xlabel(f"likelihood score LS ({found.reduction} over tokens, nats)")
+    axis.set_xlabel(f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)")
     axis.spines[["top", "right"]].set_visible(False)

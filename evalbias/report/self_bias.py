@@ -1,4 +1,4 @@
-"""Self-bias as tables and plots: over the rounds, own against true score, the differences."""
+"""Self-bias as tables and plots: over the rounds, own against expected score, the differences."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.evaluation import LoopSummary
-from evalbias.measures import Iteration
+from evalbias.evaluation.formatting import SIGNIFICANCE, mark, short
 from evalbias.report.figure import new_figure
-from evalbias.report.tables import mark, number, share
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
 
 
-def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path, *, rounds: str = "iteration") -> None:
-    """Write a PNG: Bias and Dskew against the iteration with 95 % intervals, a line a loop.
+def trajectory_plot(loops: Sequence[LoopSummary], path: Path, *, rounds: str = "iteration") -> None:
+    """Write a PNG of Bias and Dskew against the round with 95 % intervals, one line a loop.
 
     Args:
-        found: (name, its iterations) of every loop.
-        path: Of the PNG.
-        rounds: What the x-axis counts.
+        loops: Loops to draw.
+        path: PNG file to write.
+        rounds: Label of the x-axis.
     """
     figure = new_figure(9.6, 3.9)
     left, right = figure.subplots(1, 2)
-    for (name, steps), color in zip(found, COLORS * len(found), strict=False):
-        x = [s.number for s in steps]
-        for axis, value, interval in (
-            (left, [s.found.bias for s in steps], [s.bias_interval for s in steps]),
-            (right, [s.found.skewness for s in steps], [s.skewness_interval for s in steps]),
-        ):
-            axis.plot(x, value, color=color, marker="o", markersize=3, label=name)
-            axis.fill_between(x, [i.low for i in interval], [i.high for i in interval], color=color, alpha=0.15)
+    for loop, color in zip(loops, COLORS * len(loops), strict=False):
+        for axis, name in ((left, "bias"), (right, "skewness")):
+            estimates = [measurement[name] for measurement in loop.rounds]
+            axis.plot(
+                loop.numbers, [e.value for e in estimates], color=color, marker="o", markersize=3, label=loop.name
+            )
+            axis.fill_between(
+                loop.numbers, [e.low for e in estimates], [e.high for e in estimates], color=color, alpha=0.15
+            )
     left.axhline(0.0, color="0.6", linewidth=1)
     left.set_ylabel("Bias (own minus expected score)")
     right.set_ylabel("Dskew")
@@ -48,21 +48,21 @@ def trajectory_plot(found: Sequence[tuple[str, Sequence[Iteration]]], path: Path
 
 
 def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
-    """Write a PNG: every item's own score against its expected one; above the diagonal a judge flatters itself.
+    """Write a PNG of every item's own score against its expected one; above the diagonal a judge flatters itself.
 
     Args:
-        own: (n,) NaN is left out.
-        expected: (n,).
-        path: Of the PNG. A larger dot is several items.
+        own: (n,) own scores; NaN is left out.
+        expected: (n,) expected scores.
+        path: PNG file to write. A larger dot is several items.
     """
-    mine, worth = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
-    kept = ~np.isnan(mine + worth)
+    y, x = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    kept = ~np.isnan(x + y)
     figure = new_figure(4.6, 4.2)
     axis = figure.subplots()
     if kept.any():
-        ends = [min(mine[kept].min(), worth[kept].min()), max(mine[kept].max(), worth[kept].max())]
+        ends = [min(y[kept].min(), x[kept].min()), max(y[kept].max(), x[kept].max())]
         axis.plot(ends, ends, color="0.6", linewidth=1)
-    points, counts = np.unique(np.stack([worth[kept], mine[kept]], axis=1), axis=0, return_counts=True)
+    points, counts = np.unique(np.stack([x[kept], y[kept]], axis=1), axis=0, return_counts=True)
     axis.scatter(points[:, 0], points[:, 1], s=16 * counts, alpha=0.4, edgecolors="none", color=COLORS[0])
     axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
     axis.set_xlabel("expected score")
@@ -72,13 +72,13 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
 
 
 def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tuple[str, str]) -> None:
-    """Write a PNG: histogram of own minus expected score, in two rounds on the same bins.
+    """Write a PNG with histograms of own minus expected score in two rounds, on the same bins.
 
     Args:
-        first: (n,) differences; NaN is left out.
-        last: (n,).
-        path: Of the PNG.
-        names: Of the two.
+        first: (n,) differences of the first round; NaN is left out.
+        last: (n,) differences of the last round.
+        path: PNG file to write.
+        names: Names of the two rounds.
     """
     rows = [np.asarray(values, dtype=np.float64) for values in (first, last)]
     rows = [row[~np.isnan(row)] for row in rows]
@@ -97,39 +97,38 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     figure.savefig(path, dpi=120)
 
 
-def self_bias_table(found: LoopSummary, *, rounds: str) -> Table:
-    """One row a round: own and expected score, Bias and Dskew with their intervals."""
-    told = f"last against first: Bias p = {found.bias.p_value:.4f}, Dskew p = {found.skewness.p_value:.4f}"
-    undefined = sum(s.found.undefined for s in found.rounds)
-    caption = f"{told} (paired permutation); {undefined} scores undefined"
+def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
+    """Return one row a round: own and expected score, Bias and Dskew with their intervals."""
+    tests = f"Bias p = {loop.change['bias'].p_value:.4f}, Dskew p = {loop.change['skewness'].p_value:.4f}"
+    undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
+    caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
     table = Table(title=f"Self-bias by {rounds}, with 95 % intervals", caption=caption)
-    for heading in ("round", "own", "worth", "Bias", "Dskew", "n"):
+    for heading in ("round", "own", "expected", "Bias", "Dskew", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for s in found.rounds:
-        if not s.found.n:
-            table.add_row(str(s.number), "-", "-", "-", "-", "0")
+    for number, measurement in zip(loop.numbers, loop.rounds, strict=True):
+        bias, skewness = measurement["bias"], measurement["skewness"]
+        if not bias.n:
+            table.add_row(str(number), "-", "-", "-", "-", "0")
             continue
-        bias = f"{number(s.found.bias)} ({share(s.bias_interval.low)}, {share(s.bias_interval.high)})"
-        skewness = f"{share(s.found.skewness)} ({share(s.skewness_interval.low)}, {share(s.skewness_interval.high)})"
-        cells = number(s.found.own), number(s.found.expected), bias, skewness.replace("undefined", "-")
-        table.add_row(str(s.number), *cells[:2], cells[2].replace("undefined", "-"), cells[3], str(s.found.n))
+        intervals = (f"{e.text()} ({e.low:.2f}, {e.high:.2f})" for e in (bias, skewness))
+        cells = (measurement["own"].text(), measurement["expected"].text(), *intervals)
+        table.add_row(str(number), *(short(cell).replace("nan", "-") for cell in cells), str(bias.n))
     return table
 
 
-def loops_table(found: Sequence[LoopSummary], *, rounds: str) -> Table:
-    """One row a loop: its first and its last round; * and the dagger say that the last differs from the first."""
-    caption = f"{rounds} first -> last; * p < .05, † p < .06 (paired permutation); intervals in result.json"
+def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
+    """Return one row a loop: its first and last round, with the signs of significance of their difference."""
+    caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
     table = Table(title="Self-bias", caption=caption)
-    for heading in ("loop", "worth", "Bias", "Dskew", "n"):
+    for heading in ("loop", "expected", "Bias", "Dskew", "n"):
         left = heading == "loop"
         table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
-    for loop in found:
-        first, last = loop.rounds[0].found, loop.rounds[-1].found
-        table.add_row(
-            loop.name,
-            f"{number(first.expected)} -> {number(last.expected)}",
-            f"{number(first.bias)} -> {number(last.bias)}{mark(loop.bias.p_value)}",
-            f"{share(first.skewness)} -> {share(last.skewness)}{mark(loop.skewness.p_value)}",
-            str(last.n),
-        )
+    for loop in loops:
+        first, last = loop.rounds[0], loop.rounds[-1]
+        cells = [f"{first['expected'].text()} -> {last['expected'].text()}"]
+        cells += [
+            f"{first[name].text()} -> {last[name].text()}{mark(loop.change[name].p_value)}"
+            for name in ("bias", "skewness")
+        ]
+        table.add_row(loop.name, *cells, str(last["bias"].n))
     return table

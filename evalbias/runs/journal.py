@@ -57,14 +57,18 @@ class Journal:
         Raises:
             OSError: The disk is full, say; the file is cut back to what it held before.
         """
+        length = {CHUNK: len(records)} if len(records) > 1 else {}
+        self.append_lines([{**record, **length} for record in records])
+
+    def append_lines(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write records without marking their chunk, for a file whose whole chunks another journal knows."""
         if not records:
             return
-        length = {CHUNK: len(records)} if len(records) > 1 else {}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             before = file.tell()
             try:
-                file.write("".join(_line({**record, **length}) for record in records).encode())
+                file.write("".join(_line(record) for record in records).encode())
                 file.flush()
                 os.fsync(file.fileno())
             except BaseException:

@@ -1,7 +1,9 @@
-"""ZEPO: zero-shot search for a fairer instruction (Zhou et al., EMNLP 2024); one decision a file."""
+"""ZEPO: zero-shot search for a fairer instruction (Zhou et al., EMNLP 2024), one decision a file."""
 
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
+from evalbias.optimizers.zepo.candidate import Candidate
 from evalbias.optimizers.zepo.objectives import (
+    BiasObjective,
     CalibrationGap,
     Confidence,
     ContextFreeConfidence,
@@ -17,7 +19,9 @@ from evalbias.optimizers.zepo.trace import Tried, ZEPOReport
 __all__ = [
     "ZEPO",
     "Acceptance",
+    "BiasObjective",
     "CalibrationGap",
+    "Candidate",
     "Confidence",
     "ContextFreeConfidence",
     "Epochs",

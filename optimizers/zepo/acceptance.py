@@ -1,26 +1,29 @@
-"""Which of an epoch's instructions the search goes on with."""
+"""Rules that decide whether a candidate instruction replaces the incumbent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
+
+from evalbias.optimizers.zepo.candidate import Candidate
 
 
 class Acceptance(Protocol):
-    """Chooses between the incumbent and its rivals, all tested on the same pairs."""
+    """Decides between a candidate and the incumbent; both answered the same examples."""
 
-    def __call__(self, incumbent: float, rivals: Sequence[float]) -> int | None:
-        """Index of the rival that takes over; None keeps the incumbent. NaN never takes over."""
+    def should_accept(self, candidate: Candidate, incumbent: Candidate) -> bool:
+        """Return whether the candidate replaces the incumbent.
+
+        An epoch's candidates are offered from the best objective to the worst; the first accepted one is taken. Both
+        hold their objective and, in ``judged``, every answer, so that a rule may test the difference.
+        """
         ...
 
 
 class StrictImprovement:
-    """Greedy: the best rival, if it is better than the incumbent; the first of equals."""
+    """Accepts a larger objective; an undefined one (NaN) never replaces another."""
 
-    def __call__(self, incumbent: float, rivals: Sequence[float]) -> int | None:
+    def should_accept(self, candidate: Candidate, incumbent: Candidate) -> bool:
         """See ``Acceptance``."""
-        defined = [i for i, value in enumerate(rivals) if value == value]
-        best = max(defined, key=lambda i: rivals[i], default=None)
-        if best is None or (incumbent == incumbent and rivals[best] <= incumbent):
-            return None
-        return best
+        if candidate.objective != candidate.objective:
+            return False
+        return incumbent.objective != incumbent.objective or candidate.objective > incumbent.objective

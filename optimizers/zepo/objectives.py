@@ -1,104 +1,96 @@
-"""What makes one instruction better than another, without labels. Higher is better for every objective."""
+"""Objectives of an instruction search, without labels. Higher is better for every one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.evaluation.estimates import Bias, estimate_value
+from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import FloatArray
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 
-
-@dataclass(frozen=True)
-class Answers:
-    """What a judge answered under one instruction.
-
-    Attributes:
-        probabilities: (n, c) by position, of a pointwise judge by label, ascending; NaN where undefined.
-        content_free: (1, c) the same for a content-free input; (0, c) where the objective does not ask for it.
-        documents: (n,) which input each answer is about.
-    """
-
-    probabilities: FloatArray
-    content_free: FloatArray
-    documents: Sequence[str]
+DISTRIBUTIONS = "distributions"
+"""Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
 
 
 class Objective(Protocol):
-    """A number for an instruction. Higher is better; NaN if nothing is defined, and never accepted then.
+    """A number for the answers under one instruction: higher is better, NaN if undefined, and then never accepted.
 
     Attributes:
-        name: For reports.
+        name: Name in reports.
         content_free: Whether it needs the answer to a content-free input.
     """
 
     name: str
     content_free: bool
 
-    def __call__(self, answers: Answers) -> float:
-        """The number."""
+    def __call__(self, judged: Judged) -> float:
+        """Return the objective of the answers."""
         ...
 
 
 class Fairness:
-    """The paper's: minus the distance of the decision rates from a prior, in [-2, 0].
+    """Minus the distance of the decision rates from a prior, in [-2, 0] (the paper's objective).
 
     Args:
-        prior: (c,) how often each class should win; by default all alike.
-        ties: Whether the last class is the answer "tie"; see ``evalbias.measures.fairness``.
-        by_document: Average the decision rates over the documents, as the published code does, in place of all pairs.
+        prior: (c,) rate at which each class should win. Defaults to the uniform distribution over the positions.
+        by_document: Average the decision rates over the documents, as the published code does, instead of all pairs.
     """
 
     content_free = False
 
-    def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False, by_document: bool = False) -> None:
+    def __init__(self, prior: ArrayLike | None = None, *, by_document: bool = False) -> None:
         self.prior = prior
-        self.ties = ties
         self.by_document = by_document
         self.name = "fairness by document" if by_document else "fairness"
 
-    def __call__(self, answers: Answers) -> float:
-        """Of the answers to the pairs."""
-        groups = answers.documents if self.by_document else None
-        return fairness(answers.probabilities, prior=self.prior, groups=groups, ties=self.ties)
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``."""
+        groups = judged.inputs if self.by_document else None
+        return fairness(_probabilities(judged), prior=self.prior, groups=groups, ties=judged.ties)
 
 
 class Confidence:
-    """How sure the judge is: mean negative entropy, in [-log c, 0]."""
+    """Mean negative entropy of the answers, in [-log c, 0]."""
 
     name = "confidence"
     content_free = False
 
-    def __call__(self, answers: Answers) -> float:
-        """Of the answers to the pairs."""
-        return confidence(answers.probabilities)
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``."""
+        return confidence(_probabilities(judged))
 
 
 class ContextFreeConfidence:
-    """How unsure the judge is where there is nothing to judge: the entropy on a content-free input, in [0, log c]."""
+    """Entropy of the answer to a content-free input, in [0, log c]: unsure where there is nothing to judge."""
 
     name = "context-free confidence"
     content_free = True
 
-    def __call__(self, answers: Answers) -> float:
-        """Of the content-free answer."""
-        return -confidence(answers.content_free)
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``.
+
+        Raises:
+            ValueError: The content-free input was not asked.
+        """
+        if judged.content_free is None:
+            raise ValueError("The context-free confidence needs the answer to a content-free input.")
+        return -confidence(judged.content_free)
 
 
 class CalibrationGap:
-    """How close the positions' mean log-probabilities lie: minus the gap, at most 0."""
+    """Minus the gap between the positions' mean log-probabilities, at most 0."""
 
     name = "calibration"
     content_free = False
 
-    def __call__(self, answers: Answers) -> float:
-        """Of the answers to the pairs; one that is certain has no finite gap and is left out."""
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``; an answer that is certain has no finite gap and is left out."""
         with np.errstate(divide="ignore"):
-            logprobs = np.log(answers.probabilities)
+            logprobs = np.log(_probabilities(judged))
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
 
@@ -109,7 +101,37 @@ class ScoreUniformity:
     name = "score uniformity"
     content_free = False
 
-    def __call__(self, answers: Answers) -> float:
-        """Of the scores of the items; see ``evalbias.measures.score_uniformity``."""
-        levels = np.linspace(0.0, 1.0, answers.probabilities.shape[1])
-        return score_uniformity(np.clip(answers.probabilities @ levels, 0.0, 1.0), low=0.0, high=1.0)
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective`` and ``evalbias.measures.score_uniformity``."""
+        distributions = judged.covariate(DISTRIBUTIONS)
+        levels = np.linspace(0.0, 1.0, distributions.shape[1])
+        return score_uniformity(np.clip(distributions @ levels, 0.0, 1.0), low=0.0, high=1.0)
+
+
+class BiasObjective:
+    """Minus the distance of a registered bias from the value of an unbiased judge.
+
+    Args:
+        bias: A bias of ``evalbias.evaluation.BIASES`` with an objective, such as ``BIASES["verbosity"]``.
+
+    Raises:
+        ValueError: The bias has no objective.
+    """
+
+    content_free = False
+
+    def __init__(self, bias: Bias) -> None:
+        if bias.objective is None:
+            raise ValueError(f"The bias {bias.name!r} has no objective: choose another.")
+        self.bias = bias
+        self.name = bias.name
+
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``."""
+        sample = self.bias.samples(judged)[str(self.bias.objective)]
+        return -abs(estimate_value(sample) - float(sample.null or 0.0))
+
+
+def _probabilities(judged: Judged) -> FloatArray:
+    """Return (n, c) probabilities in the order given."""
+    return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)

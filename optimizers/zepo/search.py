@@ -1,51 +1,56 @@
-"""The search itself: propose, test on the same examples, keep what is better."""
+"""The search: propose wordings, test them on the same examples, and keep what is better."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
-from dspy.teleprompt import Teleprompter
 
-from evalbias.data.pairing import input_key
-from evalbias.lm.contract import measuring
 from evalbias.lm.types import FloatArray
 from evalbias.measures import count_undefined, decision_rates
+from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
-from evalbias.optimizers.zepo.objectives import Answers, Fairness, Objective, ScoreUniformity
+from evalbias.optimizers.zepo.candidate import Candidate
+from evalbias.optimizers.zepo.objectives import Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
-from evalbias.optimizers.zepo.trace import Log, Tried, ZEPOReport
+from evalbias.optimizers.zepo.trace import SearchLog, Tried, ZEPOReport
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs.fingerprint import describe
 
-SHORTEST = 20
-"""Examples below which successive halving tells nothing."""
+FEWEST = 20
+"""Fewest examples on which successive halving drops instructions."""
 
 
-class ZEPO(Teleprompter):  # type: ignore[misc]
-    """Searches for the instruction under which a judge is fairest; no labels are used.
+class ZEPO(JudgeOptimizer):
+    """Searches for the instruction under which a judge is fairest; no labels are used (Zhou et al., EMNLP 2024).
+
+    The trainset holds pairs with ``source`` and ``candidates`` for a pairwise judge (``evalbias.data.pairs`` makes
+    them), or items with ``source`` and ``output`` for a pointwise one. A pairwise judge's debiasing and calibration
+    take no part in the search: decision rates are those of the given order, so that there is a bias to remove.
 
     Args:
-        proposer: Where new wordings come from.
-        population: Wordings in an epoch; the paper's is 5.
-        objective: What is maximized; by default the fairness of a pairwise judge (the paper's), the score uniformity of
-            a pointwise one (ours).
-        acceptance: Which wording takes over; the incumbent competes on the same examples.
-        stopping: When the search ends; by default after the paper's 5 epochs.
-        halving: Test an epoch's wordings on a quarter of the examples first, then half, and let the weaker half leave.
-        budget: Most prompts to judge; the search ends before it would ask for more. None has no bound.
-        seed: Of the proposals.
-        log_dir: Where to log the search; the same search started again goes on from there.
+        proposer: Source of new wordings.
+        population: Wordings in an epoch (the paper: 5).
+        objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
+            uniformity of a pointwise one (ours).
+        acceptance: Rule by which a wording replaces the incumbent, which competes on the same examples.
+        stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
+        halving: Whether to test an epoch's wordings on a quarter of the examples first, then on half, and to drop the
+            worse half each time.
+        budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
+        seed: Seed for the proposals and the tests.
+        log_dir: Folder to log the search in; the same search started again continues from there.
         progress: Called with the number of judgments done.
     """
+
+    report_type = ZEPOReport
 
     def __init__(
         self,
@@ -61,7 +66,7 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
         log_dir: Path | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(budget=budget, seed=seed, log_dir=log_dir, progress=progress)
         if population < 1:
             raise ValueError(f"population={population}: propose at least one wording in an epoch.")
         self.proposer = proposer
@@ -70,87 +75,54 @@ class ZEPO(Teleprompter):  # type: ignore[misc]
         self.acceptance = acceptance or StrictImprovement()
         self.stopping = stopping or Epochs()
         self.halving = halving
-        self.budget = budget
-        self.seed = seed
-        self.log_dir = log_dir
-        self.progress = progress
 
-    def compile(
-        self,
-        student: Judge,
-        *,
-        trainset: Sequence[dspy.Example],
-        teacher: None = None,
-        valset: None = None,
-        lm: Any = None,
-    ) -> Judge:
-        """A copy of the judge with the best instruction found.
-
-        Args:
-            student: The judge; it is left as it is. Debiasing and calibration of a pairwise one take no part in the
-                search: decision rates are those of the order given, so that there is a preference to mend.
-            trainset: For a pairwise judge pairs with ``source`` and ``candidates`` (``evalbias.data.pairing`` makes
-                them), for a pointwise one items with ``source`` and ``output``. No labels.
-            teacher: Not used by this method; must be None.
-            valset: Not used by this method; must be None.
-            lm: The judge's model; by default its own or DSPy's.
-
-        Returns:
-            The compiled judge; its ``report`` is a ``ZEPOReport``.
+    def search(self, problem: Problem) -> Outcome:
+        """See ``JudgeOptimizer``.
 
         Raises:
-            ValueError: No examples, pairs of different sizes, a budget that does not cover the first instruction, or a
-                judge that answers nothing.
+            ValueError: Pairs of different sizes, a budget that does not cover the first instruction, or a judge that
+                answers nothing.
         """
-        if teacher is not None or valset is not None:
-            raise ValueError("ZEPO learns without labels: pass no teacher and no valset.")
-        subject = target_of(student, trainset, measuring(lm or student.predict.lm or dspy.settings.lm))
-        objective = self.objective or _default(student)
-        if self.halving and len(trainset) < 2 * SHORTEST:
-            raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * SHORTEST} or more.")
+        student, examples = problem.student, problem.trainset
+        target = target_of(student, examples, problem.lm)
+        if self.halving and len(examples) < 2 * FEWEST:
+            raise ValueError(f"{len(examples)} examples are too few for halving: give {2 * FEWEST} or more.")
+        search = _Search(self, target, self.objective or _default(student), examples)
+        with search.log.open():
+            details = search.run()
         compiled: Judge = student.deepcopy()
-        compiled.report = _Search(self, subject, objective, list(trainset)).run()
-        instruct(compiled, subject.instruction(compiled.report.tried[compiled.report.best].instruction))
-        return compiled
+        instruct(compiled, target.instruction(details["chosen"]))
+        return Outcome(compiled, student, details)
 
 
 def _default(student: Judge) -> Objective:
-    return Fairness(ties=student.ties) if isinstance(student, PairwiseJudge) else ScoreUniformity()
-
-
-@dataclass
-class _Wording:
-    """An instruction that is being tested."""
-
-    number: int
-    epoch: int
-    parent: int | None
-    text: str
-    probabilities: FloatArray
-    content_free: FloatArray
-    objective: float = math.nan
+    return Fairness() if isinstance(student, PairwiseJudge) else ScoreUniformity()
 
 
 class _Search:
     """One run of ``ZEPO``."""
 
-    def __init__(self, settings: ZEPO, subject: Target, objective: Objective, examples: list[dspy.Example]) -> None:
-        self.settings, self.subject, self.objective, self.examples = settings, subject, objective, examples
-        self.documents = [input_key(e) for e in examples]
-        told: dict[str, Any] = {
+    def __init__(self, settings: ZEPO, target: Target, objective: Objective, examples: list[dspy.Example]) -> None:
+        self.settings, self.target, self.objective, self.examples = settings, target, objective, examples
+        content = {
             "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
-            "criterion": vars(subject.criterion),
+            "criterion": vars(target.criterion),
+            "seed": settings.seed,
+            "population": settings.population,
+            "halving": settings.halving,
+            "objective": describe(objective),
+            "proposer": describe(settings.proposer),
+            "judge": target.state,
+            "instruction": target.first,
         }
-        told |= {"seed": settings.seed, "population": settings.population, "halving": settings.halving}
-        told |= {"objective": describe(objective), "proposer": describe(settings.proposer)}
-        told["judge"] = subject.state
-        self.log = Log(settings.log_dir, {**told, "instruction": subject.first})
+        self.log = SearchLog(settings.log_dir, content)
         self.judgments, self.count = 0, 0
         self.tried: list[Tried] = []
         self.rejected: list[tuple[str, str]] = []
 
-    def run(self) -> ZEPOReport:
-        incumbent = self._new(0, None, self.subject.first)
+    def run(self) -> dict[str, Any]:
+        """Search, and return the fields of the report."""
+        incumbent = self._new(0, None, self.target.first)
         if not self._affordable(1):
             raise ValueError(
                 f"budget={self.settings.budget} does not cover the {len(self.examples)} examples even once."
@@ -159,15 +131,15 @@ class _Search:
         self._note(incumbent, accepted=True)
         if math.isnan(incumbent.objective):
             raise ValueError(
-                f"Under the first instruction the judge gives no answer to any of the {len(self.examples)} examples: "
-                "its answers have no probability (see min_coverage), so there is nothing to compare."
+                f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
+                "answers have no probability (see min_coverage), so there is nothing to compare. Try another model."
             )
         history, epoch = [incumbent.objective], 0
         while not (stopped := self.settings.stopping(history)):
             epoch += 1
-            rivals = self._proposed(epoch, incumbent)
+            rivals = self._propose(epoch, incumbent)
             if not rivals:
-                stopped = "the proposer has nothing new" + self._turned_down()
+                stopped = "the proposer has nothing new" + self._most_common_reason()
                 break
             if not self._affordable(len(rivals)):
                 stopped = (
@@ -176,106 +148,118 @@ class _Search:
                 )
                 break
             finalists = self._tournament(rivals)
-            chosen = self.settings.acceptance(incumbent.objective, [r.objective for r in finalists])
+            accepted = self._accepted(finalists, incumbent)
             for rival in rivals:
-                self._note(rival, accepted=chosen is not None and rival is finalists[chosen])
-            incumbent = incumbent if chosen is None else finalists[chosen]
+                self._note(rival, accepted=rival is accepted)
+            incumbent = accepted or incumbent
             history.append(incumbent.objective)
-        return ZEPOReport(
-            objective=self.objective.name,
-            tried=tuple(sorted(self.tried, key=lambda t: t.number)),
-            history=tuple(history),
-            judgments=self.judgments,
-            rejected=tuple(self.rejected),
-            stopped=stopped,
-            best=incumbent.number,
-        )
+        return {
+            "chosen": incumbent.instruction,
+            "objective": self.objective.name,
+            "tried": tuple(sorted(self.tried, key=lambda t: t.number)),
+            "history": tuple(history),
+            "judgments": self.judgments,
+            "rejected": tuple(self.rejected),
+            "stopped": stopped,
+            "best": incumbent.number,
+        }
 
-    def _new(self, epoch: int, parent: int | None, text: str) -> _Wording:
+    def _accepted(self, finalists: Sequence[Candidate], incumbent: Candidate) -> Candidate | None:
+        """Return the first finalist, from the best objective down, that the rule accepts; the first of equals."""
+        for candidate in sorted(finalists, key=_worst_last):
+            if self.settings.acceptance.should_accept(candidate, incumbent):
+                return candidate
+        return None
+
+    def _new(self, epoch: int, parent: int | None, text: str) -> Candidate:
         self.count += 1
-        nothing = np.empty((0, self.subject.classes))
-        return _Wording(self.count - 1, epoch, parent, text, nothing, nothing)
+        return Candidate.new(self.count - 1, epoch, parent, text, self.target.classes)
 
-    def _proposed(self, epoch: int, incumbent: _Wording) -> list[_Wording]:
+    def _propose(self, epoch: int, incumbent: Candidate) -> list[Candidate]:
         settings, known = self.settings, {t.instruction for t in self.tried}
         seed = settings.seed * 1_000_003 + epoch
-        found = self.log.proposal(
-            f"{epoch} {incumbent.text}",
+        proposal = self.log.proposal(
+            f"{epoch} {incumbent.instruction}",
             lambda: settings.proposer(
-                self.subject.criterion, incumbent.text, settings.population, known=known, seed=seed
+                self.target.criterion, incumbent.instruction, settings.population, known=known, seed=seed
             ),
         )
-        self.rejected += found.rejected
-        return [self._new(epoch, incumbent.number, text) for text in found.instructions]
+        self.rejected += proposal.rejected
+        return [self._new(epoch, incumbent.number, text) for text in proposal.instructions]
 
-    def _turned_down(self) -> str:
+    def _most_common_reason(self) -> str:
         if not self.rejected:
             return ""
-        ((reason, _),) = Counter(why for why, _ in self.rejected).most_common(1)
+        ((reason, _),) = Counter(reason for reason, _ in self.rejected).most_common(1)
         return f" ({len(self.rejected)} wordings turned down, most of them {reason})"
 
-    def _tournament(self, rivals: list[_Wording]) -> list[_Wording]:
-        """Those that were tested on all examples."""
+    def _tournament(self, rivals: list[Candidate]) -> list[Candidate]:
+        """Return the candidates that were tested on all examples."""
         left = list(rivals)
         for rung, survivors in self._rungs(len(rivals)):
             self._test(left, rung)
-            left = sorted(left, key=lambda w: -w.objective if w.objective == w.objective else math.inf)[:survivors]
+            left = sorted(left, key=_worst_last)[:survivors]
         return left
 
     def _rungs(self, wordings: int) -> list[tuple[int, int]]:
-        """(examples judged by then, wordings that stay) of each round; the last is all examples."""
-        whole, left, found = len(self.examples), wordings, []
+        """Return (examples judged by then, wordings that stay) of each round; the last is all examples."""
+        whole, left, rungs = len(self.examples), wordings, []
         for rung in [whole // 4, whole // 2] if self.settings.halving else []:
-            if rung >= SHORTEST:
+            if rung >= FEWEST:
                 left = max(1, (left + 1) // 2)
-                found.append((rung, left))
-        return [*found, (whole, left)]
+                rungs.append((rung, left))
+        return [*rungs, (whole, left)]
 
     def _cost(self, wordings: int) -> int:
-        """Judgments that so many wordings take."""
+        """Return the number of judgments that so many wordings take."""
         cost, before, left = wordings * int(self.objective.content_free), 0, wordings
         for rung, survivors in self._rungs(wordings):
             cost += left * (rung - before)
             before, left = rung, survivors
         return cost
 
-    def _test(self, wordings: Sequence[_Wording], upto: int) -> None:
-        """Judge the examples up to that one that were not judged under these wordings yet; all had equally many."""
-        part = self.examples[len(wordings[0].probabilities) : upto]
-        found = self._probabilities(wordings, part)
-        for wording, rows in zip(wordings, found, strict=True):
-            wording.probabilities = np.concatenate([wording.probabilities, rows])
-        if self.objective.content_free and not len(wordings[0].content_free):
-            free = self._probabilities(wordings, [self.subject.content_free()])
-            for wording, rows in zip(wordings, free, strict=True):
-                wording.content_free = rows
-        documents = self.documents[:upto]
-        for wording in wordings:
-            wording.objective = self.objective(Answers(wording.probabilities, wording.content_free, documents))
+    def _test(self, candidates: Sequence[Candidate], upto: int) -> None:
+        """Judge the examples up to ``upto`` that the candidates, which all had equally many, have not answered yet."""
+        part = self.examples[len(candidates[0].answers) : upto]
+        for candidate, rows in zip(candidates, self._probabilities(candidates, part), strict=True):
+            candidate.answers = np.concatenate([candidate.answers, rows])
+        if self.objective.content_free and not len(candidates[0].content_free):
+            free = self._probabilities(candidates, [self.target.content_free()])
+            for candidate, rows in zip(candidates, free, strict=True):
+                candidate.content_free = rows
+        for candidate in candidates:
+            examples = self.examples[:upto]
+            candidate.judged = self.target.judged(candidate.answers, examples, candidate.content_free)
+            candidate.objective = self.objective(candidate.judged)
 
-    def _probabilities(self, wordings: Sequence[_Wording], examples: Sequence[dspy.Example]) -> FloatArray:
-        found = self.subject.probabilities([wording.text for wording in wordings], examples)
-        self.judgments += len(wordings) * len(examples)
+    def _probabilities(self, candidates: Sequence[Candidate], examples: Sequence[dspy.Example]) -> FloatArray:
+        probabilities = self.target.probabilities([candidate.instruction for candidate in candidates], examples)
+        self.judgments += len(candidates) * len(examples)
         if self.settings.progress is not None:
-            self.settings.progress(len(wordings) * len(examples))
-        return found
+            self.settings.progress(len(candidates) * len(examples))
+        return probabilities
 
     def _affordable(self, wordings: int) -> bool:
         budget = self.settings.budget
         cost = self._cost(wordings) if self.tried else len(self.examples) + int(self.objective.content_free)
         return budget is None or self.judgments + cost <= budget
 
-    def _note(self, wording: _Wording, *, accepted: bool) -> None:
+    def _note(self, candidate: Candidate, *, accepted: bool) -> None:
         tried = Tried(
-            number=wording.number,
-            epoch=wording.epoch,
-            parent=wording.parent,
-            instruction=wording.text,
-            objective=wording.objective,
-            decision_rates=tuple(decision_rates(wording.probabilities).tolist()),
-            examples=len(wording.probabilities),
-            undefined=count_undefined(wording.probabilities),
+            number=candidate.number,
+            epoch=candidate.epoch,
+            parent=candidate.parent,
+            instruction=candidate.instruction,
+            objective=candidate.objective,
+            decision_rates=tuple(decision_rates(candidate.answers).tolist()),
+            examples=len(candidate.answers),
+            undefined=count_undefined(candidate.answers),
             accepted=accepted,
         )
         self.tried.append(tried)
         self.log.tried(tried)
+
+
+def _worst_last(candidate: Candidate) -> float:
+    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
+    return -candidate.objective if candidate.objective == candidate.objective else math.inf

@@ -1,4 +1,4 @@
-"""Decision rate against agreement for many instructions: the analysis that says whether fairness is worth seeking."""
+"""Decision rate against agreement for many instructions: the analysis that shows whether fairness is worth seeking."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.pairing import by_input, input_key, pairs
-from evalbias.evaluation.position import ranking_agreement
-from evalbias.lm.contract import measuring
+from evalbias.data.pairing import by_input, pairs
+from evalbias.evaluation.agreement import measure_ranking
+from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.measures import decision_rates
-from evalbias.optimizers.zepo.objectives import Answers, Objective
+from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import PairwiseTarget, instruct
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
@@ -23,10 +23,10 @@ class CurvePoint:
     """One instruction on rated documents.
 
     Attributes:
-        instruction: Its wording.
-        decision_rate: How often the first position wins, in [0, 1].
+        instruction: The wording.
+        decision_rate: Win rate of the first position, in [0, 1].
         agreement: Mean Spearman of the rankings with people.
-        objectives: Name -> value of what else was asked for.
+        objectives: Name -> value of the other objectives.
     """
 
     instruction: str
@@ -35,7 +35,7 @@ class CurvePoint:
     objectives: Mapping[str, float] = field(default_factory=dict)
 
 
-def curve(
+def sensitivity_curve(
     judge: PairwiseJudge,
     instructions: Sequence[str],
     items: Sequence[dspy.Example],
@@ -46,33 +46,33 @@ def curve(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[CurvePoint]:
-    """A point for every instruction.
+    """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figure 2).
 
     Args:
-        judge: Its debiasing and calibration are set aside for the decision rate, as in the search; its debiasing for
-            the rankings too.
+        judge: Judge to measure, without its debiasing; decision rates are also without its calibration, as in the
+            search.
         instructions: Wordings.
         items: Rated outputs (``scores``) of documents.
-        objectives: Also told of every instruction, on the same pairs.
-        lm: In place of the judge's own or DSPy's model.
-        limit: Most pairs from which the decision rate is taken.
-        seed: Of the pairs and the ranking.
+        objectives: Further objectives to compute on the same pairs.
+        lm: Model to ask. Defaults to the judge's own, else DSPy's.
+        limit: Largest number of pairs from which the decision rate is computed.
+        seed: Seed for the pairs and the ranking.
         progress: Called with the number of judgments done.
     """
     one: PairwiseJudge = judge.deepcopy()
     one.debias = None
     compared, documents = pairs(items, limit=limit, seed=seed), list(by_input(items).values())
-    subject = PairwiseTarget(one, compared, measuring(lm or one.predict.lm or dspy.settings.lm))
-    keys = [input_key(e) for e in compared]
-    found = []
+    target = PairwiseTarget(one, compared, measuring(resolve_lm(lm, one.predict)))
+    points = []
     for text in instructions:
-        probabilities = subject.probabilities([text], compared)[0]
-        free = subject.probabilities([text], [subject.content_free()])[0]
+        probabilities = target.probabilities([text], compared)[0]
+        free = target.probabilities([text], [target.content_free()])[0]
         if progress is not None:
             progress(len(compared) + 1)
-        answers = Answers(probabilities, free, keys)
+        judged = target.judged(probabilities, compared, free)
         instruct(one, text)
-        agreed = ranking_agreement(PairwiseRanker(one, seed=seed), documents, lm=lm, progress=progress)
-        told = {objective.name: objective(answers) for objective in objectives}
-        found.append(CurvePoint(text, float(decision_rates(probabilities)[0]), agreed.spearman.value, told))
-    return found
+        agreement = measure_ranking(PairwiseRanker(one, seed=seed), documents, lm=lm, progress=progress)
+        values = {objective.name: objective(judged) for objective in objectives}
+        rate = float(decision_rates(probabilities)[0])
+        points.append(CurvePoint(text, rate, agreement["spearman"].value, values))
+    return points

@@ -1,4 +1,4 @@
-"""What is searched for: the judges whose instruction ZEPO can change, and their answers as rows of probabilities."""
+"""Judges whose instruction ZEPO can change, and their answers as rows of probabilities."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, Protocol
 import dspy
 import numpy as np
 
+from evalbias.data.pairing import input_key
+from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.types import ChoiceLogprobs, FloatArray, MeasuringLM
 from evalbias.measures.calibration import rotations
+from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
@@ -20,13 +23,13 @@ Judge = PairwiseJudge | PointwiseJudge
 
 
 class Target(Protocol):
-    """A judge under a wording.
+    """A judge whose instruction is searched.
 
     Attributes:
-        criterion: What it judges.
-        first: The wording that the search begins with.
-        classes: Answers it chooses from.
-        state: What else decides its answers, for logs.
+        criterion: Criterion that it judges.
+        first: Instruction that the search begins with.
+        classes: Number of answers that it chooses from.
+        state: Whatever else decides its answers, for logs.
     """
 
     criterion: Criterion
@@ -35,26 +38,30 @@ class Target(Protocol):
     state: dict[str, Any]
 
     def instruction(self, wording: str) -> str:
-        """The whole instruction of a wording."""
+        """Return the whole instruction of a wording."""
         ...
 
     def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """(w, n, classes) shares of the answers under every wording; NaN where undefined.
+        """Return (w, n, classes) probabilities of the answers under every wording; NaN where undefined.
 
-        All is asked in one call, example by example, so that the wordings of one example share what they can.
+        All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
         """
         ...
 
+    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
+        """Return (n, classes) answers to examples with the examples' covariates."""
+        ...
+
     def content_free(self) -> dspy.Example:
-        """An input that holds nothing to judge."""
+        """Return an input that holds nothing to judge."""
         ...
 
 
 class PairwiseTarget:
-    """A pairwise judge in the order given, its debiasing and calibration set aside.
+    """A pairwise judge in the given order, without its debiasing and calibration.
 
     Raises:
-        ValueError: The pairs have different numbers of candidates, or there are none.
+        ValueError: There are no pairs, or they have different numbers of candidates.
     """
 
     def __init__(self, judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: MeasuringLM) -> None:
@@ -70,18 +77,22 @@ class PairwiseTarget:
         self.state = judge.dump_state()
 
     def instruction(self, wording: str) -> str:
-        """The wording itself: the prompt names the answers behind it."""
+        """Return the wording itself: the prompt names the answers after it."""
         return wording
 
     def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """(w, n, classes) by position."""
+        """Return (w, n, classes) probabilities by position; see ``Target``."""
         labels = comparison_labels(self._size, ties=self._judge.ties)
         logprobs = _logprobs(self._judge, wordings, examples, labels, self._lm)  # (w n, classes)
-        found = self._judge.aggregate(logprobs[:, None], rotations(self._size, every=False), None)
-        return np.asarray(found.positions.reshape(len(wordings), len(examples), self.classes))
+        combined = self._judge.aggregate(logprobs[:, None], rotations(self._size, every=False), None)
+        return np.asarray(combined.positions.reshape(len(wordings), len(examples), self.classes))
+
+    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
+        """See ``Target``."""
+        return judged_in_order(self._judge, answers, examples, content_free)
 
     def content_free(self) -> dspy.Example:
-        """As many candidates, all without content."""
+        """Return as many candidates, all without content."""
         return self._judge.content_free(self._size)
 
 
@@ -106,23 +117,36 @@ class PointwiseTarget:
         self.state = judge.dump_state()
 
     def instruction(self, wording: str) -> str:
-        """The wording and the line that names the answers."""
+        """Return the wording and the line that names the answers."""
         return wording + self._format
 
     def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """(w, n, classes) by label, ascending."""
+        """Return (w, n, classes) probabilities by label, ascending; see ``Target``."""
         labels, instructions = self.criterion.labels, [self.instruction(wording) for wording in wordings]
         logprobs = _logprobs(self._judge, instructions, examples, labels, self._lm)
-        found = ChoiceLogprobs(labels, logprobs).probabilities
-        return found.reshape(len(wordings), len(examples), self.classes)
+        shares = ChoiceLogprobs(labels, logprobs).probabilities
+        return shares.reshape(len(wordings), len(examples), self.classes)
+
+    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
+        """See ``Target``."""
+        lengths = np.array([len(e.output) for e in examples], dtype=np.float64)
+        return Judged(
+            ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
+            criterion=self.criterion.name,
+            answers=answers @ np.array(self.criterion.values, dtype=np.float64),
+            covariates={DISTRIBUTIONS: answers, LENGTHS: lengths},
+            inputs=[input_key(e) for e in examples],
+            content_free=content_free if len(content_free) else None,
+            judgments=len(examples),
+        )
 
     def content_free(self) -> dspy.Example:
-        """An output without content."""
+        """Return an output without content."""
         return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
 
 
 def target_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Target:
-    """The judge as a subject of the search.
+    """Return a judge as a target of the search.
 
     Raises:
         TypeError: It is neither a pairwise nor a pointwise judge.
@@ -134,6 +158,22 @@ def target_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) -> 
     raise TypeError(f"{type(judge).__name__} is no judge whose instruction can be searched.")
 
 
+def judged_in_order(
+    judge: PairwiseJudge, answers: FloatArray, pairs: Sequence[dspy.Example], content_free: FloatArray
+) -> Judged:
+    """Return (n, c) probabilities by position, asked in the given order only, with the pairs' covariates."""
+    return Judged(
+        ids=tuple(str(e.get("id", i)) for i, e in enumerate(pairs)),
+        criterion=judge.criterion.name,
+        answers=answers[:, None],
+        covariates={LENGTHS: np.array([[len(text) for text in e.candidates] for e in pairs], dtype=np.float64)},
+        inputs=[input_key(e) for e in pairs],
+        ties=judge.ties,
+        content_free=content_free if len(content_free) else None,
+        judgments=len(pairs),
+    )
+
+
 def _logprobs(
     judge: Judge,
     instructions: Sequence[str],
@@ -141,19 +181,19 @@ def _logprobs(
     labels: tuple[str, ...],
     lm: MeasuringLM,
 ) -> FloatArray:
-    """(w n, c) of the labels, instruction by instruction; asked example by example."""
+    """Return (w n, c) log-probabilities of the labels, instruction by instruction; asked example by example."""
     judges = [judge.deepcopy() for _ in instructions]
     for one, instruction in zip(judges, instructions, strict=True):
         instruct(one, instruction)
     prompts = [one.messages(example) for example in examples for one in judges]
-    asked = [example for example in examples for _ in judges]
-    found = name_overlong_items(lambda some: lm.choice_logprobs(some, labels), prompts, asked).logprobs
-    by_example = found.reshape(len(examples), len(judges), len(labels))
+    items = [example for example in examples for _ in judges]
+    logprobs = name_overlong_items(lambda part: lm.choice_logprobs(part, labels), prompts, items).logprobs
+    by_example = logprobs.reshape(len(examples), len(judges), len(labels))
     return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
 
 
 def instruct(judge: Judge, instruction: str) -> None:
-    """Give the judge another instruction; what was calibrated under the old one is gone."""
+    """Change a judge's instruction. Offsets are discarded, because they were fitted under the old one."""
     if isinstance(judge, PairwiseJudge):
         judge.offsets = {}
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)

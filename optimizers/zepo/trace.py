@@ -1,33 +1,36 @@
-"""What a search leaves: every instruction with its numbers and descent, in memory and as a log folder.
+"""The record of a search: every instruction with its numbers and descent, in memory and in a log folder.
 
-The log is written as the search goes: ``proposals.jsonl`` (so that a resumed search does not ask the proposer again)
-and ``instructions.jsonl``. Judgments are the journal's business (``evalbias.lm.journal``).
+The log grows during the search: ``proposals.jsonl``, so that a resumed search does not ask the proposer again, and
+``instructions.jsonl``. Judgments are logged by the model's journal (``evalbias.lm.journal``).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evalbias.optimizers.base import CompileReport
 from evalbias.optimizers.zepo.proposers import Proposal
+from evalbias.runs.folder import check_settings
 from evalbias.runs.journal import Journal
+from evalbias.runs.lock import lock_folder
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One instruction.
+    """One tested instruction.
 
     Attributes:
-        number: From 0, the instruction the search began with.
-        epoch: In which it was proposed; 0 for the first.
+        number: Number in the search, from 0.
+        epoch: Epoch in which it was proposed; 0 for the first instruction.
         parent: Number of the instruction it was made from; None for the first.
-        instruction: Its wording.
-        objective: Its value; NaN where undefined.
-        decision_rates: How often each position won.
-        examples: How many it was tested on; fewer where it left early.
+        instruction: The wording.
+        objective: Value of the objective; NaN where undefined.
+        decision_rates: (c,) rate at which each position, or label, was the most probable answer.
+        examples: Number of examples it was tested on; fewer where it was dropped early.
         undefined: Examples without a defined answer.
         accepted: Whether it became the incumbent.
     """
@@ -43,17 +46,17 @@ class Tried:
     accepted: bool
 
 
-@dataclass(frozen=True)
-class ZEPOReport:
-    """What the search found.
+@dataclass(frozen=True, kw_only=True)
+class ZEPOReport(CompileReport):
+    """Report of ``ZEPO``.
 
     Attributes:
-        objective: The objective's name.
+        objective: Name of the objective.
         tried: Every instruction, in the order tested.
         history: The incumbent's objective at the start and after every epoch.
-        judgments: Prompts that were judged.
-        rejected: (reason, text) of the wordings that were turned down.
-        stopped: Why the search ended.
+        judgments: Prompts that the search judged.
+        rejected: (reason, text) of every wording that was turned down.
+        stopped: Reason for which the search ended.
         best: Number of the instruction that was taken.
     """
 
@@ -66,52 +69,50 @@ class ZEPOReport:
     best: int
 
 
-class Log:
-    """The log folder.
+class SearchLog:
+    """The log folder of a search.
 
     Args:
-        folder: Made if missing; None keeps no log.
-        settings: What decides the proposals; another search's folder is refused.
-
-    Raises:
-        ValueError: The folder holds another search.
+        folder: Folder; made if missing. None keeps no log.
+        settings: Everything that decides the proposals; another search's folder is refused.
     """
 
     def __init__(self, folder: Path | None, settings: dict[str, Any]) -> None:
         self._folder = folder
-        self._proposed: dict[str, Any] = {}
-        if folder is None:
+        self._settings = settings
+        self._proposals: dict[str, Proposal] = {}
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Lock the folder and read what an earlier search of the same settings proposed.
+
+        Raises:
+            FolderInUse: Another process works in the folder.
+            ValueError: The folder holds another search.
+        """
+        if self._folder is None:
+            yield
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        told = json.dumps(settings, sort_keys=True)
-        file = folder / "search.json"
-        if file.exists() and file.read_text(encoding="utf-8") != told:
-            raise ValueError(f"{folder} holds another search ({file.name} differs): choose another log_dir.")
-        file.write_text(told, encoding="utf-8")
-        for line in Journal(folder / "proposals.jsonl").read():
-            self._proposed[line["key"]] = line
-        (folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with lock_folder(self._folder):
+            check_settings(self._folder / "search.json", self._settings)
+            for record in Journal(self._folder / "proposals.jsonl").read():
+                rejected = tuple((reason, text) for reason, text in record["rejected"])
+                self._proposals[record["key"]] = Proposal(tuple(record["instructions"]), rejected)
+            (self._folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
+            yield
 
     def proposal(self, key: str, propose: Callable[[], Proposal]) -> Proposal:
-        """What was proposed under this key, by the log if it knows."""
-        if key in self._proposed:
-            told = self._proposed[key]
-            return Proposal(tuple(told["instructions"]), tuple((why, text) for why, text in told["rejected"]))
-        found = propose()
-        self._write("proposals.jsonl", {"key": key, **asdict(found)})
-        return found
+        """Return the logged proposal under a key, or propose and log it."""
+        if key not in self._proposals:
+            self._proposals[key] = propose()
+            self._write("proposals.jsonl", {"key": key, **asdict(self._proposals[key])})
+        return self._proposals[key]
 
-    def tried(self, found: Tried) -> None:
-        """Note an instruction and its numbers."""
-        told = {**asdict(found), "decision_rates": [_number(rate) for rate in found.decision_rates]}
-        plain = {**told, "objective": _number(found.objective)}
-        self._write("instructions.jsonl", plain)
+    def tried(self, record: Tried) -> None:
+        """Log an instruction and its numbers."""
+        self._write("instructions.jsonl", asdict(record))
 
     def _write(self, name: str, record: dict[str, Any]) -> None:
         if self._folder is not None:
-            with (self._folder / name).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
-
-
-def _number(value: float) -> float | None:
-    return None if value != value else value
+            Journal(self._folder / name).append([record])

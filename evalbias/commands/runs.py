@@ -1,0 +1,95 @@
+"""The commands of run folders: list, show, compare, delete."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evalbias.commands.options import Json
+
+Root = Annotated[Path, typer.Option("--root", help="Folder that holds the run folders.", file_okay=False)]
+Folder = Annotated[Path, typer.Argument(help="A run folder.", exists=True, file_okay=False)]
+
+app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run folders.")
+
+
+@app.command("list")
+def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
+    """List the run folders, the latest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from evalbias.runs.listing import list_runs
+
+    runs = list_runs(root)
+    if as_json:
+        rows = [{"path": str(r.path), "command": r.settings.get("command"), "status": r.status} for r in runs]
+        _print_json(rows)
+        return
+    table = Table(title=f"{len(runs)} runs in {root}")
+    for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
+        table.add_column(heading, overflow="fold")
+    for run in runs:
+        model = run.settings.get("lm") or {}
+        cells = (run.settings.get("command"), run.settings.get("data"), model.get("model"), run.status)
+        table.add_row(run.path.name, *(str(cell or "-") for cell in cells), f"{run.changed:%Y-%m-%d %H:%M}")
+    Console().print(table)
+
+
+@app.command("show")
+def show_command(run: Folder, as_json: Json = False) -> None:
+    """Show a run's settings and the numbers of its result."""
+    from evalbias.runs.listing import flatten, read_run
+
+    record = read_run(run)
+    if as_json:
+        _print_json({"settings": record.settings, "result": record.result, "status": record.status})
+        return
+    typer.echo(f"{record.path}: {record.status}")
+    for part, content in (("settings", record.settings), ("result", record.result)):
+        typer.echo(f"\n{part}")
+        for name, value in flatten(content or {}).items():
+            typer.echo(f"  {name}: {value}")
+
+
+@app.command("compare")
+def compare_command(first: Folder, second: Folder, as_json: Json = False) -> None:
+    """Show the settings and numbers in which two runs differ."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from evalbias.runs.listing import compare_runs, read_run
+
+    differences = compare_runs(read_run(first), read_run(second))
+    if as_json:
+        _print_json(differences)
+        return
+    table = Table(title=f"{len(differences)} differences")
+    table.add_column("name", overflow="fold")
+    for folder in (first, second):
+        table.add_column(folder.name, overflow="fold")
+    for name, values in differences.items():
+        table.add_row(name, *("-" if value is None else str(value) for value in values))
+    Console().print(table)
+
+
+@app.command("delete")
+def delete_command(
+    run: Folder, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
+) -> None:
+    """Delete a run folder with everything in it."""
+    from evalbias.runs.listing import delete_run, read_run
+
+    record = read_run(run)
+    if not yes:
+        typer.confirm(f"Delete {record.path} ({record.status})?", abort=True)
+    delete_run(record)
+    typer.echo(f"deleted {record.path}")
+
+
+def _print_json(content: Any) -> None:
+    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")

@@ -1,0 +1,189 @@
+"""Two judges on the same items: the estimates side by side, the difference with its interval, and a paired test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
+from evalbias.evaluation.formatting import SIGNIFICANCE, mark
+from evalbias.lm.types import FloatArray
+from evalbias.measures.significance import (
+    ConfidenceInterval,
+    PermutationTest,
+    aligned,
+    bootstrap_ci,
+    defined_items,
+    paired_permutation_test,
+)
+from evalbias.measures.statistic import Statistic
+
+
+@dataclass(frozen=True)
+class Change:
+    """One estimate of two judges.
+
+    Attributes:
+        before: Estimate of the first judge, on the items that both define.
+        after: Estimate of the second judge, on the same items.
+        difference: After minus before, with its paired 95 % bootstrap interval.
+        test: Two-sided paired permutation test of after against before; None where the statistic is too costly.
+    """
+
+    before: Estimate
+    after: Estimate
+    difference: ConfidenceInterval
+    test: PermutationTest | None
+
+    @property
+    def label(self) -> str:
+        """Column heading in tables."""
+        return self.after.label
+
+    @property
+    def p_value(self) -> float:
+        """P of the test, in (0, 1]; NaN where there is none."""
+        return float("nan") if self.test is None else self.test.p_value
+
+    def text(self) -> str:
+        """Format as "before -> after" with the paper's sign of significance."""
+        return f"{self.before.text()} -> {self.after.text()}{mark(self.p_value)}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One bias of two judges on the same items.
+
+    Attributes:
+        bias: Name of the bias.
+        criterion: Name of the judged criterion.
+        changes: Name -> what became of the estimate.
+        headlines: Names of the estimates that a short table shows.
+        cost: Name -> (before, after) of what each measurement took.
+    """
+
+    bias: str
+    criterion: str
+    changes: Mapping[str, Change]
+    headlines: tuple[str, ...]
+    cost: Mapping[str, tuple[float, float]]
+
+    def __getitem__(self, name: str) -> Change:
+        """Return a change by the estimate's name."""
+        return self.changes[name]
+
+    @property
+    def n(self) -> int:
+        """Largest number of items that an estimate counts."""
+        return max((change.after.n for change in self.changes.values()), default=0)
+
+    @property
+    def undefined(self) -> int:
+        """Largest number of items that an estimate leaves out."""
+        return max((change.after.undefined for change in self.changes.values()), default=0)
+
+    def table(self) -> Table:
+        """Return one row an estimate, for a terminal."""
+        table = Table(title=f"{self.bias.capitalize()} on {self.criterion}, before -> after", caption=SIGNIFICANCE)
+        for heading in ("estimate", "before -> after", "difference", "p", "n"):
+            table.add_column(heading, justify="left" if heading == "estimate" else "right")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return the same table for a notebook."""
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
+        return f"<table><caption>{escape(self.bias)} on {escape(self.criterion)}</caption>{cells}</table>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything, for JSON."""
+        return {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = []
+        for change in self.changes.values():
+            text, difference = change.after.text, change.difference
+            interval = f"{text(difference.estimate)} ({text(difference.low)} to {text(difference.high)})"
+            p = "" if np.isnan(change.p_value) else f"{change.p_value:.5f}"
+            rows.append((change.label, change.text(), interval, p, str(change.after.n)))
+        return rows
+
+
+def compare(
+    before: Measurement,
+    after: Measurement,
+    *,
+    n_resamples: int = 100_000,
+    n_intervals: int = N_RESAMPLES,
+    seed: int,
+) -> Comparison:
+    """Compare two judges on the items that both define.
+
+    Args:
+        before: Measurement of the first judge.
+        after: Measurement of the second judge, of the same bias on the same items.
+        n_resamples: Swaps of each permutation test.
+        n_intervals: Bootstrap resamples of each interval.
+        seed: Seed for the tests and intervals.
+
+    Raises:
+        ValueError: The two measure different biases or items, or were measured differently.
+    """
+    if (before.bias, before.ids) != (after.bias, after.ids):
+        raise ValueError("Before and after were measured on different items or biases: measure both on one valset.")
+    if before.provenance.get("reduction") != after.provenance.get("reduction"):
+        raise ValueError("Before and after were measured with different reductions of LS: use the same.")
+    names = [name for name in before.samples if name in after.samples]
+    kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
+    sides = [
+        measured(
+            {name: pair[side] for name, pair in kept.items()},
+            seed=seed,
+            n_resamples=n_intervals,
+            **{field: getattr(one, field) for field in ("bias", "criterion", "ids", "headlines", "columns")},
+        )
+        for side, one in enumerate((before, after))
+    ]
+    changes = {
+        name: Change(
+            sides[0].estimates[name],
+            sides[1].estimates[name],
+            _difference(*kept[name], n_resamples=n_intervals, seed=seed),
+            _test(*kept[name], n_resamples=n_resamples, seed=seed),
+        )
+        for name in names
+    }
+    cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
+    return Comparison(after.bias, after.criterion, changes, after.headlines, cost)
+
+
+def _on_common_items(a: Sample, b: Sample) -> tuple[Sample, Sample]:
+    columns = aligned(a.values, b.values, *a.statistic.references)
+    undefined = ~defined_items(*columns)
+    return replace(a, values=_masked(columns[0], undefined)), replace(b, values=_masked(columns[1], undefined))
+
+
+def _masked(values: FloatArray, undefined: np.ndarray) -> FloatArray:
+    masked = values.copy()
+    masked[undefined] = np.nan
+    return masked
+
+
+def _difference(a: Sample, b: Sample, *, n_resamples: int, seed: int) -> ConfidenceInterval:
+    def difference(first: FloatArray, second: FloatArray, *references: FloatArray) -> FloatArray:
+        return np.asarray(statistic.rows(second, *references) - statistic.rows(first, *references))
+
+    statistic: Statistic = b.statistic
+    return bootstrap_ci(difference, a.values, b.values, *statistic.references, n_resamples=n_resamples, seed=seed)
+
+
+def _test(a: Sample, b: Sample, *, n_resamples: int, seed: int) -> PermutationTest | None:
+    if not b.tested:
+        return None
+    return paired_permutation_test(b.statistic, b.values, a.values, n_resamples=n_resamples, seed=seed)

@@ -1,0 +1,266 @@
+"""Estimates of a bias with their intervals, and everything they were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from rich.table import Table
+
+from evalbias.evaluation.formatting import count, number, share
+from evalbias.evaluation.judged import Judged
+from evalbias.lm.types import FloatArray
+from evalbias.measures.significance import aligned, bootstrap_ci, defined_items
+from evalbias.measures.statistic import Statistic
+
+N_RESAMPLES = 2_000
+"""Bootstrap resamples of an interval."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Per-item values and the statistic of them that an estimate is.
+
+    Attributes:
+        values: (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined.
+        statistic: Statistic of the values.
+        label: Column heading in tables.
+        null: Value of an unbiased judge; None where the estimate is not of a bias.
+        interval: ``"percentile"``, or ``"basic"`` for a statistic whose resamples are biased upward.
+        signed: Whether tables show a sign.
+        tested: Whether ``compare`` tests it; resampling a costly statistic 100,000 times takes too long.
+    """
+
+    values: FloatArray
+    statistic: Statistic
+    label: str
+    null: float | None = None
+    interval: Literal["percentile", "basic"] = "percentile"
+    signed: bool = True
+    tested: bool = True
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One number about a judge.
+
+    Attributes:
+        name: Key in a measurement.
+        label: Column heading in tables.
+        value: The estimate; NaN where undefined.
+        low: Lower end of the 95 % bootstrap interval over items.
+        high: Upper end.
+        null: Value of an unbiased judge; None where the estimate is not of a bias.
+        n: Items that count.
+        undefined: Items left out because a number is NaN.
+        signed: Whether tables show a sign.
+    """
+
+    name: str
+    label: str
+    value: float
+    low: float
+    high: float
+    null: float | None
+    n: int
+    undefined: int
+    signed: bool = True
+
+    def text(self, value: float | None = None) -> str:
+        """Format the estimate, or another value in its form."""
+        shown = self.value if value is None else value
+        return number(shown) if self.signed else share(shown)
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval as text."""
+        return f"{self.text(self.low)} to {self.text(self.high)}"
+
+    def sentence(self) -> str:
+        """Say the estimate, its interval and what no bias would be."""
+        unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
+        left_out = f", {self.undefined} undefined" if self.undefined else ""
+        return (
+            f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {count(self.n, 'item')}{left_out})."
+        )
+
+
+class Bias(Protocol):
+    """A bias: how it is computed from what a judge did. A new one is a file with this, and a line in ``registry.py``.
+
+    Attributes:
+        name: Key in the registry, in reports, in JSON and on the command line.
+        headlines: Names of the estimates that a short table shows.
+        objective: Name of the estimate that a search may bring to its null; None where there is none.
+    """
+
+    name: str
+    headlines: tuple[str, ...]
+    objective: str | None
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether the answers and covariates suffice to measure this bias."""
+        ...
+
+    def samples(self, judged: Judged) -> dict[str, Sample]:
+        """Return what each estimate is computed from, by name.
+
+        Raises:
+            ValueError: A covariate is missing.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One bias of one judge on n items.
+
+    Attributes:
+        bias: Name of the bias.
+        criterion: Name of the judged criterion.
+        ids: Identifiers of the items.
+        estimates: Name -> estimate.
+        headlines: Names of the estimates that a short table shows.
+        samples: What the estimates were computed from.
+        columns: Name -> (n,) or (n, d) numbers about the items.
+        coverage: Median probability that any answer follows; NaN where unknown.
+        cost: Name -> amount of what the measurement took, such as judgments.
+        notes: Name -> count of what else happened, such as ties.
+        provenance: What decides the numbers.
+    """
+
+    bias: str
+    criterion: str
+    ids: tuple[str, ...]
+    estimates: Mapping[str, Estimate]
+    headlines: tuple[str, ...]
+    samples: Mapping[str, Sample] = field(repr=False, compare=False)
+    columns: Mapping[str, FloatArray] = field(repr=False, compare=False)
+    coverage: float = float("nan")
+    cost: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, int] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Estimate:
+        """Return an estimate by name."""
+        return self.estimates[name]
+
+    @property
+    def undefined(self) -> dict[str, int]:
+        """Column -> number of items in which it is undefined; columns without any are left out."""
+        counts = {name: int((~defined_items(column)).sum()) for name, column in self.columns.items()}
+        return {name: amount for name, amount in counts.items() if amount}
+
+    def items(self) -> list[dict[str, Any]]:
+        """Return one record an item: its id and every column."""
+        columns = {name: column.tolist() for name, column in self.columns.items()}
+        return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
+
+    def table(self) -> Table:
+        """Return one row an estimate, for a terminal."""
+        table = Table(title=f"{self.bias.capitalize()} on {self.criterion}", caption=self._caption())
+        for heading in ("estimate", "value", "95 % interval", "no bias", "n"):
+            table.add_column(heading, justify="left" if heading == "estimate" else "right")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return the same table for a notebook."""
+        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
+        return f"<table><caption>{escape(self.bias)} on {escape(self.criterion)}</caption>{cells}</table>"
+
+    def to_dict(self, *, items: bool = True) -> dict[str, Any]:
+        """Return everything but the samples; ``items=False`` leaves out the columns too."""
+        content: dict[str, Any] = {
+            "bias": self.bias,
+            "criterion": self.criterion,
+            "estimates": self.estimates,
+            "undefined": self.undefined,
+            "coverage": self.coverage,
+            "cost": self.cost,
+            "notes": self.notes,
+            "provenance": self.provenance,
+        }
+        return {**content, "items": {"id": self.ids, **self.columns}} if items else content
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (e.label, e.text(), e.interval, "" if e.null is None else e.text(e.null), str(e.n))
+            for e in self.estimates.values()
+        ]
+
+    def _caption(self) -> str:
+        parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
+        return "; ".join([*parts, *(f"{name.replace('_', ' ')}: {amount}" for name, amount in self.notes.items())])
+
+
+def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
+    """Measure a bias on what a judge did; no model is asked.
+
+    Args:
+        bias: See ``BIASES``.
+        judged: Answers and covariates; see ``judge_examples``.
+        seed: Seed for the bootstrap.
+        n_resamples: Bootstrap resamples of each interval.
+
+    Raises:
+        ValueError: A covariate that the bias needs is missing.
+    """
+    columns = {"scores": judged.answers} if not judged.pairwise else _orders(judged)
+    return measured(
+        bias.samples(judged),
+        bias=bias.name,
+        headlines=bias.headlines,
+        criterion=judged.criterion,
+        ids=judged.ids,
+        columns={**columns, **judged.covariates},
+        seed=seed,
+        n_resamples=n_resamples,
+        coverage=_median(judged.coverage),
+        cost={"judgments": judged.judgments},
+        provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
+    )
+
+
+def measured(
+    samples: Mapping[str, Sample],
+    *,
+    seed: int,
+    n_resamples: int = N_RESAMPLES,
+    **fields: Any,
+) -> Measurement:
+    """Compute the estimates of samples; the fields are those of ``Measurement``."""
+    estimates = {name: _estimate(name, sample, n_resamples, seed) for name, sample in samples.items()}
+    return Measurement(estimates=estimates, samples=samples, **fields)
+
+
+def estimate_value(sample: Sample) -> float:
+    """Compute a sample's statistic over the items that define it; NaN without any."""
+    values, *references = aligned(sample.values, *sample.statistic.references)
+    kept = defined_items(values, *references)
+    return float(sample.statistic.keep(kept)(values[kept])) if kept.any() else float("nan")
+
+
+def _estimate(name: str, sample: Sample, n_resamples: int, seed: int) -> Estimate:
+    arrays = (sample.values, *sample.statistic.references)
+    interval = bootstrap_ci(sample.statistic.rows, *arrays, n_resamples=n_resamples, seed=seed)
+    low, high = interval.low, interval.high
+    if sample.interval == "basic":
+        low, high = (float(np.clip(2 * interval.estimate - end, 0.0, 1.0)) for end in (high, low))
+    n = int(defined_items(*aligned(*arrays)).sum())
+    return Estimate(
+        name, sample.label, estimate_value(sample), low, high, sample.null, n, len(sample.values) - n, sample.signed
+    )
+
+
+def _orders(judged: Judged) -> dict[str, FloatArray]:
+    names = ("answers", "answers_swapped")
+    return {name: judged.answers[:, order] for order, name in enumerate(names[: judged.answers.shape[1]])}
+
+
+def _median(coverage: FloatArray) -> float:
+    return float(np.nanmedian(coverage)) if len(coverage) and not np.isnan(coverage).all() else float("nan")

@@ -1,0 +1,235 @@
+"""What a judge did on items: its answers, and what is known about the items. Every bias is measured on this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import dspy
+import numpy as np
+
+from evalbias.data.pairing import input_key
+from evalbias.lm.contract import measuring, resolve_lm
+from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.measures.calibration import by_candidate, rotations, win_share
+from evalbias.measures.likelihood import TOTAL
+from evalbias.programs.context_errors import name_overlong_items
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompt import likelihood_messages
+
+REDUCTIONS = ("sum", "mean")
+LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
+"""Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A judge's answers on n items.
+
+    Attributes:
+        ids: Identifiers of the items; a pair's is both its outputs', joined.
+        criterion: Name of the judged criterion.
+        answers: (n,) scores of a judge that scores; (n, r, c) probabilities by position of one that compares, in r
+            orders. NaN where undefined.
+        covariates: Name -> (n,) or (n, candidates) numbers about the items; NaN where undefined.
+        inputs: (n,) the input (document) of each item.
+        coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
+        ties: Whether the last of c classes is the answer "tie".
+        content_free: (1, c) answer to a content-free input; None where it was not asked for.
+        judgments: Prompts that the judge answered.
+        provenance: What decides the numbers: models, reduction.
+    """
+
+    ids: tuple[str, ...]
+    criterion: str
+    answers: FloatArray
+    covariates: Mapping[str, FloatArray] = field(default_factory=dict)
+    inputs: Sequence[str] = ()
+    coverage: FloatArray = field(default_factory=lambda: np.empty(0))
+    ties: bool = False
+    content_free: FloatArray | None = None
+    judgments: int = 0
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether the judge compared candidates."""
+        return self.answers.ndim == 3
+
+    def covariate(self, name: str) -> FloatArray:
+        """Return a covariate.
+
+        Raises:
+            ValueError: It was not measured or given.
+        """
+        if name not in self.covariates:
+            raise ValueError(
+                f"The judged items on {self.criterion} have no {name.replace('_', ' ')}, only "
+                f"{sorted(self.covariates)}: give items with human scores, or measure likelihoods (likelihood_lm)."
+            )
+        return self.covariates[name]
+
+    @property
+    def win_shares(self) -> FloatArray:
+        """(n,) win probability of each pair's first candidate, averaged over the orders; a tie counts half."""
+        orders = rotations(2, every=self.answers.shape[1] == 2)
+        return win_share(by_candidate(self.answers, orders).mean(axis=1), ties=self.ties)
+
+
+def judge_examples(
+    judge: PointwiseJudge | PairwiseJudge,
+    examples: Sequence[dspy.Example],
+    *,
+    lm: Any = None,
+    likelihood_lm: MeasuringLM | Literal["own"] | None = None,
+    reduction: str = "sum",
+    progress: Callable[[int], None] | None = None,
+) -> Judged:
+    """Have a judge answer items, and gather the covariates that biases are measured with.
+
+    Args:
+        judge: Judge to measure, with its debiasing and calibration. Pairs are compared in both orders; with
+            ``debias="permutation"`` both orders get the average, so the judge is fair and consistent by construction.
+        examples: Items with ``source``, ``output`` and, where people rated them, ``scores`` (criterion -> number); or
+            pairs with ``source`` and two ``candidates``.
+        lm: Model to ask. Defaults to the judge's own, else DSPy's.
+        likelihood_lm: Model whose likelihood defines LS; ``"own"`` for the judge's model, None to measure no LS.
+        reduction: Reduction of token log-probabilities to LS: ``"sum"`` (Ohi et al. 2024, eq 1) or ``"mean"``.
+        progress: Called with the number of judgments done.
+
+    Raises:
+        ValueError: No examples, a pair without two candidates, or an item that lacks the criterion's score.
+    """
+    if not examples:
+        raise ValueError("There are no examples to judge: give at least one.")
+    model = resolve_lm(lm, judge.predict)
+    scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
+    covariates: dict[str, FloatArray] = {}
+    if isinstance(judge, PairwiseJudge):
+        _check_pairs(examples)
+        if scorer is not None:
+            texts = [(e.source, text) for e in examples for text in e.candidates]
+            values = likelihood_scores(_items(texts), judge.criterion, scorer, reduction=reduction)
+            covariates[LIKELIHOODS] = values.reshape(len(examples), 2)
+        covariates[LENGTHS] = np.array([[len(text) for text in e.candidates] for e in examples], dtype=np.float64)
+        answers, coverage = _compare(judge, examples, model, progress)
+        judgments = 2 * len(examples)
+    else:
+        if any(e.get("scores") for e in examples):
+            covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
+        if scorer is not None:
+            covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
+        covariates[LENGTHS] = np.array([len(e.output) for e in examples], dtype=np.float64)
+        predictions = judge.batch(examples, lm=model, progress=progress)
+        answers = np.array([p.score for p in predictions], dtype=np.float64)
+        coverage = np.array([p.coverage for p in predictions], dtype=np.float64)
+        judgments = len(examples)
+    return Judged(
+        ids=tuple(_id(e, i) for i, e in enumerate(examples)),
+        criterion=judge.criterion.name,
+        answers=answers,
+        covariates=covariates,
+        inputs=tuple(input_key(e) for e in examples),
+        coverage=coverage,
+        ties=isinstance(judge, PairwiseJudge) and judge.ties,
+        judgments=judgments,
+        provenance={} if scorer is None else {"reduction": reduction},
+    )
+
+
+def total(judged: Sequence[Judged]) -> Judged:
+    """Average several criteria's scores and human scores over the same items (Ohi et al. 2024: "total").
+
+    Raises:
+        ValueError: Different items or likelihoods.
+    """
+    first = judged[0]
+    for other in judged[1:]:
+        likelihoods = (j.covariates.get(LIKELIHOODS, np.empty(0)) for j in (first, other))
+        if other.ids != first.ids or not np.array_equal(*likelihoods, equal_nan=True):
+            raise ValueError(
+                f"{other.criterion} and {first.criterion} were judged on different items: a total needs the same ones."
+            )
+    covariates = dict(first.covariates)
+    if HUMAN_SCORES in covariates:
+        covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)
+    return replace(
+        first,
+        criterion=TOTAL,
+        answers=np.mean([j.answers for j in judged], axis=0),
+        covariates=covariates,
+        coverage=np.mean([j.coverage for j in judged], axis=0),
+        judgments=sum(j.judgments for j in judged),
+    )
+
+
+def likelihood_scores(
+    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str = "sum"
+) -> FloatArray:
+    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1).
+
+    Args:
+        examples: Items with ``source`` and ``output``; the same text is scored once.
+        criterion: Its task is the description d of eq 1.
+        lm: Model whose likelihood is measured.
+        reduction: ``"sum"`` over the output's tokens, or ``"mean"`` as in the paper's code.
+    """
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
+    unique = {(e.source, e.output): e for e in examples}
+    questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
+    answers = name_overlong_items(lm.loglikelihood, questions, list(unique.values()))
+    known = {key: a.total if reduction == "sum" else a.mean for key, a in zip(unique, answers, strict=True)}
+    return np.array([known[e.source, e.output] for e in examples], dtype=np.float64)
+
+
+def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
+    """Return (n,) the examples' human scores on a criterion, as rated; NaN where undefined.
+
+    Raises:
+        ValueError: An item was not rated on the criterion.
+    """
+    for example in examples:
+        if criterion.name not in (example.get("scores") or {}):
+            raise ValueError(
+                f"The item {example.get('id')!r} has no score on {criterion.name!r}, only on "
+                f"{sorted(example.get('scores') or {})}: name one of those, or add the score (null if undefined)."
+            )
+    return np.array([float(e["scores"][criterion.name]) for e in examples], dtype=np.float64)
+
+
+def _compare(
+    judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, progress: Callable[[int], None] | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return (n, 2, c) probabilities by position in both orders, and (n,) coverage."""
+    both: PairwiseJudge = judge.deepcopy()
+    both.debias = "permutation"
+    predictions = both.batch(pairs, lm=lm, progress=progress)
+    positions = np.array([p.positions for p in predictions])  # (n, 2, c)
+    if judge.debias == "permutation":
+        orders = rotations(2, every=True)
+        averaged = by_candidate(positions, orders).mean(axis=1)  # (n, c)
+        positions = by_candidate(np.stack([averaged, averaged], axis=1), orders)  # by position again
+    return positions, np.array([p.coverage for p in predictions], dtype=np.float64)
+
+
+def _check_pairs(examples: Sequence[dspy.Example]) -> None:
+    for index, example in enumerate(examples):
+        if len(example.get("candidates") or ()) != 2:
+            raise ValueError(
+                f"The example {_id(example, index)!r} does not have two candidates: give pairs; evalbias.data.pairs "
+                "makes them."
+            )
+
+
+def _items(texts: Sequence[tuple[str, str]]) -> list[dspy.Example]:
+    return [dspy.Example(source=source, output=output) for source, output in texts]
+
+
+def _id(example: dspy.Example, index: int) -> str:
+    if example.get("ids"):
+        return " | ".join(map(str, example.ids))
+    return str(example.get("id", index))

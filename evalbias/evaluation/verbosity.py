@@ -1,0 +1,29 @@
+"""Verbosity bias: the longer candidate wins."""
+
+from __future__ import annotations
+
+from evalbias.evaluation.estimates import Sample
+from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.measures import longer_wins
+from evalbias.measures.statistic import MeanStatistic
+
+
+class VerbosityBias:
+    """Win rate of the longer candidate, both orders averaged.
+
+    Estimate: ``longer_rate`` (in [0, 1]; a tie counts half). Pairs of equal lengths are left out.
+    """
+
+    name = "verbosity"
+    headlines = ("longer_rate",)
+    objective = "longer_rate"
+
+    def applies(self, judged: Judged) -> bool:
+        """See ``Bias``."""
+        return judged.pairwise and LENGTHS in judged.covariates
+
+    def samples(self, judged: Judged) -> dict[str, Sample]:
+        """See ``Bias``."""
+        lengths = judged.covariate(LENGTHS)
+        wins = longer_wins(judged.win_shares, lengths[:, 0], lengths[:, 1])
+        return {"longer_rate": Sample(wins, MeanStatistic(), "longer", null=0.5, signed=False)}

@@ -1,0 +1,242 @@
+"""The shape of every optimizer of ours: the checks, the model, the comparison and the report are the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dspy
+from dspy.teleprompt import Teleprompter
+
+from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.estimates import measure
+from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.registry import BIASES
+from evalbias.lm.contract import measuring, resolve_lm
+from evalbias.lm.counting import CountingLM
+from evalbias.lm.types import MeasuringLM
+from evalbias.runs.fingerprint import describe
+
+NOT_SETTINGS = ("kind", "log_dir", "progress")
+"""What ``describe`` finds in an optimizer that decides no number."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Resources that compiling took.
+
+    Attributes:
+        judgments: Prompts that the model answered with measured choices, for the search and the comparison.
+        likelihoods: Texts whose likelihood was measured.
+        calls: Requests to generate text.
+        seconds: Wall-clock time.
+    """
+
+    judgments: int = 0
+    likelihoods: int = 0
+    calls: int = 0
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileReport:
+    """What every optimizer reports; each adds fields of its own.
+
+    Attributes:
+        chosen: The choice that was compiled into the program, in words.
+        comparison: Bias -> the baseline against the compiled program on the valset; empty without a valset.
+        before: The baseline's answers on the valset; None without one.
+        after: The compiled program's answers on the valset; None without one.
+        cost: Resources that compiling took.
+        seed: Seed of the optimizer.
+        settings: The optimizer's other settings.
+    """
+
+    chosen: str
+    comparison: Mapping[str, Comparison] = field(default_factory=dict)
+    before: Judged | None = None
+    after: Judged | None = None
+    cost: Cost = field(default_factory=Cost)
+    seed: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search returns.
+
+    Attributes:
+        program: The compiled program.
+        baseline: The program that it is compared with.
+        details: Fields of the optimizer's report, beyond those that every report has.
+    """
+
+    program: Any
+    baseline: Any
+    details: Mapping[str, Any]
+
+
+@dataclass
+class Problem:
+    """What a search works on.
+
+    Attributes:
+        student: The program to compile; the search leaves it as it is.
+        trainset: Training examples.
+        valset: Validation examples, which only report; empty where none were given.
+        lm: The student's model, counted; None where it is resolved module by module.
+        likelihood_lm: Model whose likelihood defines LS; None where the method needs none.
+        calls: Requests to generate text so far; the search adds them up.
+    """
+
+    student: Any
+    trainset: list[dspy.Example]
+    valset: list[dspy.Example]
+    lm: Any
+    likelihood_lm: MeasuringLM | None = None
+    calls: int = 0
+
+
+class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
+    """Base of the optimizers; a subclass writes ``search`` and, if its report has more fields, sets ``report_type``.
+
+    Args:
+        n_resamples: Swaps of each permutation test in the comparison.
+        budget: Largest number of prompts or requests in the search; None sets no limit.
+        seed: Seed for everything that the search draws and for the tests.
+        log_dir: Folder in which the search is logged; started again, it continues from there. None keeps no log.
+        progress: Called with the number of judgments done.
+    """
+
+    report_type: type[CompileReport] = CompileReport
+    measures = True
+    """Whether the student's model must measure probabilities."""
+
+    def __init__(
+        self,
+        *,
+        n_resamples: int = 100_000,
+        budget: int | None = None,
+        seed: int = 0,
+        log_dir: Path | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        if budget is not None and budget < 1:
+            raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
+        self.n_resamples = n_resamples
+        self.budget = budget
+        self.seed = seed
+        self.log_dir = log_dir
+        self.progress = progress
+
+    def compile(
+        self,
+        student: Any,
+        *,
+        trainset: Sequence[dspy.Example],
+        teacher: None = None,
+        valset: Sequence[dspy.Example] | None = None,
+        lm: Any = None,
+    ) -> Any:
+        """Compile a copy of the student.
+
+        Args:
+            student: Program to compile; it is left as it is.
+            trainset: Training examples; see the class for what they must hold.
+            teacher: Not used; must be None.
+            valset: Other examples, on which the baseline and the compiled program are compared.
+            lm: Model for the student. Defaults to its own, else DSPy's.
+
+        Returns:
+            The compiled program. Its ``report`` is a ``CompileReport`` of the class's ``report_type``.
+
+        Raises:
+            ValueError: A teacher, unusable examples, or examples that are in both sets.
+        """
+        if teacher is not None:
+            raise ValueError(f"{type(self).__name__} does not learn from a teacher: leave it out.")
+        train, held_out = list(trainset), list(valset or [])
+        self.check(student, train, held_out)
+        started = time.monotonic()
+        model = CountingLM(measuring(resolve_lm(lm, student.predict))) if self.measures else lm
+        problem = Problem(student, train, held_out, model)
+        outcome = self.search(problem)
+        reported = {"comparison": {}, **self.validate(problem, outcome), **outcome.details}
+        counted = {} if not self.measures else {"judgments": model.judgments, "likelihoods": model.likelihoods}
+        settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
+        outcome.program.report = self.report_type(
+            **reported,
+            cost=Cost(**counted, calls=problem.calls, seconds=time.monotonic() - started),
+            seed=self.seed,
+            settings=settings,
+        )
+        return outcome.program
+
+    def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """Refuse examples that the method cannot use.
+
+        Raises:
+            ValueError: There are no training examples, or some of them are in the valset.
+        """
+        if not trainset:
+            raise ValueError("The trainset is empty: give training examples.")
+        check_disjoint(trainset, valset, lambda e: (e.get("id"), e.source, e.get("output"), *e.get("candidates", [])))
+
+    def search(self, problem: Problem) -> Outcome:
+        """Find the program; this is all that a method has to write."""
+        raise NotImplementedError
+
+    def validate(self, problem: Problem, outcome: Outcome) -> dict[str, Any]:
+        """Compare the baseline and the compiled program on the valset; returns fields of the report."""
+        if not problem.valset:
+            return {}
+        before, after = (
+            judge_examples(
+                program,
+                problem.valset,
+                lm=problem.lm,
+                likelihood_lm=problem.likelihood_lm,
+                reduction=getattr(self, "reduction", "sum"),
+                progress=self.progress,
+            )
+            for program in (outcome.baseline, outcome.program)
+        )
+        return {"before": before, "after": after, "comparison": self.compare(before, after)}
+
+    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
+        """Compare two programs' answers on every bias that applies."""
+        options = {"n_resamples": self.n_resamples, "seed": self.seed}
+        return {
+            bias.name: compare(measure(bias, before, seed=self.seed), measure(bias, after, seed=self.seed), **options)
+            for bias in BIASES.values()
+            if bias.applies(before) and bias.applies(after)
+        }
+
+
+def check_disjoint(
+    trainset: Sequence[dspy.Example],
+    valset: Sequence[dspy.Example],
+    key: Callable[[dspy.Example], Any],
+    *,
+    noun: str = "items",
+) -> None:
+    """Refuse sets that share examples.
+
+    Args:
+        trainset: Training examples.
+        valset: Validation examples.
+        key: What makes two examples the same.
+        noun: What the error calls them.
+
+    Raises:
+        ValueError: Some examples are in both; the first is named.
+    """
+    seen = {key(e) for e in trainset}
+    both = list(dict.fromkeys(key(e) for e in valset if key(e) in seen))
+    if both:
+        first = both[0][0] if isinstance(both[0], tuple) else both[0]
+        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {str(first)[:60]!r}: split them.")
