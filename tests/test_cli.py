@@ -242,7 +242,7 @@ def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
         (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of"),
         (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: mend it"),
         (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
-        (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is no folder here"),
+        (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is neither a folder"),
     ],
 )
 def test_what_a_user_can_mend_is_told_in_one_line(items, tmp_path, arguments, match):

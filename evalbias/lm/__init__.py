@@ -1,1 +1,1 @@
-"""Language models that tell their token probabilities."""
+"""Language models that return token probabilities."""

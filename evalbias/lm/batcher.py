@@ -1,7 +1,7 @@
-"""Calls from many threads, answered in batches.
+"""Batching of calls from many threads.
 
-A caller queues its item and waits for its turn. Whoever gets the turn answers everything queued by then: while one
-batch runs, the next gathers, so nobody waits for a clock.
+A caller queues its item and waits for a lock. The caller that gets the lock answers everything queued by then. While
+one batch runs, the next one fills, so no caller waits for a timer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Batcher(Generic[Item, Answer]):
     """Answers items in batches.
 
     Args:
-        answer: Gives one answer an item, in order. If it raises, the items are answered one by one, so that an error
-            reaches only the caller whose item it is.
+        answer: Function that returns one answer per item, in order. If it raises, the items are answered one by one,
+            so that only the item's own caller gets the error.
     """
 
     def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Answer]]) -> None:
@@ -30,7 +30,11 @@ class Batcher(Generic[Item, Answer]):
         self._turn = threading.Lock()
 
     def __call__(self, item: Item) -> Answer:
-        """Wait for the item's answer."""
+        """Return the item's answer.
+
+        Raises:
+            Exception: Whatever ``answer`` raises for this item.
+        """
         mine: Future[Answer] = Future()
         with self._queue:
             self._waiting.append((item, mine))

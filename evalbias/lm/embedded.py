@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent.parent / "embedded"
 
 
 def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
-    """The embedded model in float32. It knows the synthetic world only: judge nothing real with it."""
+    """Load the embedded model in float32; it knows the synthetic world only and cannot judge real texts."""
     from evalbias.lm.local import LocalLM
 
     return LocalLM(str(FOLDER), device=device, dtype="float32")

@@ -1,4 +1,4 @@
-"""A local transformers model as a DSPy engine: measured judgments, generation, and the probabilities themselves."""
+"""A local transformers model as a DSPy engine: measured judgments, generation, and token probabilities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ Question = tuple[Sequence[Message], tuple[str, ...]]
 
 
 class LocalEngine:
-    """See ``LocalLM``, which is what users make."""
+    """The engine of ``LocalLM``.
+
+    Args:
+        loaded: Model and tokenizer.
+        batch_tokens: Largest number of tokens in one forward pass.
+        share_prefixes: Whether to compute shared prefixes once.
+        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
+    """
 
     def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
         self.loaded = loaded
@@ -49,55 +56,55 @@ class LocalEngine:
         self._draws: Counter[bytes] = Counter()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
-        """Copies of a program share the weights."""
+        """Return the engine itself: copies of a program share the weights."""
         return self
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """See ``MeasuringLM``."""
+        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         sequences = joint(self.loaded.tokenizer, [(self._render(p), continuation) for p, continuation in pairs])
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """See ``MeasuringLM``."""
+        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         rows = choice_sequences(self.loaded.tokenizer, [self._render(p) for p in prompts], choices)
         with self._busy:
             values = self.scorer([sequence for row in rows for sequence in row])
-        totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))
+        totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
         return ChoiceLogprobs(tuple(choices), totals)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request; see ``dspy.clients.engines.base.Engine``."""
+        """Answer one request; see ``dspy.clients.engines.Engine``."""
         validate_request(request)
         refuse(request, NAME)
         messages = messages_of(request, NAME)
         if judgments(request):
-            return measured(request, messages, lambda asked, choices: self._judge((asked, choices)))
+            return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
         rendered = self._render(messages)
         prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"]
-        found = self._write((prompt, self._seeded(prompt, _settings(request))))
-        return _generated(request, found, len(prompt), rendered.lead)
+        generated = self._write((prompt, self._seeded(prompt, _settings(request))))
+        return _response(request, generated, len(prompt), rendered.lead)
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """The whole answer as one stream of events."""
+        """Return the whole answer as one stream of events."""
         return iter(lm15.response_to_events(self.complete(request)))
 
     def close(self) -> None:
-        """Nothing to close: the weights go with the object."""
+        """Do nothing: the weights are freed with the object."""
 
     def forget(self) -> None:
-        """Start cold: keep no prefix of earlier calls."""
+        """Clear the prefix cache."""
         with self._busy:
             self.scorer.prefixes.clear()
 
     def dump_state(self) -> dict[str, Any]:
-        """The arguments of ``LocalLM`` for the same model; no weights, no keys."""
+        """Return the arguments of ``LocalLM`` for the same model, without weights or keys."""
         return {**self.loaded.arguments, **self._options}
 
     def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
-        """Settings with a seed of the prompt's own, or the same numbers would be drawn for all prompts.
+        """Return settings with a seed that depends on the prompt, so that prompts do not share random numbers.
 
-        Asked again without a seed, the same request draws the next text; with one, the same text.
+        A repeated request with a seed samples the same text again; one without a seed samples another text.
         """
         key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
         if settings.seed is None:
@@ -108,37 +115,37 @@ class LocalEngine:
         return replace(settings, seed=seed)
 
     def _generations(self, starts: Sequence[Start]) -> list[Generated]:
-        """Gathered texts, as many at once as ``batch_tokens`` allows."""
+        """Generate the texts of one batch of requests, as many at once as ``batch_tokens`` allows."""
         size = max(len(prompt) + settings.max_tokens for prompt, settings in starts)
         rows, done = max(1, self.scorer.batch_tokens // size), []
         loaded = self.loaded
         with self._busy:
-            for at in range(0, len(starts), rows):
-                prompts, settings = zip(*starts[at : at + rows], strict=True)
+            for index in range(0, len(starts), rows):
+                prompts, settings = zip(*starts[index : index + rows], strict=True)
                 done += generate(loaded.model, loaded.tokenizer, prompts, settings, context=loaded.context_length)
         return done
 
     def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
-        """Gathered judgments, those with the same choices together."""
+        """Answer one batch of judgments, those with the same choices in one call."""
         done: dict[int, ChoiceLogprobs] = {}
         for choices in dict.fromkeys(choices for _, choices in questions):
-            where = [i for i, (_, c) in enumerate(questions) if c == choices]
-            found = self.choice_logprobs([questions[i][0] for i in where], choices)
-            for row, index in enumerate(where):
-                done[index] = ChoiceLogprobs(choices, found.logprobs[row : row + 1])
+            indices = [i for i, (_, c) in enumerate(questions) if c == choices]
+            logprobs = self.choice_logprobs([questions[i][0] for i in indices], choices).logprobs  # (n, c)
+            for row, index in enumerate(indices):
+                done[index] = ChoiceLogprobs(choices, logprobs[row : row + 1])
         return [done[i] for i in range(len(questions))]
 
 
 def _settings(request: lm15.Request) -> Settings:
-    given = {
+    values = {
         name: getattr(request.config, name)
         for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")
         if getattr(request.config, name) is not None
     }
-    return Settings(**given, stop=tuple(request.config.stop), top=request.config.logprobs)
+    return Settings(**values, stop=tuple(request.config.stop), top=request.config.logprobs)
 
 
-def _generated(request: lm15.Request, found: Generated, asked: int, lead: str) -> lm15.Response:
+def _response(request: lm15.Request, generated: Generated, prompt_tokens: int, lead: str) -> lm15.Response:
     logprobs = None
     if request.config.logprobs is not None:
         logprobs = tuple(
@@ -148,13 +155,13 @@ def _generated(request: lm15.Request, found: Generated, asked: int, lead: str) -
                 token_id=token.id,
                 top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
             )
-            for token in found.tokens
+            for token in generated.tokens
         )
     return lm15.Response(
         id=None,
         model=request.model,
-        message=lm15.Message.assistant(found.text.removeprefix(lead)),
-        finish_reason="stop" if found.finished else "length",
-        usage=lm15.Usage(input_tokens=asked, output_tokens=found.length, total_tokens=None),
+        message=lm15.Message.assistant(generated.text.removeprefix(lead)),
+        finish_reason="stop" if generated.finished else "length",
+        usage=lm15.Usage(input_tokens=prompt_tokens, output_tokens=generated.length, total_tokens=None),
         logprobs=logprobs,
     )

@@ -1,7 +1,7 @@
-"""Generation: requests in a batch, each with its own settings, and the log-probability of every token sampled.
+"""Generation: requests in a batch, each with its own settings, and the log-probability of every sampled token.
 
 A text depends on its own prompt, settings and seed, not on the batch: prompts are padded on the left, and every row
-draws from a generator of its own. Nothing of the model folder's generation settings applies but its end tokens.
+samples with its own generator. Of the model folder's generation settings only the end tokens apply.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from evalbias.lm.tokens import PromptTooLong
 
 @dataclass(frozen=True)
 class Settings:
-    """How to generate.
+    """Settings of one generation.
 
     Attributes:
-        max_tokens: At most so many new tokens.
-        temperature: 0 takes the likeliest token.
-        top_p: Sample from the likeliest tokens that hold this probability.
-        top_k: Sample from so many likeliest tokens; None from all.
-        stop: The text ends before the first of these.
-        seed: Of the sampling; where a request names none, the engine counts how often it was asked.
-        top: Alternatives to report for each token; None reports no log-probabilities.
+        max_tokens: Largest number of new tokens.
+        temperature: Sampling temperature; 0 takes the most probable token.
+        top_p: Probability of the nucleus, the most probable tokens from which to sample.
+        top_k: Number of most probable tokens from which to sample; None for all.
+        stop: Strings before the first of which the text ends.
+        seed: Seed of the sampling.
+        top: Number of alternatives to report for each token; None reports no log-probabilities.
     """
 
     max_tokens: int = 256
@@ -40,7 +40,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Token:
-    """A generated token, its log-probability before temperature and truncation, and the likeliest alternatives."""
+    """A generated token.
+
+    Attributes:
+        id: Token id.
+        text: Text of the token.
+        logprob: Log-probability in nats, before temperature and truncation.
+        top: (id, text, log-probability) of the most probable tokens at its position.
+    """
 
     id: int
     text: str
@@ -50,9 +57,13 @@ class Token:
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated text of ``length`` tokens; ``finished`` unless the token limit ended it.
+    """A generated text.
 
-    ``tokens`` is empty where no log-probabilities were asked for.
+    Attributes:
+        text: The text.
+        length: Number of tokens.
+        tokens: The tokens, if the settings ask for log-probabilities; else empty.
+        finished: Whether the text ended by itself or at a stop string, not at the token limit.
     """
 
     text: str
@@ -63,7 +74,7 @@ class Generated:
 
 @dataclass
 class Row:
-    """A text that grows."""
+    """A text while it is being generated."""
 
     prompt: list[int]
     settings: Settings
@@ -76,18 +87,25 @@ class Row:
 
     @property
     def over(self) -> bool:
-        """Whether no token is to follow."""
+        """Whether the text is complete."""
         return self.finished or len(self.ids) >= self.room
 
 
 def generate(
     model: Any, tokenizer: Any, prompts: Sequence[list[int]], settings: Sequence[Settings], *, context: int
 ) -> list[Generated]:
-    """Continue prompts of token ids, all together.
+    """Continue prompts of token ids in one batch.
+
+    Args:
+        model: Causal transformers model.
+        tokenizer: Tokenizer of the model.
+        prompts: Token ids of each prompt.
+        settings: Settings for each prompt.
+        context: Context length of the model in tokens.
 
     Raises:
-        PromptTooLong: A prompt leaves no room for a token.
-        FloatingPointError: The model gave NaN or infinite logits.
+        PromptTooLong: A prompt leaves no room for a new token.
+        FloatingPointError: The model returned NaN or infinite logits.
     """
     rows = [_row(p, s, context) for p, s in zip(prompts, settings, strict=True)]
     width = max(len(row.prompt) for row in rows)
@@ -96,26 +114,32 @@ def generate(
     running, cache, ends = rows, None, _ends(model)
     with torch.inference_mode():
         while running:
+            # 1. One forward pass: the prompts at first, then one token per running row.
             positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
             out = model.base_model(
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
             cache = out.past_key_values
             logits = model.get_output_embeddings()(out.last_hidden_state[:, -1]).float().cpu()  # (b, V)
-            for row, told in zip(running, logits, strict=True):
-                _extend(row, told, ends, tokenizer)
+            # 2. The next token of every row.
+            for row, row_logits in zip(running, logits, strict=True):
+                _extend(row, row_logits, ends, tokenizer)
+            # 3. Complete rows leave the batch and the KV cache.
             kept = torch.tensor([i for i, row in enumerate(running) if not row.over], device=model.device)
             running = [row for row in running if not row.over]
             if running:
                 cache.batch_select_indices(kept)
                 mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
-                ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)
+                ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)  # (b, 1)
     return [Generated(_text(row, tokenizer), len(row.ids), tuple(row.tokens), row.finished) for row in rows]
 
 
 def _row(prompt: list[int], settings: Settings, context: int) -> Row:
     if len(prompt) >= context:
-        raise PromptTooLong(f"The prompt has {len(prompt)} tokens, the model's context {context}: shorten it.")
+        raise PromptTooLong(
+            f"The prompt has {len(prompt)} tokens, but the model's context is {context}: shorten it or use fewer "
+            "demonstrations."
+        )
     generator = torch.Generator().manual_seed(settings.seed or 0)
     return Row(prompt, settings, min(settings.max_tokens, context - len(prompt)), generator)
 
@@ -127,20 +151,20 @@ def _text(row: Row, tokenizer: Any) -> str:
 def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     """Add the next token to a row, from its (V,) logits."""
     if not bool(torch.isfinite(logits).all()):
-        raise FloatingPointError("The model gave NaN or infinite logits: try dtype='float32'.")
+        raise FloatingPointError("The model returned NaN or infinite logits: try dtype='float32'.")
     token = _choose(logits, row.settings, row.generator)
     if token in ends:
         row.finished = True
         return
     row.ids.append(token)
     if row.settings.top is not None:
-        row.tokens.append(_told(tokenizer, token, logits, row.settings.top))
+        row.tokens.append(_token(tokenizer, token, logits, row.settings.top))
     if row.settings.stop:
         _stop(row, tokenizer)
 
 
 def _stop(row: Row, tokenizer: Any) -> None:
-    """End a row whose text holds a stop, and drop the tokens behind the cut."""
+    """End a row at the first stop string in its text, and drop the tokens after the cut."""
     text = _text(row, tokenizer)
     row.cut = min((at for stop in row.settings.stop if (at := text.find(stop)) >= 0), default=None)
     if row.cut is not None:
@@ -151,13 +175,13 @@ def _stop(row: Row, tokenizer: Any) -> None:
 
 
 def _choose(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> int:
-    """The likeliest token, or one drawn from the likeliest at a temperature."""
+    """Return the most probable token, or a sample at the settings' temperature, top-k and top-p."""
     if settings.temperature <= 0:
         return int(logits.argmax())
     shares, order = torch.sort((logits.double() / settings.temperature).softmax(-1), descending=True, stable=True)
     if settings.top_k:
         shares[settings.top_k :] = 0
-    shares[shares.cumsum(0) - shares >= settings.top_p * shares.sum()] = 0  # what stands behind the nucleus
+    shares[shares.cumsum(0) - shares >= settings.top_p * shares.sum()] = 0  # tokens after the nucleus
     return int(order[torch.multinomial(shares, 1, generator=generator)])
 
 
@@ -166,9 +190,10 @@ def _ends(model: Any) -> set[int]:
     return set() if end is None else {end} if isinstance(end, int) else set(end)
 
 
-def _told(tokenizer: Any, token: int, logits: torch.Tensor, top: int) -> Token:
+def _token(tokenizer: Any, token: int, logits: torch.Tensor, top: int) -> Token:
     logprobs = logits.log_softmax(-1)  # (V,)
     best = torch.topk(logprobs, top)
-    alternatives = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    told = tuple((i, tokenizer.decode([i]), value) for i, value in alternatives)
-    return Token(token, tokenizer.decode([token]), float(logprobs[token]), told)
+    alternatives = tuple(
+        (i, tokenizer.decode([i]), value) for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+    return Token(token, tokenizer.decode([token]), float(logprobs[token]), alternatives)

@@ -1,4 +1,4 @@
-"""One judgment in DSPy's contract: a request that asks for measured probabilities, and how to read its answer."""
+"""One judgment in DSPy's contract: the request for measured probabilities, and how to read its answer."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from evalbias.lm.types import ChoiceLogprobs, Message
 
 FIELD = "score"
 LOGPROBS = "candidate_logprobs"
-"""Key of ``Response.provider_data`` under which our engines tell the log-probabilities before renormalizing."""
+"""Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing."""
 
 COVERAGE = "coverage"
-"""Key under which DSPy's own engine tells the probability that any of the choices follows."""
+"""Key under which DSPy's own engine returns the probability that any of the choices follows."""
 
 
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
-    """Ask which of the choices follows the messages, with its probability."""
+    """Return the request that asks which of the choices follows the messages, with its probability."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
     return chat_request(model, messages, lm15.Config(response_format=fmt, probabilities="required"))
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
-    """Messages as a request: system messages become its system text, the others its turns.
+    """Return messages as a request: system messages become its system text, the others its turns.
 
     Raises:
-        ValueError: A role that is none of system, user and assistant.
+        ValueError: A message has a role other than system, user and assistant.
     """
     system = "\n\n".join(m["content"] for m in messages if m["role"] == "system") or None
     makers = {"user": lm15.Message.user, "assistant": lm15.Message.assistant}
     turns = []
-    for message in messages:
+    for number, message in enumerate(messages):
         if message["role"] == "system":
             continue
         if message["role"] not in makers:
-            raise ValueError(f"A message has the role {message['role']!r}: use system, user or assistant.")
+            raise ValueError(f"Message {number} has the role {message['role']!r}: use system, user or assistant.")
         turns.append(makers[message["role"]](message["content"]))
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 
 
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
-    """The measured answer as log-probabilities, shape (1, len(choices)).
+    """Return the measured answer as log-probabilities, shape (1, len(choices)).
 
-    Our engines tell the log-probabilities, DSPy's own engine the shares and their coverage. Where only shares are
-    told the coverage is NaN.
+    Our engines return the log-probabilities, DSPy's own engine the shares and their coverage. From a response with
+    shares only, the coverage is NaN.
 
     Raises:
-        ValueError: The answer holds no measured probabilities, or not those of the choices.
+        ValueError: The response has no measured probabilities, or has those of other choices.
     """
     part = next((p for p in response.message.parts if isinstance(p, lm15.DataPart)), None)
     if part is None or part.probabilities is None:
@@ -57,12 +57,14 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
         )
     shares = part.probabilities[FIELD]
     if set(shares) != set(choices):
-        raise ValueError(f"{response.model} answered for {sorted(shares)} where {sorted(choices)} were asked.")
-    told = response.provider_data or {}
-    if LOGPROBS in told:
-        row = np.array([told[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)
+        raise ValueError(
+            f"{response.model} returned probabilities of {sorted(shares)}, not of {sorted(choices)}: use another model."
+        )
+    details = response.provider_data or {}
+    if LOGPROBS in details:
+        row = np.array([details[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)  # (c,)
         return ChoiceLogprobs(tuple(choices), row[None])
-    coverage = told.get(COVERAGE, {}).get(FIELD)
+    coverage = details.get(COVERAGE, {}).get(FIELD)
     with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
         row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
     return ChoiceLogprobs(tuple(choices), row[None], renormalized=coverage is None)

@@ -1,4 +1,4 @@
-"""``LocalLM``: a transformers model on this machine as a ``dspy.LM`` that tells its probabilities."""
+"""``LocalLM``: a transformers model on this machine as a ``dspy.LM`` with token probabilities."""
 
 from __future__ import annotations
 
@@ -19,29 +19,31 @@ PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
 class LocalLM(dspy.LM):  # type: ignore[misc]
-    """A model of transformers, on GPU or CPU.
+    """A causal transformers model, on GPU or CPU.
 
-    Chat models are asked through their template; base models as text (``evalbias.lm.text``).
+    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.text``.
 
     Args:
-        model: A folder, or a Hugging Face name.
-        device: ``"auto"`` takes a GPU if there is one.
-        dtype: ``"auto"`` takes the weights' own; ``"float32"`` gives answers that do not depend on the batch to 1e-5.
-        revision: Of a Hugging Face model.
-        batch_tokens: Tokens in one forward pass; memory grows with it. None chooses by device.
-        share_prefixes: Whether prompts that begin alike share their computation.
-        prefix_bytes: Memory for the beginnings of earlier prompts, so that the next call with the same one starts
-            warm; 0 keeps none. None chooses by device.
+        model: Folder or Hugging Face name of the model.
+        device: Device of the model; ``"auto"`` takes a GPU if there is one.
+        dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
+            batch, up to 1e-5 nats.
+        revision: Revision of a Hugging Face model.
+        batch_tokens: Largest number of tokens in one forward pass, which decides the memory. None chooses by device.
+        share_prefixes: Whether to compute prefixes that prompts share only once.
+        prefix_bytes: Size in bytes of the prefix cache, which is kept between calls; 0 turns it off. None chooses by
+            device.
         trust_remote_code: Whether the model may run its own code.
-        **kwargs: As ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
+        **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
 
     Raises:
-        FileNotFoundError: The folder is missing or holds no model.
-        ValueError: An unknown or missing device, an unknown dtype, or a model that cannot be measured.
+        FileNotFoundError: The folder does not exist or contains no model.
+        ValueError: The device or dtype is unknown, the device is missing, or the model's probabilities cannot be
+            measured.
     """
 
     draws_by_seed = True
-    """A request with a seed gets the same text in any process."""
+    """Whether a request with a seed gets the same text in any process."""
 
     def __init__(
         self,
@@ -68,46 +70,46 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Log-probability in nats of each continuation after its context; see ``MeasuringLM``.
+        """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
 
         Raises:
-            ValueError: An empty continuation, or one that nothing precedes.
-            PromptTooLong: A text longer than the model's context.
-            FloatingPointError: NaN or infinite logits.
+            ValueError: A continuation is empty, or nothing precedes it.
+            PromptTooLong: A text is longer than the model's context.
+            FloatingPointError: The model returned NaN or infinite logits.
         """
         return self._local.loglikelihood(pairs)
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
+        """Return the log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
 
         Raises:
-            ValueError: No choices, or an empty or repeated one.
-            PromptTooLong: A prompt longer than the model's context.
-            FloatingPointError: NaN or infinite logits.
+            ValueError: There are no choices, or one is empty or repeated.
+            PromptTooLong: A prompt is longer than the model's context.
+            FloatingPointError: The model returned NaN or infinite logits.
         """
         return self._local.choice_logprobs(prompts, choices)
 
     def forget(self) -> None:
-        """Start cold: keep no prefix of earlier calls. Their reuse may change the last digits of an answer."""
+        """Clear the prefix cache, whose reuse may change the last digits of an answer."""
         self._local.forget()
 
     @property
     def context_length(self) -> int:
-        """In tokens."""
+        """Context length of the model in tokens."""
         return self._local.loaded.context_length
 
     @property
     def tokens_run(self) -> int:
-        """Tokens that went through the model for probabilities so far, padding included."""
+        """Number of tokens that went through the model for probabilities so far, padding included."""
         return self._local.scorer.tokens_run
 
     @property
     def tokens_distinct(self) -> int:
-        """Distinct tokens of the calls so far: what any model must run that starts each of them cold."""
+        """Number of distinct tokens of the calls so far: the least that a model without a prefix cache has to run."""
         return self._local.scorer.tokens_distinct
 
     def provenance(self) -> dict[str, str]:
-        """Which numbers these are: model, fingerprint, dtype, device and versions."""
+        """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""
         loaded = self._local.loaded
         return {
             "model": self.model,
@@ -119,7 +121,7 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         }
 
     def dump_state(self) -> dict[str, Any]:
-        """What ``LocalLM(**state)`` opens the same model with, as a saved program keeps it: no weights, no keys."""
+        """Return the arguments for ``LocalLM(**state)``, which a saved program keeps; weights and keys are left out."""
         own: dict[str, Any] = dspy.BaseLM.dump_state(self)
         return {**own, **self._local.dump_state()}
 

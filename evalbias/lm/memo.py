@@ -1,4 +1,4 @@
-"""Answers that are asked once: what is told once, is remembered."""
+"""In-memory caches of a measuring LM's answers."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Measuri
 
 
 class LikelihoodMemo:
-    """A measuring LM that remembers every likelihood it told, in memory.
+    """A measuring LM that caches every likelihood in memory.
 
     Args:
-        lm: Whose likelihoods are meant.
+        lm: Model to ask.
     """
 
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
-        self._told: dict[str, LogLikelihood] = {}
+        self._likelihoods: dict[str, LogLikelihood] = {}
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Log-probability of each continuation after its context; see ``MeasuringLM``."""
+        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         keys = [repr(pair) for pair in pairs]
-        unseen = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._told}
-        if unseen:
-            self._told.update(zip(unseen, self._lm.loglikelihood(list(unseen.values())), strict=True))
-        return [self._told[key] for key in keys]
+        new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._likelihoods}
+        if new:
+            self._likelihoods.update(zip(new, self._lm.loglikelihood(list(new.values())), strict=True))
+        return [self._likelihoods[key] for key in keys]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability of every choice after every prompt, asked every time; see ``MeasuringLM``."""
+        """Return the log-probability of every choice after every prompt, uncached; see ``MeasuringLM``."""
         return self._lm.choice_logprobs(prompts, choices)
 
 
 class ChoiceMemo:
-    """A measuring LM that remembers the log-probabilities of every prompt's choices, in memory.
+    """A measuring LM that caches the log-probabilities of every prompt's choices in memory.
 
     Args:
-        lm: Who is asked.
+        lm: Model to ask.
     """
 
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
-        self._told: dict[str, FloatArray] = {}
+        self._rows: dict[str, FloatArray] = {}  # key -> (c,)
         self._renormalized = False
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
         keys = [hashlib.sha256(repr((prompt, choices)).encode()).hexdigest() for prompt in prompts]
-        unseen = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._told}
-        if unseen:
-            found = self._lm.choice_logprobs(list(unseen.values()), choices)
-            self._renormalized = self._renormalized or found.renormalized
-            self._told.update(zip(unseen, found.logprobs, strict=True))
-        rows = np.array([self._told[key] for key in keys], dtype=np.float64).reshape(len(keys), len(choices))
+        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._rows}
+        if new:
+            answer = self._lm.choice_logprobs(list(new.values()), choices)
+            self._renormalized = self._renormalized or answer.renormalized
+            self._rows.update(zip(new, answer.logprobs, strict=True))
+        rows = np.array([self._rows[key] for key in keys], dtype=np.float64).reshape(len(keys), len(choices))  # (n, c)
         return ChoiceLogprobs(choices, rows, renormalized=self._renormalized)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Log-probability of each continuation after its context, asked every time; see ``MeasuringLM``."""
+        """Return the log-probability of each continuation after its context, uncached; see ``MeasuringLM``."""
         return self._lm.loglikelihood(pairs)

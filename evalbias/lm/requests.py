@@ -17,13 +17,13 @@ Ask = Callable[[Sequence[Message], tuple[str, ...]], ChoiceLogprobs]
 
 
 class AsyncEngine:
-    """An engine of ours, awaited: each request waits in a thread, where it is gathered with the others."""
+    """The async form of one of our engines: each request waits in a thread, where it is batched with the others."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AsyncEngine:
-        """Copies of a program share the model."""
+        """Return the engine itself: copies of a program share the model."""
         return self
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
@@ -31,54 +31,54 @@ class AsyncEngine:
         return await asyncio.to_thread(self._engine.complete, request)
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
-        """The whole answer as one stream of events."""
+        """Yield the whole answer as one stream of events."""
         for event in lm15.response_to_events(await self.complete(request)):
             yield event
 
     async def aclose(self) -> None:
-        """Nothing to close: it goes with the engine."""
+        """Do nothing: the engine itself holds the model."""
 
 
 def judgments(request: lm15.Request) -> dict[str, Any]:
-    """The judgments that a request asks for by name; empty where it asks for a text."""
-    found: dict[str, Any] = request_judgments(request)
-    return found
+    """Return the judgments that a request asks for, by name; empty if it asks for a text."""
+    by_name: dict[str, Any] = request_judgments(request)
+    return by_name
 
 
 def refuse(request: lm15.Request, engine: str) -> None:
-    """Refuse what our engines cannot do; nothing is dropped.
+    """Refuse a request with a feature that our engines lack, so that nothing is ignored silently.
 
     Args:
-        request: Of DSPy.
-        engine: Who refuses.
+        request: Request from DSPy.
+        engine: Name of the engine, for the message.
 
     Raises:
-        lm15.UnsupportedFeatureError: The feature is named.
+        lm15.UnsupportedFeatureError: The request uses an unsupported feature; the message names it.
     """
-    config, asked = request.config, judgments(request)
+    config, requested = request.config, judgments(request)
     schema = (config.response_format or {}).get("schema")
-    given = {
+    features = {
         "tools": bool(request.tools),
         "config.extensions": bool(config.extensions),
         "config.frequency_penalty": config.frequency_penalty is not None,
         "config.presence_penalty": config.presence_penalty is not None,
         "config.reasoning": config.reasoning is not None,
-        "config.response_format": config.response_format is not None and not asked,
-        "several judgments in a request": len(asked) > 1,
-        "text fields beside a judgment": bool(asked) and bool(non_judgment_properties(schema, asked)),
+        "config.response_format": config.response_format is not None and not requested,
+        "several judgments in a request": len(requested) > 1,
+        "text fields beside a judgment": bool(requested) and bool(non_judgment_properties(schema, requested)),
     }
-    for feature, present in given.items():
-        if present:
+    for feature, used in features.items():
+        if used:
             raise lm15.UnsupportedFeatureError(
-                f"{engine} does not support {feature}: leave it out, or ask for it alone."
+                f"{engine} does not support {feature}: leave it out, or make a separate request for it."
             )
 
 
 def messages_of(request: lm15.Request, engine: str) -> list[Message]:
-    """A request's system text and turns as messages.
+    """Return a request's system text and turns as messages.
 
     Raises:
-        lm15.UnsupportedFeatureError: A part that is no text.
+        lm15.UnsupportedFeatureError: A message has parts other than text.
     """
     system = request.system
     if system is not None and not isinstance(system, str):
@@ -86,29 +86,34 @@ def messages_of(request: lm15.Request, engine: str) -> list[Message]:
     done: list[Message] = [{"role": "system", "content": system}] if system else []
     for message in request.messages:
         if message.text is None:
-            raise lm15.UnsupportedFeatureError(f"{engine} reads text only: leave images and other parts out.")
+            raise lm15.UnsupportedFeatureError(f"{engine} reads text only: leave out images and other parts.")
         done.append({"role": message.role, "content": message.text})
     return done
 
 
 def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.Response:
-    """The answer to a request for judgments, with the log-probabilities before renormalizing beside it.
+    """Answer a request for judgments; the response also holds the log-probabilities before renormalizing.
+
+    Args:
+        request: Request for judgments.
+        messages: Messages of the request.
+        ask: Function that returns the log-probabilities of choices after messages.
 
     Raises:
-        lm15.UnsupportedFeatureError: No choice has any probability, or what they have is not told.
+        lm15.UnsupportedFeatureError: All choices have probability 0, or the model does not report their probabilities.
     """
     value, shares, logprobs = {}, {}, {}
     for name, judgment in judgments(request).items():
-        found = ask(messages, tuple(judgment.keys))
-        row = found.probabilities[0]
+        answer = ask(messages, tuple(judgment.keys))
+        row = answer.probabilities[0]  # (c,)
         if np.isnan(row).any():
             raise lm15.UnsupportedFeatureError(
-                f"{request.model} gives {list(judgment.keys)} no probability, or does not tell it."
+                f"{request.model} gives {list(judgment.keys)} no probability, or does not report it: use other choices."
             )
         best = judgment.keys[int(row.argmax())]
         value[name] = _value(judgment.kind, best)
         shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
-        logprobs[name] = dict(zip(judgment.keys, found.logprobs[0].tolist(), strict=True))
+        logprobs[name] = dict(zip(judgment.keys, answer.logprobs[0].tolist(), strict=True))
     part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
     return lm15.Response(
         id=None,
@@ -121,5 +126,5 @@ def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.R
 
 
 def _value(kind: str, key: str) -> Any:
-    """A judgment's key as the schema's value."""
+    """Return a judgment's key as the value of its schema type."""
     return int(key) if kind == "ordered" else key == "true" if kind == "boolean" else key

@@ -1,10 +1,9 @@
-"""Texts as tokens, where many texts begin alike: what they share is tokenized once.
+"""Tokenization of many texts with a common prefix, which is tokenized once.
 
-Tokenizers cut a text into words (their pre-tokens) and each word into tokens by itself. A text that begins like one
-whose tokens are known is therefore tokenized from a word on that lies wholly within what they share. A word or two
-before the point where they part are taken as doubtful, since a tokenizer may look ahead, and one more is tokenized
-only to be thrown away, since a text's first word may be marked. Where a tokenizer knows no words, texts are tokenized
-whole.
+Tokenizers split a text into words (pre-tokens) and tokenize each word by itself. A text that shares a prefix with an
+already tokenized one is therefore tokenized only from a word inside that prefix on. The last ``UNCERTAIN`` words of the
+prefix are tokenized again, because a tokenizer may look ahead. One word before them is tokenized and discarded, because
+a tokenizer may mark a text's first word. Texts are tokenized whole if the tokenizer has no words.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-DOUBTFUL = 2
-"""Words before the point where two texts part that may be cut otherwise in each."""
+UNCERTAIN = 2
+"""Number of words at the end of a common prefix that may be tokenized differently in each text."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text's tokens.
+    """A tokenized text.
 
     Attributes:
         text: The text.
-        ids: (n,) the tokens.
-        ends: (n,) the character behind each; 0 for special tokens.
-        words: (w, 2) of each word: its first character and its first token. Empty where nothing may be cut.
+        ids: (n,) tokens.
+        ends: (n,) offset of the character after each token; 0 for special tokens.
+        words: (w, 2) first character and first token of each word; empty if the text cannot be split.
     """
 
     text: str
@@ -41,11 +40,11 @@ class Encoded:
 
 
 def encode(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[Encoded]:
-    """Tokenize texts; the first one's beginning is not tokenized again in the others.
+    """Tokenize texts; the prefix that a text shares with the first one is not tokenized again.
 
     Args:
-        tokenizer: A fast Hugging Face tokenizer.
-        texts: In any order.
+        tokenizer: Fast Hugging Face tokenizer.
+        texts: Texts in any order.
         special: Whether the tokenizer adds its special tokens.
     """
     if not texts:
@@ -56,7 +55,7 @@ def encode(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[Encod
 
 
 def following(tokenizer: Any, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
-    """Tokenize texts each of which begins like another one whose tokens are known."""
+    """Tokenize texts, each of which shares a prefix with its counterpart in ``known``."""
     cuts = [_cut(text, other) for text, other in zip(texts, known, strict=True)]
     whole = [number for number, cut in enumerate(cuts) if cut is None]
     part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
@@ -73,17 +72,22 @@ def following(tokenizer: Any, texts: Sequence[str], known: Sequence[Encoded], *,
 
 
 def _cut(text: str, other: Encoded) -> int | None:
-    """The word from which on the text has tokens of its own; None where nothing is worth sharing."""
-    if len(other.words) <= DOUBTFUL + 1:
+    """Return the first word to tokenize again; None if the shared prefix is too short to save work."""
+    if len(other.words) <= UNCERTAIN + 1:
         return None
     shared = alike(text, other.text)
-    within = int(np.searchsorted(other.words[:, 0], shared, side="right"))  # words that begin within
-    cut = within - 1 - DOUBTFUL
+    within = int(np.searchsorted(other.words[:, 0], shared, side="right"))  # words that begin in the shared prefix
+    cut = within - 1 - UNCERTAIN
     return cut if cut >= 2 else None
 
 
 def alike(a: Any, b: Any) -> int:
-    """Characters or tokens that two sequences begin with alike."""
+    """Return the length of the common prefix of two sequences, by bisection.
+
+    Example:
+        >>> alike("the cat", "the car")
+        6
+    """
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -95,28 +99,28 @@ def alike(a: Any, b: Any) -> int:
 
 
 def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | None:
-    """The known tokens up to a word, and the tail's from there on; None where the tail has no such word."""
-    from_tail, (begin, before) = known.words[cut - 1, 0], known.words[cut]
-    at = np.flatnonzero(tail.words[:, 0] + from_tail == begin)
-    if not len(at):
+    """Join the known tokens before a word and the tail's from that word on; None if the tail lacks the word."""
+    offset, (begin, before) = known.words[cut - 1, 0], known.words[cut]  # the tail begins one word before the cut
+    same = np.flatnonzero(tail.words[:, 0] + offset == begin)
+    if not len(same):
         return None
-    start = tail.words[at[0], 1]
-    words = tail.words[at[0] :] + np.array([from_tail, before - start])
+    start = tail.words[same[0], 1]
+    words = tail.words[same[0] :] + np.array([offset, before - start])
     return Encoded(
         text,
         np.concatenate([known.ids[:before], tail.ids[start:]]),
-        np.concatenate([known.ends[:before], tail.ends[start:] + from_tail]),
+        np.concatenate([known.ends[:before], tail.ends[start:] + offset]),
         np.concatenate([known.words[:cut], words]),
     )
 
 
 def _whole(tokenizer: Any, texts: Sequence[str], special: bool) -> list[Encoded]:
-    """Each text by itself; equal ones, as the ends of prompts with their answers mostly are, once."""
+    """Tokenize each text by itself; equal texts, such as the same answer after many prompts, only once."""
     if not texts:
         return []
     unique = list(dict.fromkeys(texts))
-    found = tokenizer.backend_tokenizer.encode_batch(unique, add_special_tokens=special)
-    done = {text: _encoded(text, encoding) for text, encoding in zip(unique, found, strict=True)}
+    encodings = tokenizer.backend_tokenizer.encode_batch(unique, add_special_tokens=special)
+    done = {text: _encoded(text, encoding) for text, encoding in zip(unique, encodings, strict=True)}
     return [done[text] for text in texts]
 
 
@@ -129,7 +133,7 @@ def _encoded(text: str, encoding: Any) -> Encoded:
 
 
 def _words(offsets: Ints, starts: Iterable[int]) -> Ints:
-    """First character and first token of every word; none where their order is not the text's."""
-    found = np.array([(offsets[n, 0], n) for n in starts], dtype=np.int64).reshape(-1, 2)
-    ascending = bool((np.diff(found[:, 0]) > 0).all())
-    return found if ascending else found[:0]
+    """Return the first character and first token of every word; no words if they are not in the text's order."""
+    words = np.array([(offsets[n, 0], n) for n in starts], dtype=np.int64).reshape(-1, 2)  # (w, 2)
+    ascending = bool((np.diff(words[:, 0]) > 0).all())
+    return words if ascending else words[:0]

@@ -1,6 +1,6 @@
 """Messages as the text of a base model, which has no chat template.
 
-The system text, a blank line, then turn by turn: what the user says, and after one space what the assistant answers,
+The text is the system message, a blank line, then the turns: the user's text, a space, and the assistant's answer,
 closed by a blank line. ``Rendered.text`` ends where an answer would begin; ``lead`` is the space before the answer.
 """
 
@@ -20,9 +20,9 @@ class Rendered:
     """A prompt as text.
 
     Attributes:
-        text: The prompt.
-        lead: What stands between the prompt and an answer when the answer is given, not generated.
-        follow: What would follow the answer; it closes choices that are prefixes of each other.
+        text: Text of the prompt.
+        lead: Text between the prompt and an answer that is given rather than generated.
+        follow: Text that would follow the answer; it closes choices that are prefixes of each other.
         special: Whether the tokenizer adds its special tokens; a chat template has written them already.
     """
 
@@ -38,10 +38,14 @@ class Rendered:
 
 
 def as_text(prompt: Prompt) -> Rendered:
-    """Render a prompt for a base model; a string is taken as it is, and continued without a lead.
+    r"""Render a prompt for a base model; a string is used unchanged and without a lead.
 
     Raises:
-        ValueError: No messages, or a role that is none of system, user and assistant.
+        ValueError: There are no messages, or one has a role other than system, user and assistant.
+
+    Example:
+        >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).context
+        'Judge.\n\nScore: '
     """
     if isinstance(prompt, str):
         return Rendered(prompt)
@@ -51,7 +55,7 @@ def as_text(prompt: Prompt) -> Rendered:
     for number, message in enumerate(prompt):
         role, content, last = message["role"], message["content"], number == len(prompt) - 1
         if role not in ("system", "user", "assistant"):
-            raise ValueError(f"A message has the role {role!r}: use system, user or assistant.")
+            raise ValueError(f"Message {number} of a prompt has the role {role!r}: use system, user or assistant.")
         if role == "assistant":
             pieces.append((LEAD if number else "") + content + ("" if last else "\n\n"))
         else:
@@ -62,5 +66,5 @@ def as_text(prompt: Prompt) -> Rendered:
 
 
 def dialogue(messages: Sequence[Message]) -> str:
-    """The whole text of messages that end with an answer, closed as another turn would follow."""
+    """Return messages that end with an answer as text, closed as if another turn followed."""
     return as_text(messages).text + "\n\n"

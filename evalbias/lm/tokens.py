@@ -1,7 +1,7 @@
-"""Where a continuation begins, in tokens.
+"""Joint tokenization of contexts and continuations.
 
-Context and continuation are tokenized as one text. A token that holds any character of the continuation belongs to it;
-the context is the tokens wholly before. A token that a tokenizer would merge across the boundary is therefore never
+Context and continuation are tokenized as one text. A token that contains any character of the continuation belongs to
+it; the context consists of the tokens before. A token that a tokenizer merges across the boundary is therefore never
 split, and never counted as context.
 """
 
@@ -20,18 +20,18 @@ from evalbias.lm.text import Rendered
 Ids = tuple[int, ...]
 
 
-class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for what it says
-    """A prompt is longer than the model's context; it is never cut."""
+class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A prompt is longer than the model's context; prompts are never truncated."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A token sequence of which the tokens from ``start`` on are scored, 1 <= start < len(ids).
+    """A token sequence whose tokens from ``start`` on are scored, 1 <= start < len(ids).
 
     Attributes:
-        ids: The tokens.
-        start: The first that is scored.
-        text: What they were made of.
+        ids: Tokens.
+        start: Index of the first scored token.
+        text: Text of the tokens.
     """
 
     ids: Ids
@@ -39,17 +39,22 @@ class Scored:
     text: str = ""
 
 
-def check_lengths(asked: Sequence[Scored], context: int, *, whose: str) -> None:
-    """Refuse what is longer than a context in tokens.
+def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str) -> None:
+    """Check that no sequence is longer than a context of so many tokens.
+
+    Args:
+        sequences: Sequences of one call.
+        context: Context length in tokens.
+        whose: Owner of the context, for the message: "model" or "server".
 
     Raises:
-        PromptTooLong: With both lengths, and whose context it is.
+        PromptTooLong: A sequence is too long; the message gives its number and both lengths.
     """
-    for number, scored in enumerate(asked):
+    for number, scored in enumerate(sequences):
         if len(scored.ids) > context:
             raise PromptTooLong(
-                f"Text {number} of the call has {len(scored.ids)} tokens, the {whose}'s context {context}: shorten it "
-                "or show fewer demonstrations; it is never cut."
+                f"Text {number} of the call has {len(scored.ids)} tokens, but the {whose}'s context is {context}: "
+                "shorten it or use fewer demonstrations. Prompts are never truncated."
             )
 
 
@@ -57,42 +62,44 @@ def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]
     """Tokenize (prompt, continuation) pairs jointly.
 
     Args:
-        tokenizer: A fast Hugging Face tokenizer.
-        pairs: No continuation may be empty.
+        tokenizer: Fast Hugging Face tokenizer.
+        pairs: Prompts with non-empty continuations.
 
     Raises:
-        ValueError: An empty continuation, or one that nothing precedes; the item is named.
+        ValueError: A continuation is empty, or nothing precedes it; the message gives its number.
     """
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
-            raise ValueError(f"Continuation {number} is empty: there is nothing to score.")
+            raise ValueError(f"Continuation {number} is empty: give a text to score.")
     return [row[0] for row in _rows(tokenizer, [[pair] for pair in pairs])]
 
 
-def _scored(found: Encoded, context: int, number: int, continuation: str) -> Scored:
-    """The sequence from the first token on that holds a character behind the context."""
-    own = np.flatnonzero(found.ends > context)
+def _scored(encoded: Encoded, context: int, number: int, continuation: str) -> Scored:
+    """Return the sequence, scored from the first token with a character after the ``context`` characters on."""
+    own = np.flatnonzero(encoded.ends > context)
     if not len(own):
-        raise ValueError(f"Continuation {number} has no token: the tokenizer drops {continuation!r}.")
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {continuation!r}.")
     if own[0] == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    return Scored(
-        tuple(found.ids[: own[-1] + 1].tolist()), int(own[0]), found.text
-    )  # a closing special token is no part of it
+    # a closing special token does not belong to the continuation
+    return Scored(tuple(encoded.ids[: own[-1] + 1].tolist()), int(own[0]), encoded.text)
 
 
 def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Sequence[str]) -> list[list[Scored]]:
-    """The token sequences of all choices after every prompt, all starting at their common context.
+    """Return the token sequences of all choices after every prompt, scored from their common prefix on.
 
-    Where one choice's tokens begin another's ("1" and "10"), each is closed with the text that follows an answer, so
-    that they exclude each other.
+    If one choice's tokens are a prefix of another's ("1" and "10"), each choice is closed with the text that follows
+    an answer, so that the choices exclude each other.
+
+    Raises:
+        ValueError: There are no choices, one is empty or repeated, or two have the same tokens after a prompt.
     """
     check_choices(choices)
     rows = _rows(tokenizer, [[(p, choice) for choice in choices] for p in prompts])
-    unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # each prompt for itself, whatever it is batched with
+    unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # decided per prompt, whatever the batch
     closed = _rows(tokenizer, [[(prompts[i], choice + prompts[i].follow) for choice in choices] for i in unclear])
     for number, row in zip(unclear, closed, strict=True):
         if _prefixes(row):
@@ -102,29 +109,29 @@ def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Seque
 
 
 def check_choices(choices: Sequence[str]) -> None:
-    """Refuse choices that no probabilities can be told of.
+    """Check that the choices are distinct, non-empty texts.
 
     Raises:
-        ValueError: There are none, or one is empty or repeated.
+        ValueError: There are no choices, or one is empty or repeated.
     """
     if not choices:
         raise ValueError("There are no choices: give at least one.")
     if len(set(choices)) < len(choices):
         raise ValueError(f"The choices {list(choices)} repeat: give each once.")
     if not all(choices):
-        raise ValueError(f"A choice of {list(choices)} is empty: give a text to every one.")
+        raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
 def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
-    """Rows of (prompt, continuation): each is tokenized with its first continuation, the others follow that one."""
+    """Tokenize rows of (prompt, continuation); a row's other continuations share the tokens of its first."""
     done: dict[int, list[Scored]] = {}
     for special in (True, False):  # a chat template has written its special tokens already
-        where = [i for i, row in enumerate(rows) if row[0][0].special is special]
-        first = encode(tokenizer, [_text(*rows[i][0]) for i in where], special=special)
-        others = [(_text(*pair), found) for i, found in zip(where, first, strict=True) for pair in rows[i][1:]]
+        indices = [i for i, row in enumerate(rows) if row[0][0].special is special]
+        first = encode(tokenizer, [_text(*rows[i][0]) for i in indices], special=special)
+        others = [(_text(*pair), encoded) for i, encoded in zip(indices, first, strict=True) for pair in rows[i][1:]]
         rest = iter(following(tokenizer, *map(list, zip(*others, strict=True)), special=special) if others else ())
-        for i, found in zip(where, first, strict=True):
-            texts = [found, *(next(rest) for _ in rows[i][1:])]
+        for i, encoded in zip(indices, first, strict=True):
+            texts = [encoded, *(next(rest) for _ in rows[i][1:])]
             context = len(rows[i][0][0].context)
             done[i] = [_scored(x, context, i, choice) for x, (_, choice) in zip(texts, rows[i], strict=True)]
     return [done[i] for i in range(len(rows))]
@@ -135,7 +142,8 @@ def _text(prompt: Rendered, continuation: str) -> str:
 
 
 def _prefixes(row: Sequence[Scored]) -> bool:
-    ordered = sorted(s.ids for s in row)  # a prefix stands right before what it begins
+    """Return whether one sequence is a prefix of another."""
+    ordered = sorted(s.ids for s in row)  # a prefix sorts right before a sequence that it begins
     return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
 
 
@@ -145,5 +153,10 @@ def _aligned(row: Sequence[Scored]) -> list[Scored]:
 
 
 def common_prefix(sequences: Sequence[Ids]) -> int:
-    """Number of tokens that all sequences begin with."""
+    """Return the length of the prefix that all sequences share.
+
+    Example:
+        >>> common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)])
+        2
+    """
     return alike(min(sequences), max(sequences))

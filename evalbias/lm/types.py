@@ -1,4 +1,4 @@
-"""What a language model answers when it is asked for probabilities, and the protocol it answers by."""
+"""Token probabilities, and the protocol of a language model that returns them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Prompt = str | Sequence[Message]
 FloatArray = NDArray[np.float64]
 
 
-class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for what it says
-    """A call was not answered in full; what was answered is kept.
+class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem
+    """Some items of a call have no answer; the other answers are kept.
 
     Attributes:
-        answered: Place of an item in the call -> its answer.
+        answered: Index of an item in the call -> its answer.
     """
 
     def __init__(self, message: str, answered: dict[int, Any]) -> None:
@@ -27,10 +27,10 @@ class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the o
 
 
 class Interrupted(KeyboardInterrupt):
-    """A call was interrupted; what was answered is kept.
+    """The user interrupted a call; the answers so far are kept.
 
     Attributes:
-        answered: Place of an item in the call -> its answer.
+        answered: Index of an item in the call -> its answer.
     """
 
     def __init__(self, answered: dict[int, Any]) -> None:
@@ -39,11 +39,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 CHUNK = 256
-"""Prompts in one call of a model, where there are many."""
+"""Number of prompts in one call of a model when there are many."""
 
 
 def chunk_of(lm: Any) -> int:
-    """``CHUNK``, or more of a model that answers many at the same time: it idles where a call ends."""
+    """Return the number of prompts for one call: ``CHUNK``, or more if the model serves many requests at once.
+
+    Such a model idles at the end of a call, so calls hold eight times the requests in flight.
+    """
     return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
 
 
@@ -53,13 +56,18 @@ class LogLikelihood:
 
     Attributes:
         per_token: (n,) log-probability of each token of the continuation, n >= 1.
+
+    Example:
+        >>> likelihood = LogLikelihood(np.log([0.5, 0.25]))
+        >>> round(likelihood.total, 3), round(likelihood.mean, 3)
+        (-2.079, -1.04)
     """
 
     per_token: FloatArray
 
     @property
     def tokens(self) -> int:
-        """Number of tokens that hold a character of the continuation."""
+        """Number of tokens that contain a character of the continuation."""
         return int(self.per_token.shape[0])
 
     @property
@@ -69,7 +77,7 @@ class LogLikelihood:
 
     @property
     def mean(self) -> float:
-        """Average over the tokens."""
+        """Mean over the tokens."""
         return float(self.per_token.mean())
 
 
@@ -78,9 +86,14 @@ class ChoiceLogprobs:
     """Log-probabilities of the same choices after each of several prompts, in nats, not renormalized.
 
     Attributes:
-        choices: (c,) the choices' texts, in the caller's order.
+        choices: (c,) texts of the choices, in the caller's order.
         logprobs: (n, c) log-probability of each choice's whole token sequence.
-        renormalized: Only the choices' shares were told, not their probabilities; the coverage is NaN then.
+        renormalized: Whether the model returned only shares that sum to 1; the coverage is NaN then.
+
+    Example:
+        >>> answer = ChoiceLogprobs(("yes", "no"), np.log([[0.3, 0.1]]))
+        >>> answer.coverage.round(3), answer.probabilities.round(3)
+        (array([0.4]), array([[0.75, 0.25]]))
     """
 
     choices: tuple[str, ...]
@@ -89,14 +102,14 @@ class ChoiceLogprobs:
 
     @property
     def coverage(self) -> FloatArray:
-        """(n,) probability that any of the choices follows, in [0, 1]; NaN where only shares were told."""
+        """(n,) probability that any of the choices follows, in [0, 1]; NaN if ``renormalized``."""
         if self.renormalized:
             return np.full(len(self.logprobs), np.nan)
         return np.asarray(np.exp(self.logprobs).sum(axis=1), dtype=np.float64)
 
     @property
     def probabilities(self) -> FloatArray:
-        """(n, c) the choices' shares of their coverage; NaN where the coverage underflows to 0."""
+        """(n, c) shares of the coverage, each row summing to 1; NaN if no choice has any probability."""
         peak = self.logprobs.max(axis=1, keepdims=True)
         with np.errstate(invalid="ignore"):
             weights = np.exp(self.logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
@@ -105,15 +118,15 @@ class ChoiceLogprobs:
 
 @runtime_checkable
 class MeasuringLM(Protocol):
-    """A language model that tells the probabilities of texts it is shown.
+    """A language model that returns the log-probabilities of given texts.
 
-    Answers come in the order of the arguments and do not depend on what else is in the call.
+    Results come in the order of the arguments and do not depend on the rest of the call.
     """
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Log-probability of each continuation after its context."""
+        """Return the log-probability of each continuation after its context."""
         ...
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Log-probability of every choice after every prompt."""
+        """Return the log-probability of every choice after every prompt."""
         ...

@@ -44,7 +44,7 @@ def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
     with serving(lms["qwen2-chat"]) as (address, _):
         judge.predict.lm = hosted(address)
         found = judge(source="the cat", output="a cat")
-        with pytest.raises(NotImplementedError, match="tells no likelihoods"):
+        with pytest.raises(NotImplementedError, match="returns no likelihoods"):
             measuring(judge.predict.lm).loglikelihood([("a", "b")])
     assert 1 <= found.score <= 3
     assert 0 < found.coverage < 1

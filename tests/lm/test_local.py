@@ -131,7 +131,7 @@ def test_an_answer_ends_with_the_first_token_behind_it(tmp_path):
     follow = Renderer(lm.engine.loaded.tokenizer)(CHAT[1:]).follow
     assert len(lm.engine.loaded.tokenizer(follow)["input_ids"]) == 1
     assert "<|end|>\n".startswith(follow)
-    with pytest.raises(ValueError, match=r"refuses messages of the roles \['system', 'user'\]: no system role"):
+    with pytest.raises(ValueError, match=r"rejects messages with the roles \['system', 'user'\]: no system role"):
         Renderer(lm.engine.loaded.tokenizer)(CHAT)
 
 
@@ -172,9 +172,9 @@ def test_texts_and_messages_may_stand_in_one_call(lms, kind):
 
 
 def test_a_prompt_over_the_context_is_never_cut(lms):
-    with pytest.raises(PromptTooLong, match=r"Text 1 of the call has \d+ tokens, the model's context 256"):
+    with pytest.raises(PromptTooLong, match=r"Text 1 of the call has \d+ tokens, but the model's context is 256"):
         lms["gpt2"].loglikelihood([("a", "cat"), ("the cat " * 300, "sat")])
-    with pytest.raises(dspy.utils.exceptions.LMError, match="the model's context 256"):
+    with pytest.raises(dspy.utils.exceptions.LMError, match="the model's context is 256"):
         lms["gpt2"]("the cat " * 300)
 
 

@@ -328,7 +328,7 @@ def test_a_prompt_beyond_the_servers_context_is_named(lms):
     local = lms["qwen2"]
     with serving(local) as (address, _):
         lm = server(address, local)
-        with pytest.raises(PromptTooLong, match=r"Text 1 of the call has .* the server's context 256"):
+        with pytest.raises(PromptTooLong, match=r"Text 1 of the call has .* the server's context is 256"):
             lm.choice_logprobs(["the cat", "the cat " * 200], ["1", "2"])
 
 

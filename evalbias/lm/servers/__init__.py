@@ -1,1 +1,1 @@
-"""Servers that speak OpenAI's protocol, and what each kind of them tells of its probabilities."""
+"""Models behind OpenAI-compatible servers, and how each kind of server returns probabilities."""

@@ -127,6 +127,7 @@ def _messages(prompt: Prompt) -> Sequence[Message]:
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not messages or messages[-1]["role"] == "assistant":
         raise ValueError(
-            "The prompt ends with an assistant message, which a chat server cannot continue: end it with a user's."
+            "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
+            "a user message."
         )
     return messages
