@@ -38,8 +38,8 @@ class Context:
         """Return the context of the next pack.
 
         Args:
-            places: Its tokens' places in this context, ascending.
-            prefix_length: Number of its first tokens that are visible to the whole pack.
+            places: Places, in this context, of the next context's tokens; ascending.
+            prefix_length: Number of the next context's first tokens that are visible to the whole next pack.
         """
         length = tokens(self.prefix)
         # a path leaves the prefix only at the prefix's end, so equal places come first

@@ -1,4 +1,4 @@
-"""A loopback server over a ``LocalLM``'s model that speaks as five kinds of server do, and fails on request."""
+"""A loopback server over a ``LocalLM``'s model that imitates five kinds of server, with faults on request."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ KEY = "a-key"
 
 
 class FakeServer:
-    """Answers for a model.
+    """A server's answers.
 
     Args:
-        lm: Whose tokenizer and weights answer.
+        lm: Model that answers.
         kind: vllm, sglang, llama.cpp, echo or chat.
-        faults: (number of the request, path, body) -> what goes wrong: a status, "close", "cut", "text", "drop" (the
-            answer lacks what was asked for) or seconds to wait; None for nothing.
+        faults: (number of the request, path, body) -> the fault: a status, "close", "cut", "text", "drop" (the answer
+            lacks the requested values) or seconds to wait; None for no fault.
     """
 
     def __init__(self, lm, kind, faults=lambda *_: None):
         self.loaded, self.kind, self.faults = lm.engine.loaded, kind, faults
-        self.asked, self.lock, self.at_once, self.most_at_once = [], threading.Lock(), 0, 0
+        self.requests, self.lock, self.in_flight, self.most_in_flight = [], threading.Lock(), 0, 0
         self.model, self.context, self.shift, self.processed = "tiny", 256, 0, 1.0
 
-    # what a model tells
+    # the model's answers
 
     def logprobs(self, ids):
         with torch.inference_mode():
@@ -41,7 +41,7 @@ class FakeServer:
     def ids(self, prompt):
         return prompt if isinstance(prompt, list) else self.loaded.tokenizer(prompt)["input_ids"]
 
-    # what servers are asked
+    # the servers' paths
 
     def answer(self, path, body):
         routes = {
@@ -58,8 +58,8 @@ class FakeServer:
 
     def models(self, _):
         owner = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}.get(self.kind, self.kind)
-        told = {"vllm": {"root": self.loaded.arguments["model"], "max_model_len": self.context}}.get(self.kind, {})
-        return {"data": [{"id": self.model, "owned_by": owner, **told}]}
+        details = {"vllm": {"root": self.loaded.arguments["model"], "max_model_len": self.context}}.get(self.kind, {})
+        return {"data": [{"id": self.model, "owned_by": owner, **details}]}
 
     def tokenize(self, body):
         if self.kind in ("echo", "chat"):
@@ -76,8 +76,8 @@ class FakeServer:
         ids, start = body["input_ids"], body.get("logprob_start_len")
         values, meta = self.logprobs(ids), {}
         if start is not None:
-            told = [None] + [float(values[p - 1, ids[p]]) for p in range(start + 1, len(ids))]
-            meta["input_token_logprobs"] = [[v, t, None] for v, t in zip(told, ids[start:], strict=True)]
+            logprobs = [None] + [float(values[p - 1, ids[p]]) for p in range(start + 1, len(ids))]
+            meta["input_token_logprobs"] = [[v, t, None] for v, t in zip(logprobs, ids[start:], strict=True)]
         if "token_ids_logprob" in body:
             meta["output_token_ids_logprobs"] = [[[float(values[-1, t]), t, None] for t in body["token_ids_logprob"]]]
         return {"text": "", "meta_info": meta}
@@ -95,31 +95,35 @@ class FakeServer:
         if self.kind == "echo" and not isinstance(prompts[0], str):
             return 422
         choices = [{"index": i, **self.completed(self.ids(p), body)} for i, p in enumerate(prompts)]
-        asked = sum(len(self.ids(p)) for p in prompts)
-        usage = {"prompt_tokens": asked, "completion_tokens": body["max_tokens"], "total_tokens": 0}
+        prompt_tokens = sum(len(self.ids(p)) for p in prompts)
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": body["max_tokens"], "total_tokens": 0}
         return {"model": body["model"], "choices": choices, "usage": usage}
 
     def completed(self, ids, body):
-        start, found, logprobs = len(ids), {"finish_reason": "length"}, None
+        start, choice, logprobs = len(ids), {"finish_reason": "length"}, None
         while len(ids) < start + body["max_tokens"]:
             ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
         values = self.logprobs(ids)
         if self.kind == "vllm" and "prompt_logprobs" in body:
-            told = [{str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)]
-            found["prompt_logprobs"] = [None, *told]
+            logprob_list = [
+                {str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)
+            ]
+            choice["prompt_logprobs"] = [None, *logprob_list]
         if self.kind == "vllm" and "logprob_token_ids" in body:
             top = {f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}
             logprobs = {"top_logprobs": [top]}
         elif body.get("logprobs") is not None:
             first = 0 if body.get("echo") else start
-            told = [None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in range(first, len(ids))]
+            logprob_list = [
+                None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in range(first, len(ids))
+            ]
             tops = [values[max(p - 1, 0)].topk(min(body["logprobs"], values.shape[1])) for p in range(first, len(ids))]
             logprobs = {
                 "tokens": [self.text([i]) for i in ids[first:]],
-                "token_logprobs": told,
+                "token_logprobs": logprob_list,
                 "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*t, strict=True)} for t in tops],
             }
-        return {**found, "text": self.text(ids[start:]), "logprobs": logprobs}
+        return {**choice, "text": self.text(ids[start:]), "logprobs": logprobs}
 
     def chat(self, body):
         if "max_completion_tokens" in body:  # as older servers
@@ -132,9 +136,9 @@ class FakeServer:
         values, content = self.logprobs(ids), []
         for p in range(start, len(ids)):
             top = values[p - 1].topk(body.get("top_logprobs", 0))
-            told = [{"token": self.text([i]), "logprob": float(v)} for v, i in zip(*top, strict=True)]
+            alternatives = [{"token": self.text([i]), "logprob": float(v)} for v, i in zip(*top, strict=True)]
             content.append(
-                {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]]), "top_logprobs": told}
+                {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]]), "top_logprobs": alternatives}
             )
         choice = {"message": {"content": self.text(ids[start:])}, "finish_reason": "length"}
         usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start}
@@ -146,7 +150,7 @@ class FakeServer:
 
 @contextmanager
 def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
-    """Serve a model on a free port; yields the address and the ``FakeServer``."""
+    """Serve a model on a free port, and yield the address and the ``FakeServer``."""
     fake = FakeServer(lm, kind, faults)
 
     class Handler(BaseHTTPRequestHandler):
@@ -160,15 +164,15 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
 
         def reply(self, body):
             with fake.lock:
-                fake.asked.append((self.path, body))
-                fault = fake.faults(len(fake.asked), self.path, body)
-                fake.at_once += 1
-                fake.most_at_once = max(fake.at_once, fake.most_at_once)
+                fake.requests.append((self.path, body))
+                fault = fake.faults(len(fake.requests), self.path, body)
+                fake.in_flight += 1
+                fake.most_in_flight = max(fake.in_flight, fake.most_in_flight)
             try:
                 self.answered(body, fault)
             finally:
                 with fake.lock:
-                    fake.at_once -= 1
+                    fake.in_flight -= 1
 
         def answered(self, body, fault):
             if fault == "close":
@@ -180,15 +184,15 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
             if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
                 fault = 401
             if isinstance(fault, int):
-                found = fault
+                answer = fault
             else:
                 with fake.lock:  # a model answers one at a time
-                    found = fake.answer(self.path, body)
+                    answer = fake.answer(self.path, body)
             status = 200
-            if found is None or isinstance(found, int):
-                status = found or 404
-                found = {"error": {"message": f"made to fail with {status}"}}
-            sent = b"<html>" if fault == "text" else json.dumps({} if fault == "drop" else found).encode()
+            if answer is None or isinstance(answer, int):
+                status = answer or 404
+                answer = {"error": {"message": f"made to fail with {status}"}}
+            sent = b"<html>" if fault == "text" else json.dumps({} if fault == "drop" else answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             if status == 429:

@@ -1,4 +1,4 @@
-"""Tiny random models of four families with two kinds of tokenizer, saved as a user's folder would be."""
+"""Tiny random models of four families with two kinds of tokenizer, saved like a user's folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEMPLATE = (
 
 
 def byte_level():
-    """As GPT-2: byte-level BPE, no start token."""
+    """Return a tokenizer like GPT-2's: byte-level BPE, no start token."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -39,7 +39,7 @@ def byte_level():
 
 
 def sentencepiece_like():
-    """As Llama 2: blanks are marks in the tokens, a start token in front."""
+    """Return a tokenizer like Llama 2's: marks for blanks, a start token."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
@@ -65,7 +65,7 @@ def build(family: str, tokenizer) -> torch.nn.Module:
         model = Qwen2ForCausalLM(Qwen2Config(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
     else:
         model = LlamaForCausalLM(LlamaConfig(intermediate_size=64, num_key_value_heads=2, **SIZE, **common))
-    with torch.no_grad():  # random weights of the usual size give nearly uniform answers: make them differ
+    with torch.no_grad():  # random weights of the usual size give nearly uniform answers
         for parameter in model.parameters():
             parameter.mul_(3.0)
     return model.eval()

@@ -25,30 +25,30 @@ def test_a_servers_judgments_are_measured_with_their_coverage(lms):
     local = lms["qwen2-chat"]
     with serving(local) as (address, fake):
         server = measuring(hosted(address))
-        found = server.choice_logprobs([ask("a cat"), ask("the mat")], LABELS)
-    assert [path for path, _ in fake.asked].count("/v1/completions") == 2
+        answer = server.choice_logprobs([ask("a cat"), ask("the mat")], LABELS)
+    assert [path for path, _ in fake.requests].count("/v1/completions") == 2
     tokenizer, rows = local.engine.loaded.tokenizer, []
     closing = tokenizer.decode(tokenizer("[end]", add_special_tokens=False)["input_ids"][:1])
     for text in ("a cat", "the mat"):
-        prompts = [body["messages"] for path, body in fake.asked if path == "/tokenize"]
+        prompts = [body["messages"] for path, body in fake.requests if path == "/tokenize"]
         prompts = [messages for messages in prompts if messages[1]["content"] == text]
-        opened = min(prompts, key=lambda messages: len(messages[-1]["content"]))  # the assistant says no choice yet
+        opened = min(prompts, key=lambda messages: len(messages[-1]["content"]))  # the assistant's turn is still empty
         rows.append([x.total for x in local.loglikelihood([(opened, f" {c}{closing}") for c in LABELS])])
-    np.testing.assert_allclose(found.logprobs, rows, atol=1e-4)
-    assert not found.renormalized
-    assert found.coverage == pytest.approx(np.exp(rows).sum(axis=1), rel=1e-3)
+    np.testing.assert_allclose(answer.logprobs, rows, atol=1e-4)
+    assert not answer.renormalized
+    assert answer.coverage == pytest.approx(np.exp(rows).sum(axis=1), rel=1e-3)
 
 
-def test_a_judge_runs_on_a_server_and_tells_that_it_has_no_likelihoods(lms):
+def test_a_judge_runs_on_a_server_without_likelihoods(lms):
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     with serving(lms["qwen2-chat"]) as (address, _):
         judge.predict.lm = hosted(address)
-        found = judge(source="the cat", output="a cat")
+        prediction = judge(source="the cat", output="a cat")
         with pytest.raises(NotImplementedError, match="returns no likelihoods"):
             measuring(judge.predict.lm).loglikelihood([("a", "b")])
-    assert 1 <= found.score <= 3
-    assert 0 < found.coverage < 1
-    assert not math.isnan(found.mode)
+    assert 1 <= prediction.score <= 3
+    assert 0 < prediction.coverage < 1
+    assert not math.isnan(prediction.mode)
 
 
 def test_a_server_that_does_not_answer_is_named():

@@ -1,4 +1,4 @@
-"""Models of many kinds: whatever their attention makes of packs, the answers are those of plain transformers."""
+"""Models of many kinds: whether or not their attention supports packs, the answers are those of plain transformers."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ KINDS = {
     "qwen3-next, linear attention": ("Qwen3Next", LINEAR, False),
     "mamba, no attention": ("Mamba", {"state_size": 8}, False),
 }
-"""Kind -> class, its configuration, and whether it shares what texts begin with."""
+"""Kind -> class, its configuration, and whether it shares prefixes."""
 
 
 def build(name, options):
@@ -66,30 +66,30 @@ def build(name, options):
     model = transformers.AutoModelForCausalLM.from_config(config).eval().float()
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.dim() >= 2:  # wide enough that what is attended to matters
+            if parameter.dim() >= 2:  # wide enough for attention to matter
                 parameter.copy_(torch.randn(parameter.shape) * 1.5 / parameter.shape[-1] ** 0.5)
     return model
 
 
 def texts():
-    """Of 60 to 200 tokens, which begin alike in two ways; some are asked for more than their end."""
+    """Return texts of 60 to 200 tokens that share prefixes of two lengths; some score more than their last token."""
     rng, done = np.random.default_rng(0), []
     trunk = rng.integers(3, VOCABULARY, 50).tolist()
     for branch in range(3):
-        beginning = [*trunk, *rng.integers(3, VOCABULARY, 5 + 40 * branch).tolist()]
+        prefix = [*trunk, *rng.integers(3, VOCABULARY, 5 + 40 * branch).tolist()]
         for own in (5, 25, 60):
-            ids = (*beginning, *rng.integers(3, VOCABULARY, own).tolist())
+            ids = (*prefix, *rng.integers(3, VOCABULARY, own).tolist())
             done.append(Scored(ids, len(ids) - 1 - own // 20))
     return done
 
 
 def plain(model, sequences):
-    told = []
+    values = []
     with torch.inference_mode():
         for s in sequences:
             logprobs = model(torch.tensor([s.ids[:-1]]), use_cache=False).logits[0].log_softmax(-1)
-            told += [float(logprobs[place - 1, s.ids[place]]) for place in range(s.start, len(s.ids))]
-    return np.array(told)
+            values += [float(logprobs[place - 1, s.ids[place]]) for place in range(s.start, len(s.ids))]
+    return np.array(values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,7 +100,7 @@ def test_answers_are_those_of_plain_transformers(kind, caplog):
     ends = np.cumsum([len(s.ids) - s.start for s in sequences])
     for pack in (4096, 24):
         made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
-        for _ in range(2):  # cold, then with what is kept
+        for _ in range(2):  # without, then with stored prefixes
             np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=1e-4)
         for sequence, end in zip(sequences[::4], ends[::4], strict=True):
             np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""The rules of ``LocalLM``'s probabilities, against one plain forward pass a text."""
+"""``LocalLM``'s probabilities, compared with one plain forward pass per text."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "
 
 
 def plain(lm, ids, start):
-    """Log-probabilities of ids[start:], one unbatched forward pass."""
+    """Return the log-probabilities of ids[start:] from one unbatched forward pass."""
     with torch.inference_mode():
         logprobs = lm.engine.loaded.model(torch.tensor([ids])).logits[0].float().log_softmax(-1)
     return [float(logprobs[i - 1, ids[i]]) for i in range(start, len(ids))]
@@ -44,24 +44,24 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
     lm = lms[kind]
     pairs = [(p, "a cat sat on the mat") for p in text_prompts(5, 0)]
     tokenizer = lm.engine.loaded.tokenizer
-    for (context, continuation), found in zip(pairs, lm.loglikelihood(pairs), strict=True):
+    for (context, continuation), likelihood in zip(pairs, lm.loglikelihood(pairs), strict=True):
         ids = tokenizer(context + continuation)["input_ids"]
-        assert found.per_token == pytest.approx(plain(lm, ids, len(ids) - found.tokens), abs=1e-5)
-        assert found.total == pytest.approx(found.mean * found.tokens)
-        text = tokenizer.decode(ids[len(ids) - found.tokens :])
+        assert likelihood.per_token == pytest.approx(plain(lm, ids, len(ids) - likelihood.tokens), abs=1e-5)
+        assert likelihood.total == pytest.approx(likelihood.mean * likelihood.tokens)
+        text = tokenizer.decode(ids[len(ids) - likelihood.tokens :])
         assert continuation.replace(" ", "") in text.replace(" ", "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
     lm = lms[kind]
-    found = lm.choice_logprobs([CHAT, CHAT[1:]], ["1", "10", "yes"])
-    assert found.logprobs.shape == (2, 3)
-    assert (found.coverage < 1).all()
-    assert found.probabilities.sum(axis=1) == pytest.approx([1, 1])
+    answer = lm.choice_logprobs([CHAT, CHAT[1:]], ["1", "10", "yes"])
+    assert answer.logprobs.shape == (2, 3)
+    assert (answer.coverage < 1).all()
+    assert answer.probabilities.sum(axis=1) == pytest.approx([1, 1])
     rendered = lm.engine._render(CHAT)
     rows = choice_sequences(lm.engine.loaded.tokenizer, [rendered], ["1", "10", "yes"])
-    for sequence, value in zip(rows[0], found.logprobs[0], strict=True):
+    for sequence, value in zip(rows[0], answer.logprobs[0], strict=True):
         assert value == pytest.approx(sum(plain(lm, list(sequence.ids), sequence.start)), abs=1e-5)
 
 
@@ -97,10 +97,10 @@ def test_a_shared_prefix_runs_once(lms):
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
     tokenizer = lms[kind].engine.loaded.tokenizer
-    (found,) = joint(tokenizer, [(Rendered("Source: the c"), "at sat")])
+    (scored,) = joint(tokenizer, [(Rendered("Source: the c"), "at sat")])
     offsets = tokenizer("Source: the cat sat", return_offsets_mapping=True)["offset_mapping"]
-    assert found.start == next(i for i, (_, end) in enumerate(offsets) if end > len("Source: the c"))
-    assert offsets[found.start][0] < len("Source: the c")  # " cat" is one token: it is never split
+    assert scored.start == next(i for i, (_, end) in enumerate(offsets) if end > len("Source: the c"))
+    assert offsets[scored.start][0] < len("Source: the c")  # " cat" is one token: it is never split
 
 
 def test_prefix_choices_exclude_each_other(lms):
@@ -112,7 +112,7 @@ def test_prefix_choices_exclude_each_other(lms):
                 assert one is other or other.ids[: len(one.ids)] != one.ids
 
 
-def test_chat_models_are_asked_through_their_template(lms):
+def test_chat_prompts_go_through_the_chat_template(lms):
     render = lms["qwen2-chat"].engine._render
     assert render(CHAT).text == "[system]Judge.[end][user]Output: a cat.\nQuality:[end][assistant]"
     assert render(CHAT).follow == "["  # the first token of "[end]"
@@ -122,7 +122,7 @@ def test_chat_models_are_asked_through_their_template(lms):
     assert (base.text, base.lead, base.follow) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
 
 
-def test_an_answer_ends_with_the_first_token_behind_it(tmp_path):
+def test_an_answer_is_closed_by_the_first_token_after_it(tmp_path):
     lm = LocalLM(save("qwen2-chat", tmp_path / "m"), device="cpu", dtype="float32")
     lm.engine.loaded.tokenizer.chat_template = (
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
@@ -139,9 +139,9 @@ def test_a_choices_probability_is_that_of_its_text(lms):
     for kind in ("llama", "qwen2", "gpt2"):
         choices = ["10", "yes", "cat sat"]
         for prompt in (". Output: a cat.\nQuality: ", ". Output: the c"):
-            found = lms[kind].choice_logprobs([f"a{prompt}"], choices).logprobs[0]
+            logprobs = lms[kind].choice_logprobs([f"a{prompt}"], choices).logprobs[0]
             whole = np.array([x.total for x in lms[kind].loglikelihood([("a", prompt + c) for c in choices])])
-            np.testing.assert_allclose(found - found[0], whole - whole[0], atol=1e-4)
+            np.testing.assert_allclose(logprobs - logprobs[0], whole - whole[0], atol=1e-4)
 
 
 def test_a_likelihood_begins_with_the_continuation(lms):
@@ -153,15 +153,15 @@ def test_a_likelihood_begins_with_the_continuation(lms):
         assert first.tokens + rest.tokens == joined.tokens
 
 
-def test_one_start_token_however_the_prompt_comes(lms):
+def test_texts_and_chats_get_one_start_token(lms):
     for kind in ("llama", "llama-chat"):
         lm = lms[kind]
-        (found,) = joint(lm.engine.loaded.tokenizer, [(lm.engine._render(CHAT), "4")])
-        assert found.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
+        (scored,) = joint(lm.engine.loaded.tokenizer, [(lm.engine._render(CHAT), "4")])
+        assert scored.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama-chat", "qwen2-chat"])
-def test_texts_and_messages_may_stand_in_one_call(lms, kind):
+def test_one_call_may_mix_texts_and_messages(lms, kind):
     lm, mixed = lms[kind], [CHAT, "Output: a cat.\nQuality: ", CHAT[1:]]
     together = lm.choice_logprobs(mixed, ["1", "10"]).logprobs
     likelihoods = lm.loglikelihood([(p, "a cat") for p in mixed])
@@ -171,7 +171,7 @@ def test_texts_and_messages_may_stand_in_one_call(lms, kind):
         assert likelihood.per_token == pytest.approx(alone.per_token, abs=1e-5)
 
 
-def test_a_prompt_over_the_context_is_never_cut(lms):
+def test_a_prompt_over_the_context_is_never_truncated(lms):
     with pytest.raises(PromptTooLong, match=r"Text 1 of the call has \d+ tokens, but the model's context is 256"):
         lms["gpt2"].loglikelihood([("a", "cat"), ("the cat " * 300, "sat")])
     with pytest.raises(dspy.utils.exceptions.LMError, match="the model's context is 256"):
@@ -196,7 +196,7 @@ def test_bad_continuations(lms):
     assert lms["llama"].choice_logprobs([], ["1"]).logprobs.shape == (0, 1)
 
 
-def test_a_model_that_gives_nan_is_told(folders, lms):
+def test_nan_logits_are_an_error(folders, lms):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
     with torch.no_grad():
         lm.engine.loaded.model.get_output_embeddings().weight[3] = math.nan
@@ -248,25 +248,25 @@ def test_bad_models_and_devices(tmp_path, folders):
 def test_a_measured_judgment_equals_choice_logprobs(lms, kind):
     lm = lms[kind]
     response = lm(judgment_request(lm.model, CHAT, ["1", "2", "3"]))
-    found = read_judgment(response, ["1", "2", "3"])
+    measured = read_judgment(response, ["1", "2", "3"])
     expected = lm.choice_logprobs([CHAT], ["1", "2", "3"])
-    np.testing.assert_allclose(found.logprobs, expected.logprobs, atol=1e-5)
+    np.testing.assert_allclose(measured.logprobs, expected.logprobs, atol=1e-5)
     part = response.message.parts[0]
     assert part.method == "candidate_sequence_likelihood"
     assert part.value["score"] == max(part.probabilities["score"], key=part.probabilities["score"].get)
 
 
-def test_calls_from_threads_are_gathered(folders):
+def test_calls_from_threads_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
     calls, answer = [], lm.engine._judge._answer
     lm.engine._judge._answer = lambda batch: calls.append(len(batch)) or answer(batch)
-    asked = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 10]
+    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 10]
     choices = [["1", "2"], ["1", "2", "3"]] * 15
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda a: lm(judgment_request(lm.model, *a)), zip(asked, choices, strict=True)))
+        responses = list(pool.map(lambda a: lm(judgment_request(lm.model, *a)), zip(prompts, choices, strict=True)))
     assert sum(calls) == 30
     assert len(calls) < 30
-    for prompt, options, response in zip(asked, choices, found, strict=True):
+    for prompt, options, response in zip(prompts, choices, responses, strict=True):
         expected = lm.choice_logprobs([prompt], options)
         np.testing.assert_allclose(read_judgment(response, options).logprobs, expected.logprobs, atol=1e-5)
 
@@ -282,7 +282,7 @@ def test_one_bad_request_does_not_fail_the_others(lms):
         futures[1].result()
 
 
-def test_generation_is_seeded_and_tells_the_sampled_tokens_own_logprob(lms):
+def test_generation_is_seeded_and_reports_the_sampled_tokens_logprob(lms):
     lm = lms["qwen2"]
 
     def ask(**config):
@@ -294,24 +294,24 @@ def test_generation_is_seeded_and_tells_the_sampled_tokens_own_logprob(lms):
     assert first.text == again.text
     assert first.text != other.text
     ids = [*lm.engine.loaded.tokenizer("the cat")["input_ids"], *(t.token_id for t in first.logprobs)]
-    told = plain(lm, ids, len(ids) - len(first.logprobs))
-    assert [t.logprob for t in first.logprobs] == pytest.approx(told, abs=1e-4)
+    expected = plain(lm, ids, len(ids) - len(first.logprobs))
+    assert [t.logprob for t in first.logprobs] == pytest.approx(expected, abs=1e-4)
     greedy = ask(temperature=0.0)
     assert all(t.logprob == pytest.approx(t.top[0].logprob) and len(t.top) == 2 for t in greedy.logprobs)
 
 
-def test_generation_stops_where_it_is_told(lms):
+def test_generation_stops_at_a_stop_string(lms):
     lm = lms["qwen2"]
     whole = lm("the cat", max_tokens=12, temperature=0.0)[0]
     stop = whole[3:5]
     assert lm("the cat", max_tokens=12, temperature=0.0, stop=[stop])[0] == whole[: whole.find(stop)]
 
 
-def test_asked_again_without_a_seed_it_draws_another_text(lms, folders):
-    found = lms["qwen2"]("the cat", n=3, temperature=1.5, max_tokens=6, cache=False)
-    assert len(set(found)) == 3
+def test_a_repeated_request_without_a_seed_samples_another_text(lms, folders):
+    texts = lms["qwen2"]("the cat", n=3, temperature=1.5, max_tokens=6, cache=False)
+    assert len(set(texts)) == 3
     fresh = LocalLM(folders["qwen2"], device="cpu", dtype="float32")
-    assert fresh("the cat", n=3, temperature=1.5, max_tokens=6, cache=False) == found
+    assert fresh("the cat", n=3, temperature=1.5, max_tokens=6, cache=False) == texts
     assert len(set(fresh("the cat", n=3, temperature=1.5, max_tokens=6, seed=5, cache=False))) == 1
 
 
@@ -338,11 +338,11 @@ def test_texts_in_a_batch_are_those_of_the_models_own_greedy_search(lms, kind):
     loaded = lms[kind].engine.loaded
     prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(6, 7)]
     batch = generate(loaded.model, loaded.tokenizer, prompts, [Settings(max_tokens=9)] * 6, context=256)
-    for prompt, found in zip(prompts, batch, strict=True):
+    for prompt, generated in zip(prompts, batch, strict=True):
         ids = torch.tensor([prompt])
         mask = torch.ones_like(ids)
         own = loaded.model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=9, pad_token_id=0)
-        assert found.text == loaded.tokenizer.decode(own[0, len(prompt) :], skip_special_tokens=True)
+        assert generated.text == loaded.tokenizer.decode(own[0, len(prompt) :], skip_special_tokens=True)
 
 
 def test_each_request_of_a_batch_keeps_its_own_settings(lms):
@@ -357,10 +357,10 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
     ]
     options = {"context": 256}
     batch = generate(loaded.model, loaded.tokenizer, prompts, settings, **options)
-    for prompt, own, found in zip(prompts, settings, batch, strict=True):
+    for prompt, own, generated in zip(prompts, settings, batch, strict=True):
         (alone,) = generate(loaded.model, loaded.tokenizer, [prompt], [own], **options)
-        assert (found.text, found.length) == (alone.text, alone.length)
-        assert [t.id for t in found.tokens] == [t.id for t in alone.tokens]
+        assert (generated.text, generated.length) == (alone.text, alone.length)
+        assert [t.id for t in generated.tokens] == [t.id for t in alone.tokens]
     assert batch[0].length == 3
     assert all(token.id in [i for i, *_ in token.top] for token in batch[3].tokens)
 
@@ -374,16 +374,16 @@ def test_top_p_keeps_the_nucleus():
     assert counts[0] / 2_000 == pytest.approx(0.5 / 0.8, abs=0.04)
 
 
-def test_texts_from_threads_are_gathered(folders):
+def test_texts_from_threads_are_batched(folders):
     lm = LocalLM(folders["qwen2"], device="cpu", dtype="float32", cache=False)
     calls, answer = [], lm.engine._write._answer
     lm.engine._write._answer = lambda batch: calls.append(len(batch)) or answer(batch)
     prompts = text_prompts(24, 5)
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
+        texts = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
     assert sum(calls) == 24
     assert len(calls) < 24
-    assert found == [lm(p, max_tokens=5, temperature=0.0)[0] for p in prompts]
+    assert texts == [lm(p, max_tokens=5, temperature=0.0)[0] for p in prompts]
 
 
 def test_the_folders_generation_settings_do_not_leak_in(tmp_path, lms):
@@ -396,7 +396,7 @@ def test_the_folders_generation_settings_do_not_leak_in(tmp_path, lms):
     assert LocalLM(folder, device="cpu", dtype="float32")("the cat sat", max_tokens=12, temperature=0.0) == expected
 
 
-def test_a_stop_cuts_the_tokens_too(lms):
+def test_a_stop_string_also_cuts_the_tokens(lms):
     loaded = lms["qwen2"].engine.loaded
     prompt = loaded.tokenizer("the cat")["input_ids"]
     options = {"context": 256}
@@ -410,7 +410,7 @@ def test_a_stop_cuts_the_tokens_too(lms):
     assert len(cut.tokens) == cut.length < len(whole.tokens)
 
 
-def test_what_the_engine_cannot_do_is_refused(lms):
+def test_unsupported_features_are_refused(lms):
     lm = lms["gpt2"]
     config = lm15.Config(frequency_penalty=0.5)
     request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
@@ -423,7 +423,7 @@ def test_what_the_engine_cannot_do_is_refused(lms):
         lm(request)
 
 
-def test_the_name_tells_the_weights(folders, tmp_path, lms):
+def test_the_name_identifies_the_weights(folders, tmp_path, lms):
     torch.manual_seed(1)
     lm = lms["gpt2"]
     assert lm.model.startswith("local/")
@@ -456,8 +456,8 @@ def test_a_saved_program_opens_its_model_again(folders, tmp_path):
     again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
     assert again.lm.model == program.lm.model
     assert again.lm.kwargs["temperature"] == 0.5
-    found = again.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs
-    np.testing.assert_allclose(found, program.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-6)
+    logprobs = again.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs
+    np.testing.assert_allclose(logprobs, program.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-6)
 
 
 def test_copies_share_the_weights(lms):
@@ -468,7 +468,7 @@ def test_copies_share_the_weights(lms):
     assert set(lms["llama"].provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}
 
 
-def test_awaited_calls_are_gathered_too(folders):
+def test_awaited_calls_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
     calls, answer = [], lm.engine._judge._answer
     lm.engine._judge._answer = lambda batch: calls.append(len(batch)) or answer(batch)
@@ -477,7 +477,7 @@ def test_awaited_calls_are_gathered_too(folders):
     async def ask():
         return await asyncio.gather(*(lm.acall(judgment_request(lm.model, p, ["1", "2"])) for p in prompts))
 
-    found = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
-    np.testing.assert_allclose(found, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
+    rows = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
+    np.testing.assert_allclose(rows, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
     assert sum(calls) == 24
     assert len(calls) < 24

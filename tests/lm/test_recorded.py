@@ -14,11 +14,11 @@ def test_a_recording_replays_judgments_and_texts(lms, tmp_path):
     judge = PointwiseJudge(C)
     with dspy.context(lm=lm):
         judged = judge(source="the cat", output="sat")
-        said = lm("the cat", max_tokens=4)
+        texts = lm("the cat", max_tokens=4)
     replay = RecordedLM(file)
     with dspy.context(lm=replay):
         again = judge(source="the cat", output="sat")
-        assert replay("the cat", max_tokens=4) == said
+        assert replay("the cat", max_tokens=4) == texts
         assert (again.score, again.coverage) == (judged.score, judged.coverage)
         with pytest.raises(dspy.utils.exceptions.LMError, match="has no answer to the prompt that ends with"):
             judge(source="the cat", output="mat")
@@ -36,16 +36,16 @@ def test_a_broken_recording(tmp_path):
 
 def test_a_saved_program_replays_the_same_file(lms, tmp_path):
     file = tmp_path / "answers.jsonl"
-    said = record(lms["llama"], file)("the cat", max_tokens=4)
+    texts = record(lms["llama"], file)("the cat", max_tokens=4)
     program = dspy.Predict("source -> output")
     program.lm = RecordedLM(file)
     program.save(str(tmp_path / "program.json"))
     again = dspy.Predict("source -> output")
     again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
-    assert again.lm("the cat", max_tokens=4) == said
+    assert again.lm("the cat", max_tokens=4) == texts
 
 
-def test_what_was_answered_differently_is_replayed_in_its_order(tmp_path):
+def test_different_answers_are_replayed_in_their_order(tmp_path):
     file = tmp_path / "answers.jsonl"
     lm = record(Scripted("one", "two"), file)
     assert [lm("the cat") for _ in range(2)] == [["one"], ["two"]]

@@ -1,4 +1,4 @@
-"""``ServerLM``: the same numbers as the model in this process, whatever the server, and nothing lost when it fails."""
+"""``ServerLM``: the same numbers as the local model on every kind of server, and no answer lost when a server fails."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from dspy import lm15
 from fake_server import KEY, serving
 
 from evalbias import PointwiseJudge, ServerLM
-from evalbias.commands.run import same_answers
+from evalbias.commands.run import check_same_model
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
@@ -39,13 +39,13 @@ def server(address, lm, **options):
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama.cpp", "echo"])
 @pytest.mark.parametrize("model", ["llama", "qwen2-chat"])
-def test_a_server_tells_what_the_model_tells(lms, dialect, model):
+def test_a_server_returns_the_models_probabilities(lms, dialect, model):
     local = lms[model]
     with serving(local, dialect) as (address, _):
         lm = server(address, local)
         assert lm.capabilities.startswith(dialect)
-        found = lm.choice_logprobs(PROMPTS, CHOICES)
-        np.testing.assert_allclose(found.logprobs, local.choice_logprobs(PROMPTS, CHOICES).logprobs, atol=1e-4)
+        answer = lm.choice_logprobs(PROMPTS, CHOICES)
+        np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(PROMPTS, CHOICES).logprobs, atol=1e-4)
         assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 4)
         if dialect == "llama.cpp":
             with pytest.raises(NotImplementedError, match=r"returns no likelihoods.*--likelihood-lm"):
@@ -55,43 +55,43 @@ def test_a_server_tells_what_the_model_tells(lms, dialect, model):
             np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=1e-4)
 
 
-def test_one_request_a_prompt_where_choices_part_at_one_place(lms):
+def test_one_request_per_prompt_if_choices_diverge_at_one_token(lms):
     local = lms["qwen2"]
     with serving(local) as (address, fake):
         lm = server(address, local)
-        before = len(fake.asked)
+        before = len(fake.requests)
         prompts = [f"Source: the cat sat {word}" for word in ("on", "the", "mat")]
         lm.choice_logprobs(prompts, ["1", "2", "3"])
-        asked = [body for _, body in fake.asked[before:]]
-    assert len(asked) == 3
-    assert all(len(body["logprob_token_ids"]) == 3 and body["max_tokens"] == 1 for body in asked)
-    assert all("prompt_logprobs" not in body for body in asked)  # vLLM reads no cached prefix for those
+        bodies = [body for _, body in fake.requests[before:]]
+    assert len(bodies) == 3
+    assert all(len(body["logprob_token_ids"]) == 3 and body["max_tokens"] == 1 for body in bodies)
+    assert all("prompt_logprobs" not in body for body in bodies)  # vLLM reads no cached prefix for those
 
 
-def test_prompts_that_begin_alike_are_sent_one_after_another(lms):
+def test_prompts_with_a_common_prefix_are_sent_in_succession(lms):
     local = lms["qwen2"]
     with serving(local) as (address, fake):
         lm = server(address, local, in_flight=1)
-        before = len(fake.asked)
+        before = len(fake.requests)
         prompts = [f"{a}: the cat sat {b}" for b in ("on", "the", "mat") for a in ("Source", "Output")]
-        found = lm.choice_logprobs(prompts, ["1", "2"])
-        sent = [body["prompt"] for _, body in fake.asked[before:]]
+        answer = lm.choice_logprobs(prompts, ["1", "2"])
+        sent = [body["prompt"] for _, body in fake.requests[before:]]
     assert sent == sorted(sent)
-    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
 
 
-def test_many_choices_are_asked_in_parts(lms):
+def test_many_choices_are_split_into_requests(lms):
     local = lms["qwen2"]
     words = [chr(code) for code in range(0x21, 0x7F)] + [chr(code) for code in range(0xC0, 0x100)]
     with serving(local) as (address, fake):
         lm = server(address, local)
-        found = lm.choice_logprobs(["the cat"], words)
-        most = max(len(body.get("logprob_token_ids", [])) for _, body in fake.asked)
+        answer = lm.choice_logprobs(["the cat"], words)
+        most = max(len(body.get("logprob_token_ids", [])) for _, body in fake.requests)
     assert most <= 128
-    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(["the cat"], words).logprobs, atol=1e-4)
+    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(["the cat"], words).logprobs, atol=1e-4)
 
 
-def test_the_first_tokens_of_chats_are_told_and_no_more(lms):
+def test_chats_return_first_tokens_only(lms):
     local = lms["qwen2-chat"]
     choices = ["1", "2", "3"]
     truth = local.choice_logprobs([CHAT], choices).logprobs[0]
@@ -104,23 +104,23 @@ def test_the_first_tokens_of_chats_are_told_and_no_more(lms):
         with pytest.raises(ValueError, match="which a chat server cannot continue"):
             lm.choice_logprobs([PROMPTS[3]], choices)
         row = lm.choice_logprobs([CHAT], choices).logprobs[0]
-        asked = {"messages": CHAT, "max_tokens": 1, "top_logprobs": 20, "logprobs": True}
-        tops = fake.chat(asked)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        body = {"messages": CHAT, "max_tokens": 1, "top_logprobs": 20, "logprobs": True}
+        tops = fake.chat(body)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         encode = local.engine.loaded.tokenizer
         top = [e["token"] for e in tops if encode.tokenize(e["token"]) == [e["token"]]]  # texts of one token
-        told = lm.choice_logprobs([CHAT], top[:3]).logprobs[0]
+        logprobs = lm.choice_logprobs([CHAT], top[:3]).logprobs[0]
     missing = [choice for choice in choices if choice not in top]
     assert missing  # this model does not answer with digits
     assert np.isnan(row).all()
     assert np.isfinite(truth).all()
-    np.testing.assert_allclose(told, local.choice_logprobs([CHAT], top[:3]).logprobs[0], atol=1e-4)
+    np.testing.assert_allclose(logprobs, local.choice_logprobs([CHAT], top[:3]).logprobs[0], atol=1e-4)
 
 
-def test_choices_that_a_chat_does_not_tell_count_as_zero_only_where_they_cannot_matter():
+def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
     from evalbias.lm.servers.dialects.base import Endpoint
     from evalbias.lm.servers.dialects.chat import Chat
 
-    async def told(top, tolerance=1e-3, choices=("1", "2", "10")):
+    async def choice_logprobs(top, tolerance=1e-3, choices=("1", "2", "10")):
         class Answers:
             async def post(self, *_):
                 tops = [{"token": token, "logprob": math.log(p)} for token, p in top.items()]
@@ -130,29 +130,29 @@ def test_choices_that_a_chat_does_not_tell_count_as_zero_only_where_they_cannot_
 
     import asyncio
 
-    sure = asyncio.run(told({"2": 0.9, "x": 0.0999, "y": 1e-5}, choices=("2", "3")))
+    sure = asyncio.run(choice_logprobs({"2": 0.9, "x": 0.0999, "y": 1e-5}, choices=("2", "3")))
     np.testing.assert_allclose(np.exp(sure), [0.9, 0.0])
-    assert np.isnan(asyncio.run(told({"2": 0.9, "x": 0.05, "y": 0.04}, choices=("2", "3")))).all()
-    assert np.isnan(asyncio.run(told({"1": 0.9, "2": 0.1}))).all()  # "10" may begin with "1"
-    assert np.isfinite(asyncio.run(told({"1": 0.9, "2": 0.05, "10": 0.05}))).all()
-    assert np.isnan(asyncio.run(told({"x": 0.9, "y": 1e-9}))).all()  # nothing is known of any choice
+    assert np.isnan(asyncio.run(choice_logprobs({"2": 0.9, "x": 0.05, "y": 0.04}, choices=("2", "3")))).all()
+    assert np.isnan(asyncio.run(choice_logprobs({"1": 0.9, "2": 0.1}))).all()  # "10" may begin with "1"
+    assert np.isfinite(asyncio.run(choice_logprobs({"1": 0.9, "2": 0.05, "10": 0.05}))).all()
+    assert np.isnan(asyncio.run(choice_logprobs({"x": 0.9, "y": 1e-9}))).all()  # no choice is reported
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", "text", 0.4])
-def test_what_may_pass_is_retried(lms, fault):
+def test_transient_failures_are_retried(lms, fault):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghij"]
     with serving(local) as (address, fake):
         lm = server(address, local, timeout=0.3 if fault == 0.4 else 10.0)
-        start = len(fake.asked)
+        start = len(fake.requests)
         fake.faults = lambda n, *_: fault if (n - start) % 3 == 1 and n - start < 10 else None
-        found = lm.choice_logprobs(prompts, ["1", "2"])
-        asked = len(fake.asked) - start
-    assert asked > len(prompts)
-    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+        answer = lm.choice_logprobs(prompts, ["1", "2"])
+        requests = len(fake.requests) - start
+    assert requests > len(prompts)
+    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
 
 
-def test_an_item_that_a_server_refuses_costs_itself_alone(lms, tmp_path):
+def test_a_refused_item_does_not_cost_the_others(lms, tmp_path):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghij"]
     bad = local.engine.loaded.tokenizer(prompts[3])["input_ids"]
@@ -171,29 +171,29 @@ def test_an_item_that_a_server_refuses_costs_itself_alone(lms, tmp_path):
             journal.choice_logprobs(prompts, ["1", "2"])
         assert sorted(raised.value.answered) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         fake.faults = lambda *_: None
-        before = len(fake.asked)
+        before = len(fake.requests)
         resumed = JournaledLM(lm, path, model="m")
-        found = resumed.choice_logprobs(prompts, ["1", "2"])
-        assert len(fake.asked) - before == 1
+        answer = resumed.choice_logprobs(prompts, ["1", "2"])
+        assert len(fake.requests) - before == 1
     assert (resumed.asked, resumed.replayed) == (1, 9)
-    np.testing.assert_allclose(found.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
 
 
-def test_a_server_that_is_gone_is_given_up_once_and_what_it_answered_is_kept(lms):
+def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghijklmnopqrstuvwxyz"]
     with serving(local) as (address, fake):
         lm = server(address, local, in_flight=2, patience=1.0)
-        start = len(fake.asked)
+        start = len(fake.requests)
         fake.faults = lambda n, *_: "close" if n - start > 6 else None
         with pytest.raises(Unanswered, match="Check that the server runs") as raised:
             lm.choice_logprobs(prompts, ["1", "2"])
-        asked = len({json.dumps(body) for _, body in fake.asked[start:]})
+        distinct = len({json.dumps(body) for _, body in fake.requests[start:]})
     assert len(raised.value.answered) == 6
-    assert asked <= 10  # the others were not even tried
+    assert distinct <= 10  # the others were not sent
 
 
-def test_what_was_answered_is_kept_when_one_is_interrupted(lms, tmp_path):
+def test_answers_are_kept_after_an_interrupt(lms, tmp_path):
     local, prompts = lms["qwen2"], [f"the cat {word}" for word in "abcdef"]
 
     def faults(n, *_):
@@ -203,7 +203,7 @@ def test_what_was_answered_is_kept_when_one_is_interrupted(lms, tmp_path):
 
     with serving(local) as (address, fake):
         lm = server(address, local, in_flight=1)
-        start = len(fake.asked)
+        start = len(fake.requests)
         fake.faults = faults
         journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
         with pytest.raises(KeyboardInterrupt):
@@ -215,7 +215,7 @@ def test_what_was_answered_is_kept_when_one_is_interrupted(lms, tmp_path):
     assert again.asked + again.replayed == 6
 
 
-def test_calls_are_large_enough_for_what_is_in_flight(lms):
+def test_calls_are_large_enough_for_the_requests_in_flight(lms):
     local = lms["qwen2"]
     with serving(local) as (address, _):
         assert chunk_of(server(address, local, in_flight=1000)) == 8000
@@ -228,20 +228,20 @@ def test_other_weights_under_the_same_name_are_refused(lms, tmp_path):
     for dialect in ("vllm", "sglang", "llama.cpp", "echo"):
         (tmp_path / "sample.json").unlink(missing_ok=True)
         with serving(lms["qwen2"], dialect) as (address, _):
-            same_answers(folder, server(address, lms["qwen2"]))
-            same_answers(folder, server(address, lms["qwen2"]))
+            check_same_model(folder, server(address, lms["qwen2"]))
+            check_same_model(folder, server(address, lms["qwen2"]))
         with serving(lms["gpt2"], dialect) as (address, _), pytest.raises(ValueError, match="another model under"):
-            same_answers(folder, server(address, lms["gpt2"]))
-    same_answers(folder, lms["gpt2"])  # a model here is known by its weights
+            check_same_model(folder, server(address, lms["gpt2"]))
+    check_same_model(folder, lms["gpt2"])  # a local model is identified by its weights
 
 
-def test_texts_are_kept_too_when_a_server_fails(lms, tmp_path):
+def test_texts_and_likelihoods_are_kept_when_a_server_fails(lms, tmp_path):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcd"]
     with serving(local) as (address, fake):
         lm = server(address, local, in_flight=1)
         whole = lm.written(prompts, max_tokens=4)
-        start = len(fake.asked)
+        start = len(fake.requests)
         fake.faults = lambda n, *_: 400 if n - start == 3 else None
         journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
         with pytest.raises(Unanswered, match="3 answered, 1 failed"):
@@ -251,7 +251,7 @@ def test_texts_are_kept_too_when_a_server_fails(lms, tmp_path):
         assert again.written(prompts, max_tokens=4) == whole
         assert (again.asked, again.replayed) == (1, 3)
         pairs = [("the cat", f" {word}") for word in "abcd"]
-        start = len(fake.asked)
+        start = len(fake.requests)
         fake.faults = lambda n, *_: 400 if n - start == 2 else None
         with pytest.raises(Unanswered):
             again.loglikelihood(pairs)
@@ -271,10 +271,10 @@ def test_no_more_requests_are_in_flight_than_allowed(lms):
             thread.start()
         for thread in threads:
             thread.join()
-    assert 2 <= fake.most_at_once <= 3
+    assert 2 <= fake.most_in_flight <= 3
 
 
-def test_a_key_is_sent_and_never_kept(lms, monkeypatch):
+def test_a_key_is_sent_and_never_saved(lms, monkeypatch):
     local = lms["qwen2"]
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with serving(local, key=KEY) as (address, _):
@@ -285,8 +285,8 @@ def test_a_key_is_sent_and_never_kept(lms, monkeypatch):
         assert address not in json.dumps(lm.provenance())
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         again = ServerLM(**lm.dump_state())
-        found = [x.choice_logprobs(["the cat"], ["1", "2"]).logprobs for x in (lm, again)]
-    np.testing.assert_array_equal(*found)
+        logprobs = [x.choice_logprobs(["the cat"], ["1", "2"]).logprobs for x in (lm, again)]
+    np.testing.assert_array_equal(*logprobs)
 
 
 def refused(lms, match, kind="vllm", error=ValueError, tamper=lambda fake: None, **options):
@@ -297,7 +297,7 @@ def refused(lms, match, kind="vllm", error=ValueError, tamper=lambda fake: None,
             server(options.pop("address", address), options.pop("tokenizer", local), **options)
 
 
-def test_what_would_be_wrong_is_refused(lms):
+def test_wrong_settings_and_contradictions_are_refused(lms):
     refused(lms, "does not serve 'tiny', only other", tamper=lambda fake: setattr(fake, "model", "other"))
     refused(lms, "The server's tokens of a text are", tokenizer=lms["qwen2"])
     refused(lms, "splits a text into .* tokens, the tokenizer into", kind="echo", tokenizer=lms["qwen2"])
@@ -332,17 +332,17 @@ def test_a_prompt_beyond_the_servers_context_is_named(lms):
             lm.choice_logprobs(["the cat", "the cat " * 200], ["1", "2"])
 
 
-def test_the_tokenizer_is_the_one_that_vllm_names(lms):
+def test_the_tokenizer_is_that_of_the_model_listed_by_vllm(lms):
     with serving(lms["llama"]) as (address, _):
         lm = ServerLM("tiny", base_url=address, **QUICK)
-        told = lm.provenance()
-    assert told["server"] == "vllm"
-    assert told["version"] == "9.9"
-    assert len(told["tokenizer"]) == 12
+        provenance = lm.provenance()
+    assert provenance["server"] == "vllm"
+    assert provenance["version"] == "9.9"
+    assert len(provenance["tokenizer"]) == 12
 
 
 @pytest.mark.parametrize("kind", ["vllm", "chat"])
-def test_a_server_writes_as_a_dspy_lm(lms, kind):
+def test_a_server_generates_text_as_a_dspy_lm(lms, kind):
     local = lms["qwen2-chat"]
     with serving(local, kind) as (address, _):
         lm = ServerLM("tiny", base_url=address, max_tokens=5, temperature=0.0, **QUICK)
@@ -355,9 +355,9 @@ def test_a_server_writes_as_a_dspy_lm(lms, kind):
             messages=(lm15.Message.user("the cat"),),
             config=lm15.Config(max_tokens=3, temperature=0.0, logprobs=2),
         )
-        found = lm(request)
-        assert len(found.logprobs) == 3
-        assert all(len(token.top) >= 1 and token.logprob <= 0 for token in found.logprobs)
+        response = lm(request)
+        assert len(response.logprobs) == 3
+        assert all(len(token.top) >= 1 and token.logprob <= 0 for token in response.logprobs)
         with pytest.raises(Exception, match=r"does not support config.presence_penalty"):
             lm(lm15.Request(model=lm.model, messages=request.messages, config=lm15.Config(presence_penalty=1.0)))
 
@@ -374,13 +374,13 @@ def test_judges_run_on_a_server_as_on_the_model(lms):
         judge.predict.lm = lm
         one = judge(source="the cat", output="a cat")
         request = judgment_request(lm.model, CHAT, ["1", "2"])
-        asked = read_judgment(lm(request), ["1", "2"])
+        measured = read_judgment(lm(request), ["1", "2"])
     assert [x.score for x in theirs] == pytest.approx([x.score for x in ours], abs=1e-4)
     assert one.score == pytest.approx(ours[0].score, abs=1e-4)
-    np.testing.assert_allclose(asked.logprobs, local.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-4)
+    np.testing.assert_allclose(measured.logprobs, local.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-4)
 
 
-def test_a_command_asks_a_server_says_what_is_wrong_and_goes_on(lms, tmp_path):
+def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
     local = lms["qwen2-chat"]
     PointwiseJudge(Criterion("quality", "is it good?", (1, 3))).save(tmp_path / "judge.json")
     rows = [{"id": str(n), "source": "the cat", "output": f"a cat {n}"} for n in range(12)]
@@ -395,12 +395,12 @@ def test_a_command_asks_a_server_says_what_is_wrong_and_goes_on(lms, tmp_path):
         assert "11 answered, 1 failed" in failed.stderr
         assert "Traceback" not in failed.stderr
         fake.faults = lambda *_: None
-        before = len(fake.asked)
-        told = json.loads(evalbias(*command, cwd=tmp_path).stdout)
-        again = [body for path, body in fake.asked[before:] if "logprob_token_ids" in body]
-    assert told["n"] == 12
-    assert len(again) == 9  # eight to know the server again, and the one that was refused
+        before = len(fake.requests)
+        result = json.loads(evalbias(*command, cwd=tmp_path).stdout)
+        again = [body for path, body in fake.requests[before:] if "logprob_token_ids" in body]
+    assert result["n"] == 12
+    assert len(again) == 9  # eight that identify the server's model, and the refused one
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
     scores = [json.loads(line)["score"] for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]
-    assert scores == pytest.approx([found.score for found in judge.batch(items, lm=local)], abs=1e-4)
+    assert scores == pytest.approx([prediction.score for prediction in judge.batch(items, lm=local)], abs=1e-4)

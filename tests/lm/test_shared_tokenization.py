@@ -1,4 +1,4 @@
-"""Tokenizing what texts share once gives the very tokens of tokenizing each text whole."""
+"""Tokenizing a common prefix once gives the same tokens as tokenizing each text whole."""
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from evalbias.lm.shared_tokenization import encode, following
 
 
 def like_llama_3():
-    """Words by a regular expression that looks ahead, digits in groups of three."""
+    """Return a tokenizer whose words come from a regular expression with lookahead, digits in groups of three."""
     pattern = r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     tokenizer = Tokenizer(models.BPE())
     byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -23,7 +23,7 @@ def like_llama_3():
 
 
 def without_words():
-    """As Llama 2: blanks become marks, and the whole text is one word."""
+    """Return a tokenizer like Llama 2's: blanks become marks, and the whole text is one word."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=200, special_tokens=["<unk>"]))
@@ -50,19 +50,19 @@ def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, nam
     tokenizer = tokenizers[name]
     long = beginning * 3
     given = [long + end for end in ends]
-    for found in (
+    for encoded in (
         encode(tokenizer, given, special=special),
         following(tokenizer, given, encode(tokenizer, [given[0]] * len(given), special=special), special=special),
     ):
         whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
-        for one, ids, offsets in zip(found, whole["input_ids"], whole["offset_mapping"], strict=True):
+        for one, ids, offsets in zip(encoded, whole["input_ids"], whole["offset_mapping"], strict=True):
             assert one.ids.tolist()[: len(ids)] == ids[: len(one.ids)]
             assert abs(len(ids) - len(one.ids)) <= special  # a closing special token may be left out
             assert one.ends.tolist() == [end for _, end in offsets[: len(one.ids)]]
 
 
 @pytest.mark.parametrize("name", [n for n in MAKERS if n != "without_words"])
-def test_what_is_shared_is_not_tokenized_again(tokenizers, name):
+def test_a_common_prefix_is_tokenized_once(tokenizers, name):
     class Counting:
         def __init__(self, inner):
             self.inner, self.characters = inner, 0

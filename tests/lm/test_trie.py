@@ -1,4 +1,4 @@
-"""The trie of a call: every distinct token runs once, and an answer depends on nothing but its own row."""
+"""The trie of a call: every distinct token runs once, and an answer depends only on its own row."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")
 
 
 class Words:
-    """As much of a tokenizer as ``build`` asks for."""
+    """The part of a tokenizer that ``build`` uses."""
 
     eos_token_id = 0
 
@@ -41,7 +41,7 @@ def make_scorer(model, *, share=True, pack=16, prefix_bytes=0):
 
 
 def random_trie(rng, n, *, depth=5):
-    """Sequences that begin like each other in many ways."""
+    """Return sequences that share prefixes of many lengths."""
     trunks = [()]
     for _ in range(max(1, n // 3)):
         trunk = trunks[rng.integers(len(trunks))]
@@ -55,40 +55,40 @@ def random_trie(rng, n, *, depth=5):
     return done
 
 
-def flat(found):
-    return np.concatenate(found)
+def flat(logprobs):
+    return np.concatenate(logprobs)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40), st.sampled_from(FAMILIES))
-def test_packed_is_alone_is_batched_is_permuted(models, seed, n, pack, family):
+def test_packed_alone_and_permuted_answers_agree(models, seed, n, pack, family):
     rng = np.random.default_rng(seed)
     sequences = random_trie(rng, n)
     packed = make_scorer(models[family], pack=pack)
-    found = packed(sequences)
+    expected = packed(sequences)
     plain = make_scorer(models[family], share=False)
-    np.testing.assert_allclose(flat(found), flat(plain(sequences)), atol=1e-5)
+    np.testing.assert_allclose(flat(expected), flat(plain(sequences)), atol=1e-5)
     order = rng.permutation(n)
     permuted = packed([sequences[i] for i in order])
-    np.testing.assert_allclose(flat([permuted[i] for i in np.argsort(order)]), flat(found), atol=1e-5)
+    np.testing.assert_allclose(flat([permuted[i] for i in np.argsort(order)]), flat(expected), atol=1e-5)
     one = int(rng.integers(n))
-    np.testing.assert_allclose(packed([sequences[one]])[0], found[one], atol=1e-5)
+    np.testing.assert_allclose(packed([sequences[one]])[0], expected[one], atol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_thousand_prompts(models, family):
     sequences = random_trie(np.random.default_rng(7), 2000, depth=10)
     packed = make_scorer(models[family], pack=64, prefix_bytes=1 << 20)
-    found = flat(packed(sequences))
-    np.testing.assert_allclose(found, flat(make_scorer(models[family], share=False)(sequences)), atol=1e-5)
+    logprobs = flat(packed(sequences))
+    np.testing.assert_allclose(logprobs, flat(make_scorer(models[family], share=False)(sequences)), atol=1e-5)
     assert (
         packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
     )
-    np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), found, atol=1e-5)
+    np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), logprobs, atol=1e-5)
 
 
 def test_sliding_windows_and_tied_embeddings():
-    """Rows within the window are packed, longer ones take the model's own masks."""
+    """Rows within the window run in packs, longer ones under the model's own masks."""
     size = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
     torch.manual_seed(0)
@@ -99,15 +99,15 @@ def test_sliding_windows_and_tied_embeddings():
         for depth, ratio in ((1, 1.0), (5, None)):
             sequences = random_trie(rng, 60, depth=depth)
             packed = make_scorer(model)
-            found = flat(packed(sequences))
+            logprobs = flat(packed(sequences))
             alone = flat([make_scorer(model, share=False)([s])[0] for s in sequences])
-            np.testing.assert_allclose(found, alone, atol=1e-5)
+            np.testing.assert_allclose(logprobs, alone, atol=1e-5)
             assert ratio is None or packed.tokens_run == packed.tokens_distinct
         whole = torch.tensor([sequences[0].ids])
         with torch.inference_mode():
             logits = model(whole).logits[0].log_softmax(-1)
         expected = [logits[p - 1, whole[0, p]].item() for p in range(sequences[0].start, whole.shape[1])]
-        np.testing.assert_allclose(found[: len(expected)], expected, atol=1e-5)
+        np.testing.assert_allclose(logprobs[: len(expected)], expected, atol=1e-5)
 
 
 def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
@@ -140,48 +140,48 @@ def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
     np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(models["llama"])(sequences)), atol=1e-5)
 
 
-def prompts(rng, count, *, beginning):
-    """Prompts of one beginning, each with the same two answers."""
+def prompts(rng, count, *, prefix):
+    """Return prompts with one prefix, each with the same two answers."""
     done = []
     for _ in range(count):
-        ids = (*beginning, *rng.integers(1, VOCABULARY, 10).tolist())
+        ids = (*prefix, *rng.integers(1, VOCABULARY, 10).tolist())
         done += [Scored((*ids, answer), len(ids)) for answer in (1, 2)]
     return done
 
 
 def test_the_next_call_starts_warm(models):
     rng = np.random.default_rng(0)
-    beginnings = [tuple(rng.integers(1, VOCABULARY, 100).tolist()) for _ in range(3)]
+    prefixes = [tuple(rng.integers(1, VOCABULARY, 100).tolist()) for _ in range(3)]
     warm, cold = make_scorer(models["llama"], prefix_bytes=1 << 20), make_scorer(models["llama"])
     calls = [
-        prompts(rng, 4, beginning=beginnings[0]),
-        prompts(rng, 1, beginning=beginnings[1]),
-        [s for b in beginnings for s in prompts(rng, 2, beginning=b)],
-        [s for b in beginnings[::-1] for s in prompts(rng, 1, beginning=b)],
+        prompts(rng, 4, prefix=prefixes[0]),
+        prompts(rng, 1, prefix=prefixes[1]),
+        [s for b in prefixes for s in prompts(rng, 2, prefix=b)],
+        [s for b in prefixes[::-1] for s in prompts(rng, 1, prefix=b)],
     ]
     spent = []
     for call in calls:
         before = warm.tokens_run
         np.testing.assert_allclose(flat(warm(call)), flat(cold(call)), atol=1e-5)
         spent.append(warm.tokens_run - before)
-    assert spent == [140, 110, 100 + 60, 30]  # the third beginning is new in the third call
+    assert spent == [140, 110, 100 + 60, 30]  # the third prefix is new in the third call
     warm.prefixes.clear()
     before = warm.tokens_run
     warm(calls[3])
     assert warm.tokens_run - before == 330
 
 
-def test_what_is_read_is_run_though_it_is_stored(models):
+def test_tokens_whose_logits_are_needed_are_run_even_if_stored(models):
     rng = np.random.default_rng(2)
-    beginning = tuple(rng.integers(1, VOCABULARY, 120).tolist())
+    prefix = tuple(rng.integers(1, VOCABULARY, 120).tolist())
     warm, cold = make_scorer(models["qwen2"], prefix_bytes=1 << 20), make_scorer(models["qwen2"])
-    warm(prompts(rng, 3, beginning=beginning))
-    inside = [Scored((*beginning, 5, 6), 80), Scored((*beginning, 7), 121 - 1)]
+    warm(prompts(rng, 3, prefix=prefix))
+    inside = [Scored((*prefix, 5, 6), 80), Scored((*prefix, 7), 121 - 1)]
     np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
 
 
 def layers_from(start, stop):
-    """Keys and values of tokens that tell their places, 32 bytes each."""
+    """Return keys and values that encode their tokens' places, 32 bytes per token."""
     values = torch.arange(start, stop, dtype=torch.float32)[None, None, :, None].expand(1, 1, -1, 4).contiguous()
     return [(values, values + 0.5)]
 
@@ -191,13 +191,13 @@ def put(store, ids):
 
 
 def held(store, rows):
-    """row -> how many of its first tokens are held, each with its own keys and values."""
-    found = store.lookup(rows, shared(rows), [len(row) for row in rows])
-    for prefix in found.values():
+    """Return row -> length of its stored prefix, after checking the keys and values."""
+    prefixes = store.lookup(rows, shared(rows), [len(row) for row in rows])
+    for prefix in prefixes.values():
         ((keys, values),) = prefix.layers()
         assert keys[0, 0, :, 0].tolist() == list(range(prefix.length))
         assert torch.equal(values, keys + 0.5)
-    return {row: prefix.length for row, prefix in found.items()}
+    return {row: prefix.length for row, prefix in prefixes.items()}
 
 
 def test_the_store_keeps_its_budget():
@@ -211,7 +211,7 @@ def test_the_store_keeps_its_budget():
     assert held(store, rows) == {0: 100, 2: 100}
     put(store, np.arange(5000, 5300))  # more than the whole budget
     assert held(store, rows) == {0: 100, 2: 100}
-    put(store, rows[1])  # there is no room: the others were used by this call
+    put(store, rows[1])  # no room: the others were used by this call
     assert held(store, rows) == {0: 100, 2: 100}
     assert store.bytes == 32 * 200
     store.clear()
@@ -222,7 +222,7 @@ def test_the_store_keeps_its_budget():
     assert nothing.worthwhile(rows, shared(rows), [99] * 3) == {}
 
 
-def test_the_store_holds_once_what_prefixes_begin_with():
+def test_the_store_holds_a_common_prefix_once():
     trunk, store = np.arange(200), PrefixStore(32 * 500)
     branches = [np.concatenate([trunk, np.arange(k, k + 100)]) for k in (1000, 2000, 3000, 4000)]
     for branch in branches[:3]:
@@ -233,14 +233,14 @@ def test_the_store_holds_once_what_prefixes_begin_with():
     assert held(store, [trunk]) == {0: 200}
     assert held(store, branches) == {0: 300, 1: 100 + 200, 2: 300}
     assert held(store, branches[1:3]) == {0: 300, 1: 300}
-    put(store, branches[3])  # in place of the first branch, never of the trunk, which others stand on
+    put(store, branches[3])  # replaces the first branch, never the trunk, which has other children
     assert held(store, branches) == {0: 200, 1: 300, 2: 300, 3: 300}
     assert held(store, [trunk[:150]]) == {0: 150}
 
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_a_store_never_gives_what_it_was_not_given(seed):
+def test_the_store_returns_only_what_was_put(seed):
     rng = np.random.default_rng(seed)
     store, before = PrefixStore(32 * 700), 0
     for _ in range(12):
@@ -259,16 +259,16 @@ def test_a_store_never_gives_what_it_was_not_given(seed):
     assert before > 32 * 200
 
 
-def test_a_call_beyond_the_budget_leaves_a_part_that_the_next_one_finds(models):
+def test_a_call_beyond_the_budget_leaves_prefixes_for_the_next_one(models):
     rng = np.random.default_rng(3)
     article = tuple(rng.integers(1, VOCABULARY, 100).tolist())
-    beginnings = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
-    call = [s for beginning in beginnings for s in prompts(rng, 2, beginning=beginning)]
+    prefixes = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
+    call = [s for prefix in prefixes for s in prompts(rng, 2, prefix=prefix)]
     cold = make_scorer(models["llama"], prefix_bytes=1 << 24)
     expected = flat(cold(call))
     token = cold.prefixes.bytes // (100 + 6 * 80)
     small = make_scorer(models["llama"], prefix_bytes=token * (100 + 2 * 80))
-    for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # the article and two of what follows it
+    for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # less the article and two continuations of it
         before = small.tokens_run
         np.testing.assert_allclose(flat(small(call)), expected, atol=1e-5)
         assert small.tokens_run - before == spent
@@ -284,7 +284,7 @@ def test_a_walk_by_hand():
     assert set(first.reads) == {(1, 0, 1), (1, 1, 1), (2, 0, 2)}
     assert first.paths[0].tolist() == [0, 1]
     assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
-    assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row sees nothing of the path
+    assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row attends to nothing of the path
     assert set(second.reads) == {(0, 1, 3), (1, 2, 0)}
 
 
@@ -293,5 +293,5 @@ def test_a_model_with_its_own_attention_gets_prefix_and_suffix_in_one(folders, l
     own = LocalLM(folders["qwen2"], device="cpu", dtype="float32", batch_tokens=32)
     assert own.engine.scorer.share
     prompts = [f"Judge the output on quality: is it good? {a} {b}" for a in ("the cat", "a mat") for b in "abcdef"]
-    found = [lm.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for lm in (own, lms["qwen2"])]
-    np.testing.assert_allclose(*found, atol=1e-5)
+    logprobs = [lm.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for lm in (own, lms["qwen2"])]
+    np.testing.assert_allclose(*logprobs, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Writes a small byte-level Llama of transformers as GGUF in float32: python gguf_model.py FOLDER FILE.
+"""Write a small byte-level Llama of transformers as GGUF in float32: python gguf_model.py FOLDER FILE.
 
 It runs in the environment of the llama.cpp servers, which has gguf.
 """
@@ -45,7 +45,7 @@ def main(folder: Path, file: Path) -> None:
     for layer in range(config["num_hidden_layers"]):
         for theirs, name in NAMES.items():
             tensor = weights[f"model.layers.{layer}.{theirs}.weight"]
-            if name in ("attn_q", "attn_k"):  # llama.cpp turns neighboring numbers, transformers the two halves
+            if name in ("attn_q", "attn_k"):  # llama.cpp rotates adjacent pairs, transformers the two halves
                 n = heads if name == "attn_q" else groups
                 rows = tensor.shape[0]
                 tensor = tensor.reshape(n, 2, rows // n // 2, -1).swapaxes(1, 2).reshape(tensor.shape)
@@ -57,15 +57,15 @@ def main(folder: Path, file: Path) -> None:
 
 
 def vocabulary(writer: gguf.GGUFWriter, folder: Path, config: dict) -> None:
-    told = json.loads((folder / "tokenizer.json").read_text())
-    special = {entry["id"]: entry["content"] for entry in told["added_tokens"]}
-    tokens = {i: text for text, i in told["model"]["vocab"].items()} | special
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    special = {entry["id"]: entry["content"] for entry in tokenizer["added_tokens"]}
+    tokens = {i: text for text, i in tokenizer["model"]["vocab"].items()} | special
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([tokens[i] for i in range(config["vocab_size"])])
     kinds = (gguf.TokenType.CONTROL if i in special else gguf.TokenType.NORMAL for i in range(config["vocab_size"]))
     writer.add_token_types(list(kinds))
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in told["model"]["merges"]])
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
     writer.add_add_bos_token(True)

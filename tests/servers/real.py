@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 
 def save_model(folder: Path, *, layers: int = 2, width: int = 128) -> Path:
-    """A random Llama that every server can run: heads of 64 numbers, a start token, a byte-level tokenizer."""
+    """Save a random Llama that every server can run: head size 64, a start token, a byte-level tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

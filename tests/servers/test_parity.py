@@ -1,4 +1,4 @@
-"""One small model in this process, in a real vLLM server and in both of llama.cpp's: the same numbers.
+"""One small model gives the same numbers in this process, in a real vLLM server and in both llama.cpp servers.
 
 Run by ``make test-servers``, which sets the servers up.
 """
@@ -49,13 +49,13 @@ def server(request, folder):
         yield ServerLM("tiny", base_url=address, tokenizer=tokenizer, patience=60), request.param
 
 
-def test_a_real_server_tells_what_the_model_tells(server, local):
+def test_a_real_server_returns_the_models_probabilities(server, local):
     lm, kind = server
     assert lm.capabilities.startswith(kind)
     prompts = [*CHATS, *TEXTS]
-    found, truth = lm.choice_logprobs(prompts, CHOICES).logprobs, local.choice_logprobs(prompts, CHOICES).logprobs
-    print(f"{kind}: choices differ by at most {np.abs(found - truth).max():.1e} nats")
-    np.testing.assert_allclose(found, truth, atol=TOLERANCE)
+    logprobs, truth = lm.choice_logprobs(prompts, CHOICES).logprobs, local.choice_logprobs(prompts, CHOICES).logprobs
+    print(f"{kind}: choices differ by at most {np.abs(logprobs - truth).max():.1e} nats")
+    np.testing.assert_allclose(logprobs, truth, atol=TOLERANCE)
     assert truth.std() > 0.1
     if kind == "llama.cpp":
         with pytest.raises(NotImplementedError):
@@ -66,10 +66,10 @@ def test_a_real_server_tells_what_the_model_tells(server, local):
         np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=TOLERANCE)
 
 
-def test_a_real_server_writes_what_the_model_writes(server, local):
+def test_a_real_server_generates_the_models_texts(server, local):
     lm, _ = server
     config = dspy.lm15.Config(temperature=0.0, max_tokens=8)
-    told = []
+    texts = []
     for text in ("the cat", "Output: a", "Judge", "Score: 10", "mat", "yes or no"):
         messages = (dspy.lm15.Message.user(text),)
         ours, theirs = (
@@ -78,8 +78,8 @@ def test_a_real_server_writes_what_the_model_writes(server, local):
         )
         whole = ours.split("\ufffd")[0]  # servers differ in what they write for half a character
         assert theirs.startswith(whole)
-        told.append(whole)
-    assert len("".join(told)) > 10
+        texts.append(whole)
+    assert len("".join(texts)) > 10
 
 
 def test_a_judge_runs_on_a_real_server(server, local):
@@ -90,15 +90,15 @@ def test_a_judge_runs_on_a_real_server(server, local):
     assert [x.score for x in theirs] == pytest.approx([x.score for x in ours], abs=TOLERANCE)
 
 
-def test_a_vllm_server_that_is_killed_and_comes_back_loses_nothing(folder, local):
+def test_answers_of_a_killed_vllm_server_are_kept(folder, local):
     prompts = [f"{SHARED}{number}:" for number in range(200)]
     with vllm(folder) as (address, process):
         lm = ServerLM("tiny", base_url=address, in_flight=4, patience=2.0)
-        ask, asked = lm.engine.dialect.next_tokens, []
+        ask, calls = lm.engine.dialect.next_tokens, []
 
         async def killing(*args):
-            asked.append(args)
-            if len(asked) == 50:
+            calls.append(args)
+            if len(calls) == 50:
                 os.killpg(process.pid, signal.SIGKILL)
             return await ask(*args)
 
@@ -111,14 +111,14 @@ def test_a_vllm_server_that_is_killed_and_comes_back_loses_nothing(folder, local
     np.testing.assert_allclose(np.concatenate([row.logprobs for row in kept.values()]), truth, atol=TOLERANCE)
 
 
-def test_a_vllm_server_that_stops_for_a_while_is_waited_for(folder, local):
+def test_requests_wait_for_a_suspended_vllm_server(folder, local):
     with vllm(folder) as (address, process):
         lm = ServerLM("tiny", base_url=address, in_flight=8, timeout=3.0, patience=120.0)
         os.killpg(process.pid, signal.SIGSTOP)  # requests time out
         resumed = threading.Timer(5.0, lambda: os.killpg(process.pid, signal.SIGCONT))
         resumed.start()
         started = time.monotonic()
-        found = lm.choice_logprobs(TEXTS, CHOICES).logprobs
+        logprobs = lm.choice_logprobs(TEXTS, CHOICES).logprobs
         resumed.join()
     assert time.monotonic() - started > 3.0
-    np.testing.assert_allclose(found, local.choice_logprobs(TEXTS, CHOICES).logprobs, atol=TOLERANCE)
+    np.testing.assert_allclose(logprobs, local.choice_logprobs(TEXTS, CHOICES).logprobs, atol=TOLERANCE)
