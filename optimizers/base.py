@@ -32,13 +32,17 @@ class Cost:
         judgments: Prompts that the model answered with measured choices, for the search and the comparison.
         likelihoods: Texts whose likelihood was measured.
         calls: Requests to generate text.
-        seconds: Wall-clock time.
+        seconds: Wall-clock time; not part of results, which a resumed run repeats exactly.
     """
 
     judgments: int = 0
     likelihoods: int = 0
     calls: int = 0
-    seconds: float = field(default=0.0, compare=False)
+    seconds: float = field(default=0.0, compare=False, repr=False)
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the reproducible amounts."""
+        return {"judgments": self.judgments, "likelihoods": self.likelihoods, "calls": self.calls}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
     undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
     caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
     table = Table(title=f"Self-bias by {rounds}, with 95 % intervals", caption=caption)
-    for heading in ("round", "own", "expected", "Bias", "Dskew", "n"):
+    for heading in ("round", "own", "quality", "Bias", "Dskew", "n"):
         table.add_column(heading, justify="right", no_wrap=True)
     for number, measurement in zip(loop.numbers, loop.rounds, strict=True):
         bias, skewness = measurement["bias"], measurement["skewness"]
@@ -120,7 +120,7 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     """Return one row a loop: its first and last round, with the signs of significance of their difference."""
     caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
     table = Table(title="Self-bias", caption=caption)
-    for heading in ("loop", "expected", "Bias", "Dskew", "n"):
+    for heading in ("loop", "quality", "Bias", "Dskew", "n"):
         left = heading == "loop"
         table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
     for loop in loops:

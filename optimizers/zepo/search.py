@@ -76,6 +76,14 @@ class ZEPO(JudgeOptimizer):
         self.stopping = stopping or Epochs()
         self.halving = halving
 
+    def check(self, student: Judge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """See ``JudgeOptimizer``; also refuses what is no judge, and too few examples for halving."""
+        if not isinstance(student, Judge):
+            raise TypeError(f"{type(student).__name__} is no judge whose instruction can be searched.")
+        if self.halving and len(trainset) < 2 * FEWEST:
+            raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * FEWEST} or more.")
+        super().check(student, trainset, valset)
+
     def search(self, problem: Problem) -> Outcome:
         """See ``JudgeOptimizer``.
 
@@ -85,8 +93,6 @@ class ZEPO(JudgeOptimizer):
         """
         student, examples = problem.student, problem.trainset
         target = target_of(student, examples, problem.lm)
-        if self.halving and len(examples) < 2 * FEWEST:
-            raise ValueError(f"{len(examples)} examples are too few for halving: give {2 * FEWEST} or more.")
         search = _Search(self, target, self.objective or _default(student), examples)
         with search.log.open():
             details = search.run()

@@ -145,17 +145,9 @@ class PointwiseTarget:
         return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
 
 
-def target_of(judge: Any, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Target:
-    """Return a judge as a target of the search.
-
-    Raises:
-        TypeError: It is neither a pairwise nor a pointwise judge.
-    """
-    if isinstance(judge, PairwiseJudge):
-        return PairwiseTarget(judge, examples, lm)
-    if isinstance(judge, PointwiseJudge):
-        return PointwiseTarget(judge, examples, lm)
-    raise TypeError(f"{type(judge).__name__} is no judge whose instruction can be searched.")
+def target_of(judge: Judge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Target:
+    """Return a judge as a target of the search."""
+    return (PairwiseTarget if isinstance(judge, PairwiseJudge) else PointwiseTarget)(judge, examples, lm)
 
 
 def judged_in_order(

@@ -5,14 +5,13 @@ import pytest
 
 from evalbias.data import DataError
 from evalbias.data.refinements import load_refinements
+from evalbias.evaluation import compare, measure_rounds
 from evalbias.measures import (
-    compare_self_bias,
     distance_skewness,
     measure_self_bias,
     mqm_score,
     parse_mqm,
     self_bias,
-    trajectory,
 )
 
 
@@ -39,19 +38,21 @@ def test_bias_grows_over_the_iterations_of_every_recorded_loop(folder):
     rises = {}
     for file in sorted((folder / "mt").iterdir()):
         loops = load_refinements(file)
-        steps = trajectory(loops.scores("self_score"), loops.scores("bleurt_mapped"), n_resamples=50, seed=0)
-        assert [s.number for s in steps] == list(loops.numbers)
-        for step in steps:
-            assert step.bias_interval.low <= step.found.bias <= step.bias_interval.high
-            assert 0 <= step.skewness_interval.low <= step.found.skewness <= step.skewness_interval.high + 0.05
-        rises[file.name] = steps[-1].found.bias - steps[0].found.bias
+        rounds = measure_rounds(loops.scores("self_score"), loops.scores("bleurt_mapped"), n_resamples=50, seed=0)
+        assert len(rounds) == len(loops.numbers)
+        for bias, skewness in ((measurement["bias"], measurement["skewness"]) for measurement in rounds):
+            assert bias.low <= bias.value <= bias.high
+            assert 0 <= skewness.low <= skewness.value <= skewness.high + 0.05
+        rises[file.name] = rounds[-1]["bias"].value - rounds[0]["bias"].value
     assert len(rises) == 16
     assert all(rise > 0 for rise in rises.values()), rises
 
 
 def test_the_rise_is_significant_for_gpt(gpt):
-    difference = gpt.scores("self_score") - gpt.scores("bleurt_mapped")
-    bias, skewness = compare_self_bias(difference[-1], difference[0], n_resamples=2_000, seed=0)
+    own, expected = gpt.scores("self_score"), gpt.scores("bleurt_mapped")
+    rounds, difference = measure_rounds(own, expected, n_resamples=50, seed=0), own - expected
+    change = compare(rounds[0], rounds[-1], n_resamples=2_000, n_intervals=50, seed=0)
+    bias, skewness = change["bias"].test, change["skewness"].test
     assert bias.difference == pytest.approx(self_bias(difference[-1], 0 * difference[-1]) - difference[0].mean())
     assert bias.p_value < 0.01
     assert skewness.difference == pytest.approx(distance_skewness(difference[-1]) - distance_skewness(difference[0]))

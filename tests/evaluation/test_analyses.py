@@ -35,33 +35,34 @@ def items(*outputs):
 
 def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     lm = Scripted("a e xxxxxxxx", "o xxxxxxxxxxx", "i i xxxxxxxxx")
-    found = measure_style(
+    report = measure_style(
         Paraphrased(Length()), items("aexx", "oixx", "iexx"), Vowels(), lm=lm, log_dir=tmp_path, n_resamples=200
     )
-    assert found.before.found.bias == pytest.approx(0.0)  # 4 of 20 against 2 of 10
-    assert found.own[1].tolist() == pytest.approx([12 / 20, 13 / 20, 13 / 20])
-    assert found.worth[1].tolist() == pytest.approx([0.2, 0.1, 0.2])
-    assert found.after.found.bias == pytest.approx(np.mean(found.own[1] - found.worth[1]))
-    assert found.bias.statistic_a > found.bias.statistic_b
+    assert report.before["bias"].value == pytest.approx(0.0)  # 4 of 20 against 2 of 10
+    own, expected = (report.after.columns[name] for name in ("scores", "expected"))
+    assert own.tolist() == pytest.approx([12 / 20, 13 / 20, 13 / 20])
+    assert expected.tolist() == pytest.approx([0.2, 0.1, 0.2])
+    assert report.after["bias"].value == pytest.approx(np.mean(own - expected))
+    assert report.change["bias"].difference.estimate > 0
     assert "Text: aexx\nParaphrase:" in lm.asked[0]
     again = Scripted("never")
     repeated = measure_style(
         Paraphrased(Length()), items("aexx", "oixx", "iexx"), Vowels(), lm=again, log_dir=tmp_path, n_resamples=200
     )
     assert again.asked == []
-    assert repeated.bias == found.bias
+    assert repeated.change["bias"] == report.change["bias"]
 
 
 def test_items_that_fail_are_reported():
-    found = measure_style(
+    report = measure_style(
         Paraphrased(Length()),
         [*items("aexx", "oixx"), dspy.Example(id="bare")],
         Vowels(),
         lm=Scripted("aaaa"),
         n_resamples=20,
     )
-    assert "KeyError" in found.failed["bare"]
-    assert found.after.found.n == 2
+    assert "KeyError" in report.failed["bare"]
+    assert (report.after["bias"].n, report.after["bias"].undefined) == (2, 1)
     with pytest.raises(ValueError, match="No item came through"):
         measure_style(Paraphrased(Length()), [dspy.Example(id="bare")], Vowels(), lm=Scripted("a"))
 
@@ -72,17 +73,18 @@ def test_aspects_round_by_round():
 
     loops = (Loop("i0", steps("a", "aa")), Loop("i1", steps("a", "aaa")), Loop("i2", steps("?", "a")))
     (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), items("", "", ""), [Vowels()], n_resamples=100)
-    assert aspect.means == (1, 2)
-    assert aspect.undefined == 1
-    assert (aspect.test.statistic_a, aspect.test.statistic_b, aspect.test.n) == (2.5, 1, 2)
-    assert aspect.intervals[1].low <= 2 <= aspect.intervals[1].high
+    assert [measurement["score"].value for measurement in aspect.rounds] == [1, 2]
+    change = aspect.change["score"]
+    assert (change.after.value, change.before.value, change.test.n, change.test.undefined) == (2.5, 1, 2, 1)
+    assert aspect.rounds[1]["score"].low <= 2 <= aspect.rounds[1]["score"].high
 
 
 def test_a_loop_in_one_line():
     own, expected = [[1, 2, 3], [4, 5, 9]], [[1, 2, 3], [1, 2, 3]]
-    found = summarize_loop("m", own, expected, numbers=[0, 10], n_resamples=100, seed=0)
-    assert [(r.number, r.found.bias) for r in found.rounds] == [(0, 0), (10, 4)]
-    assert (found.bias.statistic_a, found.bias.statistic_b) == (4, 0)
+    loop = summarize_loop("m", own, expected, numbers=[0, 10], n_resamples=100, seed=0)
+    assert loop.numbers == (0, 10)
+    assert [measurement["bias"].value for measurement in loop.rounds] == [0, 4]
+    assert (loop.change["bias"].after.value, loop.change["bias"].before.value) == (4, 0)
 
 
 def test_any_module_that_tells_its_steps_is_a_loop():

@@ -61,7 +61,7 @@ def test_arrays_carry_the_accepted_output_on():
     loop, _ = program("a 3", "b 5", "c 4", "d 2", "e 1", "f 6")
     run = run_loops(loop, items(2))
     assert run.own().tolist() == [[3, 2], [5, 2], [5, 6]]
-    assert run.worth(items(2), Half()).tolist() == [[1.5, 1], [2.5, 1], [2.5, 3]]
+    assert run.quality(items(2), Half()).tolist() == [[1.5, 1], [2.5, 1], [2.5, 3]]
     assert run.tokens().tolist() == [10, 20, 30]
     assert run.iterations == 2
     assert run.calls().tolist() == [1, 2, 3]
@@ -119,14 +119,14 @@ def test_a_log_is_of_one_loop(tmp_path):
     loop, _ = program("a 3", "b 4", "c 5")
     run_loops(loop, items(1), log_dir=tmp_path)
     loop.max_iterations = 3
-    with pytest.raises(ValueError, match="the log of another loop"):
+    with pytest.raises(ValueError, match="holds a run with other settings"):
         run_loops(loop, items(1), log_dir=tmp_path)
     loop.max_iterations, loop.accept = 2, Improvement(1.0)
-    with pytest.raises(ValueError, match="the log of another loop"):
+    with pytest.raises(ValueError, match="holds a run with other settings"):
         run_loops(loop, items(1), log_dir=tmp_path)
 
 
-def test_worth_is_asked_once_and_what_it_raises_is_reported(tmp_path):
+def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
     class Counting(Half):
         asked = 0
 
@@ -139,19 +139,19 @@ def test_worth_is_asked_once_and_what_it_raises_is_reported(tmp_path):
     loop.feedback = Always()
     run = run_loops(loop, items(2))
     source = Counting()
-    worth = CachedScorer(source, tmp_path / "log/worth.jsonl")
-    found = run.worth(items(2), worth)
+    scorer = CachedScorer(source, tmp_path / "log/quality.jsonl")
+    found = run.quality(items(2), scorer)
     assert found[:, 0].tolist() == [1.5, 2.5, 2]
     assert np.isnan(found[1, 1])
     assert found[[0, 2], 1].tolist() == [1, 0.5]
-    assert worth.failed == {"x1": "RuntimeError: the scorer is down"}
+    assert scorer.failed == {"x1": "RuntimeError: the scorer is down"}
     assert source.asked == 6
     source = Counting()
-    again = CachedScorer(source, tmp_path / "log/worth.jsonl")
-    assert np.array_equal(run.worth(items(2), again), found, equal_nan=True)
+    again = CachedScorer(source, tmp_path / "log/quality.jsonl")
+    assert np.array_equal(run.quality(items(2), again), found, equal_nan=True)
     assert source.asked == 1  # only what had failed
-    other = CachedScorer(Always(), tmp_path / "log/worth.jsonl")
-    assert run.worth(items(2), other)[0].tolist() == [5, 5]  # another source's scores are not taken for its own
+    other = CachedScorer(Always(), tmp_path / "log/quality.jsonl")
+    assert run.quality(items(2), other)[0].tolist() == [5, 5]  # another source's scores are not taken for its own
 
 
 def test_another_item_of_the_same_id_is_run(tmp_path):

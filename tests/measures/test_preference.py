@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from evalbias.measures import (
+    OddsStatistic,
     calibration_gap,
     confidence,
+    consistent_preferences,
     count_undefined,
     decision_rates,
+    decision_shares,
     fairness,
-    likelihood_preference,
-    longer_preference,
+    longer_wins,
+    negative_entropies,
     pairwise_accuracy,
     position_consistency,
 )
@@ -73,28 +76,38 @@ def test_a_tie_has_no_position():
     assert position_consistency(forward, swapped, ties=True) == pytest.approx(2 / 3)
 
 
-def test_longer_preference_by_hand():
-    found = longer_preference([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
+def test_the_longer_wins_by_hand():
+    wins = longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
     # the longer wins, wins, shares, (equal), (undefined), loses
-    assert found.rate == pytest.approx(2.5 / 4)
-    assert (found.n, found.equal, found.undefined) == (4, 1, 1)
+    np.testing.assert_array_equal(wins, [1, 1, 0.5, NAN, NAN, 0])
 
 
-def test_likelihood_preference_finds_the_planted_odds():
+def test_shares_and_entropies_of_rows_by_hand():
+    np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
+    entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
+    np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
+    np.testing.assert_array_equal(consistent_preferences(ROWS, [[0.3, 0.7]] * 5), [1, 1, 0, 0, NAN])
+
+
+def test_odds_are_the_planted_ones():
     rng = np.random.default_rng(0)
-    a, b = rng.normal(-40, 10, size=(2, 500))
-    found = likelihood_preference(expit(0.05 * (a - b) + 0.3), a, b)
-    assert found.spearman == pytest.approx(1)
-    assert found.odds_per_nat == pytest.approx(math.exp(0.05), rel=1e-4)
-    assert found.odds_of_first == pytest.approx(math.exp(0.3), rel=1e-4)
+    difference = rng.normal(-40, 10, size=500) - rng.normal(-40, 10, size=500)
+    p = expit(0.05 * difference + 0.3)
+    assert OddsStatistic(difference)(p) == pytest.approx(math.exp(0.05), rel=1e-6)
+    assert OddsStatistic(difference, at_zero=True)(p) == pytest.approx(math.exp(0.3), rel=1e-6)
+
+
+def test_odds_solve_the_score_equations():
+    rng = np.random.default_rng(1)
+    x, p = rng.normal(size=(3, 40)), (rng.random((3, 40)) < 0.6).astype(float)
+    slope, intercept = (np.log(OddsStatistic(x[0], at_zero=z).rows(p, x)) for z in (False, True))
+    error = expit(slope[:, None] * x + intercept[:, None]) - p
+    np.testing.assert_allclose([(error * x).mean(axis=1), error.mean(axis=1)], 0, atol=1e-8)
 
 
 def test_separated_decisions_have_no_odds():
-    found = likelihood_preference([0.0, 0.0, 1.0, 1.0, NAN], [1, 2, 3, 4, 5], [2.5] * 5)
-    assert math.isnan(found.odds_per_nat)
-    assert found.spearman == pytest.approx(0.894, abs=1e-3)
-    assert (found.n, found.undefined) == (4, 1)
-    assert math.isnan(likelihood_preference([0.1, 0.9], [1, 1], [2, 2]).odds_per_nat)
+    assert math.isnan(OddsStatistic(np.array([-1.5, -0.5, 0.5, 1.5]))([0.0, 0.0, 1.0, 1.0]))
+    assert math.isnan(OddsStatistic(np.array([-1.0, -1.0]))([0.1, 0.9]))
 
 
 def test_pairwise_accuracy_by_hand():
@@ -109,7 +122,12 @@ def test_pairwise_accuracy_by_hand():
 @pytest.mark.parametrize("measure", [decision_rates, fairness, confidence])
 @pytest.mark.parametrize(
     ("rows", "match"),
-    [([0.5, 0.5], "shape"), ([[1.0]], "shape"), ([[0.5, 0.6]], "no distribution"), ([[1.5, -0.5]], "no distribution")],
+    [
+        ([0.5, 0.5], "shape"),
+        ([[1.0]], "shape"),
+        ([[0.5, 0.6]], "not a distribution"),
+        ([[1.5, -0.5]], "not a distribution"),
+    ],
 )
 def test_bad_input(measure, rows, match):
     with pytest.raises(ValueError, match=match):

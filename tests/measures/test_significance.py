@@ -10,19 +10,22 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures import (
+    FairnessStatistic,
     MeanStatistic,
+    OddsStatistic,
+    SkewnessStatistic,
     bias_score,
     bias_score_statistic,
     bootstrap_ci,
     likelihood_bias,
     paired_permutation_test,
     performance_statistic,
-    significance,
     spearman_rows,
+    statistic,
     unfairness_scores,
 )
 from evalbias.measures.ranks import rank_rows
-from evalbias.measures.significance import Mixture
+from evalbias.measures.statistic import Mixture
 
 
 def systems(n, seed=0, decimals=6):
@@ -57,7 +60,7 @@ def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, dec
     make, slow = STATISTICS[name]
     ls, human, a, b = systems(30, decimals=decimals)
     swap = np.random.default_rng(1).random((200, 30)) < 0.5
-    monkeypatch.setattr(significance, "FEW", few)
+    monkeypatch.setattr(statistic, "FEW", few)
     of_a, of_b = make(ls, human).swapping(a, b)(swap)
     for row, x, y in zip(swap, of_a, of_b, strict=True):
         assert x == pytest.approx(slow(ls, human, np.where(row, b, a)), nan_ok=True)
@@ -99,12 +102,12 @@ def test_equal_systems_have_p_1_because_ties_count():
 
 def test_two_sided_and_seeded():
     ls, human, a, b = systems(60)
-    statistic = bias_score_statistic(ls, human)
-    found = paired_permutation_test(statistic, a, b, n_resamples=3_000, seed=0)
-    turned = paired_permutation_test(statistic, b, a, n_resamples=3_000, seed=0)
+    bias = bias_score_statistic(ls, human)
+    found = paired_permutation_test(bias, a, b, n_resamples=3_000, seed=0)
+    turned = paired_permutation_test(bias, b, a, n_resamples=3_000, seed=0)
     assert turned.difference == -found.difference
     assert turned.p_value == found.p_value
-    assert paired_permutation_test(statistic, a, b, n_resamples=3_000, seed=0) == found
+    assert paired_permutation_test(bias, a, b, n_resamples=3_000, seed=0) == found
     assert found.p_value >= 1 / 3_001
 
 
@@ -124,7 +127,7 @@ def test_an_undefined_statistic_has_no_p_value():
 
 @pytest.mark.parametrize(
     ("a", "options", "match"),
-    [([1, 2], {}, "statistic is of 3 items, the scores of 2"), ([1, 2, 3], {"n_resamples": 0}, "draw at least one")],
+    [([1, 2], {}, "arrays have 2, 2, 3 items"), ([1, 2, 3], {"n_resamples": 0}, "draw at least one")],
 )
 def test_bad_input(a, options, match):
     with pytest.raises(ValueError, match=match):
@@ -195,7 +198,7 @@ def test_a_mean_is_tested_as_scipy_does():
     rng = np.random.default_rng(3)
     a, b = rng.normal(0.3, 1, 14), rng.normal(0, 1, 14)
     a[3] = math.nan
-    found = paired_permutation_test(MeanStatistic(14), a, b, n_resamples=200_000, seed=0)
+    found = paired_permutation_test(MeanStatistic(), a, b, n_resamples=200_000, seed=0)
     kept = ~np.isnan(a)
     exact = stats.permutation_test(
         (a[kept], b[kept]), lambda x, y, axis: x.mean(axis) - y.mean(axis), permutation_type="samples", vectorized=True
@@ -203,3 +206,31 @@ def test_a_mean_is_tested_as_scipy_does():
     assert found.difference == pytest.approx((a - b)[kept].mean())
     assert found.p_value == pytest.approx(exact.pvalue, abs=0.005)
     assert (found.n, found.undefined) == (13, 1)
+
+
+def test_every_statistic_swaps_as_its_definition():
+    rng = np.random.default_rng(5)
+    n = 12
+    shares_a, shares_b = rng.dirichlet(np.ones(3), size=(2, n))
+    wins_a, wins_b = rng.random((2, n))
+    cases = [
+        (FairnessStatistic(), shares_a, shares_b),
+        (FairnessStatistic([0.2, 0.3, 0.5]), shares_a, shares_b),
+        (FairnessStatistic(ties=True), shares_a, shares_b),
+        (MeanStatistic(), wins_a, wins_b),
+        (SkewnessStatistic(), wins_a - 0.4, wins_b - 0.4),
+        (OddsStatistic(rng.normal(size=n)), wins_a, wins_b),
+    ]
+    swap = rng.random((20, n)) < 0.5
+    for one, a, b in cases:
+        of_a, of_b = one.swapping(a, b)(swap)
+        for row, x, y in zip(swap, of_a, of_b, strict=True):
+            mask = row[:, None] if a.ndim == 2 else row
+            assert x == pytest.approx(one(np.where(mask, b, a)))
+            assert y == pytest.approx(one(np.where(mask, a, b)))
+
+
+def test_items_are_left_out_of_rows_of_numbers_too():
+    shares = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [np.nan, 0.5]])
+    found = paired_permutation_test(FairnessStatistic(), shares, shares[:, ::-1], n_resamples=99, seed=0)
+    assert (found.statistic_a, found.n, found.undefined, found.p_value) == (pytest.approx(-1 / 3), 3, 1, 1)

@@ -7,15 +7,22 @@ import pytest
 from dspy import lm15
 from fakes import FormulaLM, items
 
-from evalbias.evaluation.likelihood import combine, compare_likelihood_bias, measure_likelihood_bias
+from evalbias.evaluation import compare, judge_examples, measure, total
+from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.tokens import PromptTooLong
+from evalbias.measures import likelihood_bias
 from evalbias.optimizers import BiasedDemos
 from evalbias.optimizers.demos import with_demos
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.adapter import written_score
 
 C = Criterion("quality", "is it good?")
+
+
+def likelihood_bias_of(judge, examples, **options):
+    judged = judge_examples(judge, examples, likelihood_lm="own", **options)
+    return measure(LikelihoodBias(), judged, seed=0)
 
 
 def compile_judge(lm=None, **options):
@@ -26,25 +33,34 @@ def compile_judge(lm=None, **options):
 
 def test_the_bias_is_compiled_away():
     report = compile_judge().report
-    found = report.comparison
-    assert found.before.bias_score > 0.5
-    assert found.before_interval.low > 0
-    assert abs(found.after.bias_score) < found.before.bias_score / 2
-    assert found.bias_test.p_value < 0.05
-    assert found.after.performance >= found.before.performance
+    bias, performance = (report.comparison["likelihood"][name] for name in ("bias_score", "performance"))
+    assert bias.before.value > 0.5
+    assert bias.before.low > 0
+    assert abs(bias.after.value) < bias.before.value / 2
+    assert bias.p_value < 0.05
+    assert bias.difference.high < 0
+    assert performance.after.value >= performance.before.value
+    assert (report.seed, report.settings["k"], report.chosen) == (
+        0,
+        8,
+        "the 8 demonstrations of highest RS among 112 items",
+    )
+    # 112 training and 90 validation items, twice; 16 of the longest prompts are tried with each set of demonstrations
+    assert (report.cost.judgments, report.cost.likelihoods) == (112 + 2 * 90 + 2 * 16, 112 + 90)
 
 
 def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     compiled = compile_judge()
     report = compiled.report
-    assert len(report.ids) == 112
+    ids = report.train.ids
+    assert len(ids) == 112
     top = np.argsort(-report.rs, kind="stable")[:8][::-1]
-    assert report.chosen == tuple(report.ids[i] for i in top)
-    human = dict(zip(report.ids, report.human_scores, strict=True))
-    labels = [math.floor(human[name] + 0.5) for name in report.chosen]
+    assert report.demonstrations == tuple(ids[i] for i in top)
+    human = dict(zip(ids, report.train.covariates["human_scores"], strict=True))
+    labels = [math.floor(human[name] + 0.5) for name in report.demonstrations]
     assert [d.score for d in compiled.predict.demos] == labels
-    assert not set(report.random) & set(report.ids)
-    assert compile_judge(order="descending").report.chosen == report.chosen[::-1]
+    assert not set(report.random) & set(ids)
+    assert compile_judge(order="descending").report.demonstrations == report.demonstrations[::-1]
 
 
 def test_seeds_and_the_student():
@@ -72,7 +88,7 @@ def test_another_models_likelihood():
             return [type(found)(-found.per_token) for found in super().loglikelihood(pairs)]
 
     report = compile_judge(likelihood_lm=Upside()).report
-    assert report.comparison.before.bias_score < -0.5
+    assert report.comparison["likelihood"]["bias_score"].before.value < -0.5
 
 
 def test_what_is_undefined_is_left_out_and_counted():
@@ -80,8 +96,8 @@ def test_what_is_undefined_is_left_out_and_counted():
     trainset[3].scores["quality"] = math.nan
     compiled = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM())
     assert compiled.report.left_out == 1
-    assert compiled.report.comparison is None
-    assert "1-3" not in compiled.report.ids + compiled.report.random
+    assert compiled.report.comparison == {}
+    assert "1-3" not in compiled.report.train.ids + compiled.report.random
 
 
 def test_bad_input():
@@ -94,7 +110,7 @@ def test_bad_input():
         BiasedDemos(8).compile(student, trainset=few, lm=FormulaLM())
     with pytest.raises(ValueError, match=r"items are in trainset and valset, the first '1-0'"):
         BiasedDemos(2).compile(student, trainset=few, valset=few[:1], lm=FormulaLM())
-    with pytest.raises(ValueError, match="pass no teacher"):
+    with pytest.raises(ValueError, match="does not learn from a teacher"):
         BiasedDemos(2).compile(student, trainset=few, teacher=student, lm=FormulaLM())
     few[0].scores = {"wit": 1}
     with pytest.raises(ValueError, match="'1-0' has no score on 'quality'"):
@@ -136,44 +152,58 @@ def test_what_is_undefined_on_one_side_is_compared_on_neither():
     lm.unheard = f"Source: s\nOutput: {examples[5].output}\n"
     judge = PointwiseJudge(C)
     shown = with_demos(judge, items(2, 9))
-    first, second = (measure_likelihood_bias(j, examples, lm=lm) for j in (judge, shown))
-    assert [m.result()["quality"].undefined for m in (first, second)] == [0, 1]
-    found = compare_likelihood_bias(first, second, n_resamples=99)["quality"]
-    assert found.before.undefined == found.after.undefined == found.bias_test.undefined == 1
-    assert found.bias_test.statistic_a == pytest.approx(found.before.bias_score)
-    assert found.bias_test.statistic_b == pytest.approx(found.after.bias_score)
-    assert found.performance_test.statistic_a == pytest.approx(found.before.performance)
-    assert found.before_interval.estimate == pytest.approx(found.before.bias_score)
+    first, second = (likelihood_bias_of(one, examples, lm=lm) for one in (judge, shown))
+    assert [m["bias_score"].undefined for m in (first, second)] == [0, 1]
+    assert [m.undefined for m in (first, second)] == [{}, {"scores": 1}]
+    found = compare(first, second, n_resamples=99, seed=0)
+    for name in ("bias_score", "performance"):
+        change = found[name]
+        assert change.before.undefined == change.after.undefined == change.test.undefined == 1
+        assert change.test.statistic_a == pytest.approx(change.after.value)
+        assert change.test.statistic_b == pytest.approx(change.before.value)
+        assert change.difference.estimate == pytest.approx(change.after.value - change.before.value)
+    assert found["bias_score"].before.value != first["bias_score"].value
+    other = likelihood_bias_of(judge, examples, lm=lm, reduction="mean")
     with pytest.raises(ValueError, match="different reductions"):
-        compare_likelihood_bias(first, measure_likelihood_bias(judge, examples, lm=lm, reduction="mean"))
+        compare(first, other, seed=0)
 
 
 def test_every_judge_keeps_its_own_model():
-    judges = [PointwiseJudge(C), PointwiseJudge(Criterion("wit", "is it funny?"))]
+    judge, other = PointwiseJudge(C), PointwiseJudge(C)
+    judge.predict.lm, other.predict.lm = FormulaLM(bias=0.0), FormulaLM(bias=2.0)
     examples = items(20, 3)
-    for e in examples:
-        e.scores["wit"] = e.scores["quality"]
-    judges[0].predict.lm, judges[1].predict.lm = FormulaLM(bias=0.0), FormulaLM(bias=2.0)
-    found = measure_likelihood_bias(judges, examples).model_scores
-    alone = measure_likelihood_bias(judges[1], examples).model_scores["wit"]
-    assert found["wit"] == pytest.approx(alone)
-    assert found["wit"] != pytest.approx(found["quality"])
+    own = judge_examples(judge, examples).answers
+    assert own == pytest.approx([p.score for p in judge.batch(examples)])
+    assert own != pytest.approx(judge_examples(other, examples).answers)
 
 
 def test_total_over_criteria():
-    other = Criterion("wit", "is it funny?")
     examples = items(60, 3)
     for e in examples:
         e.scores["wit"] = (6 - e.scores["quality"]) ** 2 / 5
-    judges = [PointwiseJudge(C), PointwiseJudge(other)]
-    found = measure_likelihood_bias(judges, examples, lm=FormulaLM())
-    assert set(found.result()) == {"quality", "wit", "total"}
-    parts = [measure_likelihood_bias(j, examples, lm=FormulaLM()) for j in judges]
-    assert combine(parts).result() == found.result()
+    judges = [PointwiseJudge(C), PointwiseJudge(Criterion("wit", "is it funny?"))]
+    parts = [judge_examples(j, examples, lm=FormulaLM(), likelihood_lm="own") for j in judges]
+    whole = total(parts)
+    assert whole.criterion == "total"
+    assert whole.answers == pytest.approx((parts[0].answers + parts[1].answers) / 2)
+    human = whole.covariates["human_scores"]
+    assert human == pytest.approx([(e.scores["quality"] + e.scores["wit"]) / 2 for e in examples])
+    expected = likelihood_bias(whole.covariates["likelihoods"], whole.answers, human)
+    measured = measure(LikelihoodBias(), whole, seed=0)
+    assert measured["bias_score"].value == pytest.approx(expected.bias_score)
+    assert measured["performance"].value == pytest.approx(expected.performance)
+    shorter = judge_examples(judges[1], examples[1:], lm=FormulaLM(), likelihood_lm="own")
     with pytest.raises(ValueError, match="different items"):
-        combine([parts[0], measure_likelihood_bias(judges[1], examples[1:], lm=FormulaLM())])
-    with pytest.raises(ValueError, match="different items or criteria"):
-        compare_likelihood_bias(parts[0], parts[1], n_resamples=9)
+        total([parts[0], shorter])
+    sides = [measure(LikelihoodBias(), one, seed=0) for one in (parts[0], shorter)]
+    with pytest.raises(ValueError, match="different items or biases"):
+        compare(*sides, seed=0)
+
+
+def test_a_covariate_that_was_not_measured_is_named():
+    judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
+    with pytest.raises(ValueError, match=r"have no likelihoods, only \['human_scores', 'lengths'\]"):
+        measure(LikelihoodBias(), judged, seed=0)
 
 
 @pytest.fixture

@@ -46,29 +46,30 @@ def loop(*texts, iterations=3):
     return program
 
 
-OWN = ("ab", "aabb", "aabbcc", "aabbccdd")  # worth 1, 2, 2, 2: longer and longer, no better
-EXTERNAL = ("ab", "aab", "aaab", "aaaab")  # worth 1, 2, 3, 4
+OWN = ("ab", "aabb", "aabbcc", "aabbccdd")  # quality 1, 2, 2, 2: longer and longer, no better
+EXTERNAL = ("ab", "aab", "aaab", "aaaab")  # quality 1, 2, 3, 4
 
 
 def compiler(**options):
     return ExternalFeedbackRefine(Letters(), **{"margins": (0.0,), "n_resamples": 50, **options})
 
 
-def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
+def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
     student = loop(*OWN * 2, *EXTERNAL * 2, "aaab", "aaaabb", "a", "b")
     compiled = compiler(k=1).compile(student, trainset=items(2))
     report = compiled.report
     (own,) = report.own
-    assert own.worth == (1, 2, 2, 2)
-    assert report.external.worth == (1, 2, 3, 4)
-    assert report.shown.worth == (3, 4, 4, 4)
+    assert own.quality == (1, 2, 2, 2)
+    assert report.external.quality == (1, 2, 3, 4)
+    assert report.shown.quality == (3, 4, 4, 4)
     assert report.iterations == compiled.max_iterations == 1
     assert student.max_iterations == 3
     # own: 2, 4, 6, 8 of 20 against 1, 2, 2, 2 of 10
-    assert [s.found.bias for s in own.bias] == pytest.approx([0.0, 0.0, 0.1, 0.2])
-    assert [s.found.bias for s in report.external.bias] == pytest.approx([0] * 4)
+    assert [s["bias"].value for s in own.rounds] == pytest.approx([0.0, 0.0, 0.1, 0.2])
+    assert [s["bias"].value for s in report.external.rounds] == pytest.approx([0] * 4)
     assert (own.tokens, own.calls) == ((10, 20, 30, 40), (1, 2, 3, 4))
-    assert (report.items, report.calls, report.validation) == (2, 20, None)
+    assert (report.items, report.calls, report.comparison) == (2, 20, {})
+    assert (report.cost.calls, report.chosen) == (20, "1 refinement, 1 demonstration")
     assert report.demonstrations == ("i0",)
     (demo,) = compiled.generate.predict.demos
     assert (demo.source, demo.output) == ("s0", "aaaab")
@@ -80,7 +81,7 @@ def test_the_loop_stops_where_its_worth_does_and_learns_what_was_accepted():
 def test_demonstrations_that_do_not_help_are_left_out():
     student = loop(*OWN * 2, *EXTERNAL * 2, "b", "bb", "bbb", "bbbb")
     compiled = compiler(k=1).compile(student, trainset=items(2))
-    assert compiled.report.shown.worth == (0, 0, 0, 0)
+    assert compiled.report.shown.quality == (0, 0, 0, 0)
     assert compiled.report.demonstrations == ()
     assert compiled.generate.predict.demos == []
     assert compiled.max_iterations == 1
@@ -95,8 +96,8 @@ def test_a_wider_margin_is_taken_where_it_leads_further_and_runs_only_what_it_ch
     compiled = compiler(margins=(0.0, 0.1), k=0).compile(student, trainset=items(2))
     first, second = compiled.report.own
     assert (first.margin, second.margin) == (0.0, 0.1)
-    assert first.worth == (1, 4.5, 4.5)
-    assert second.worth == (1, 5, 7)  # i0 was run again, i1 was taken over
+    assert first.quality == (1, 4.5, 4.5)
+    assert second.quality == (1, 5, 7)  # i0 was run again, i1 was taken over
     assert len(student.generate.predict.lm.asked) == 15
     assert (compiled.report.margin, compiled.report.iterations) == (0.1, 2)
     assert compiled.accept == Improvement(2.0)
@@ -113,12 +114,12 @@ def test_a_rule_of_ones_own_has_no_margins():
 
 
 def test_it_can_stop_before_the_bias_rises():
-    texts = ("b", "abbb", "aabbbbbb", "aaabbbbbbbbb")  # the worth rises by 1 of 10, the own score by more
+    texts = ("b", "abbb", "aabbbbbb", "aaabbbbbbbbb")  # the quality rises by 1 of 10, the own score by more
     found = {}
-    for until in ("worth", "worth or bias"):
+    for until in ("quality", "quality or bias"):
         student = loop(*texts * 8, *EXTERNAL * 8)
         found[until] = compiler(until=until, n_resamples=500, k=0).compile(student, trainset=items(8)).report
-    assert found["worth"].own[0].bias_rises == 1
+    assert found["quality"].own[0].bias_rises == 1
     assert [found[until].iterations for until in found] == [3, 0]
 
 
@@ -126,14 +127,15 @@ def test_validation_is_on_other_items_and_tested():
     texts = [*OWN * 6, *EXTERNAL * 6, *("aaaa", "aaaab", "b", "b") * 5]
     student = loop(*texts, *OWN * 6, *["aaaa"] * 6)
     compiled = compiler(n_resamples=200, k=1).compile(student, trainset=items(6), valset=items(6, start=6))
-    found = compiled.report.validation
-    assert (found.before.worth, found.after.worth) == (2, 4)
-    assert (found.before.calls, found.after.calls) == (4, 1)  # what is shown needs no loop
-    assert (found.before.tokens, found.after.tokens) == (40, 10)
-    assert found.before.bias.bias == pytest.approx(0.2)
-    assert found.after.bias.bias == pytest.approx(-0.2)
-    assert found.test.p_value < 0.1
-    assert found.test.n == 6
+    found = compiled.report.comparison["self"]
+    quality, bias = found["quality"], found["bias"]
+    assert (quality.before.value, quality.after.value) == (2, 4)
+    assert found.cost == {"tokens": (40, 10), "calls": (4, 1)}  # with demonstrations no loop is needed
+    assert (bias.before.value, bias.after.value) == (pytest.approx(0.2), pytest.approx(-0.2))
+    assert quality.p_value < 0.1
+    assert quality.test.n == 6
+    assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
+    assert compiled.report.failed == {}
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():
@@ -153,7 +155,7 @@ def test_a_budget_a_log_and_a_saved_program(tmp_path):
     assert repr(made.compile(again, trainset=items(5)).report) == repr(compiled.report)  # NaN is not equal to itself
     assert again.generate.predict.lm.asked == []
     other = loop("a", iterations=5)
-    with pytest.raises(ValueError, match="the log of another loop"):
+    with pytest.raises(ValueError, match="holds a run with other settings"):
         made.compile(other, trainset=items(5))
     compiled.set_lm(None)
     compiled.save(str(tmp_path / "program.json"))
@@ -175,7 +177,7 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     )
     assert "The item 'bare' has no 'letter': the feedback source" in report.external.failed["bare"]
     assert "has no 'letter'" in report.own[0].failed["bare"]
-    assert report.own[0].worth == (1, 2, 2, 2)
+    assert report.own[0].quality == (1, 2, 2, 2)
 
 
 class Hard(Letters):
@@ -193,7 +195,7 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     student.accept = lambda before, after: after > before
     compiled = ExternalFeedbackRefine(Hard(), k=0, n_resamples=50).compile(student, trainset=items(2))
     (own,) = compiled.report.own
-    assert own.worth == (5, 4)
+    assert own.quality == (5, 4)
     assert compiled.max_iterations == 1
     # shown good examples, the generator leaves the hard item undefined: the demonstrations are left out
     texts = [*("a", "a") * 3, *("a", "aa") * 3, *("aaaa", "??", "??", "??")]
@@ -201,7 +203,7 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     report = (
         ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50).compile(student, trainset=items(3)).report
     )
-    assert report.shown.worth[0] == 4
+    assert report.shown.quality[0] == 4
     assert report.demonstrations == ()
 
 
@@ -209,14 +211,14 @@ def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
     student = loop(*OWN, *EXTERNAL)
     student.accept = Improvement(2.0)
     report = compiler(margins=(0.0,), k=0).compile(student, trainset=items(1)).report
-    assert report.external.worth == (1, 2, 3, 4)
+    assert report.external.quality == (1, 2, 3, 4)
 
 
 def test_bad_input():
     made = compiler()
-    with pytest.raises(ValueError, match="0 training items"):
+    with pytest.raises(ValueError, match="The trainset is empty"):
         made.compile(loop("a"), trainset=[])
-    with pytest.raises(ValueError, match="1 of them in the valset"):
+    with pytest.raises(ValueError, match="1 items are in trainset and valset, the first 'i0'"):
         made.compile(loop("a"), trainset=items(2), valset=items(1))
     with pytest.raises(ValueError, match="No item came through the loop"):
         made.compile(loop(RuntimeError("down")), trainset=items(2))

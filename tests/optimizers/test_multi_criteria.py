@@ -26,12 +26,15 @@ def test_every_criterion_and_the_total():
     found = compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
     assert list(found.comparisons) == [*NAMES, "total"]
     for side in ("before", "after"):
-        measured = getattr(found, side)
-        model, human = (np.mean(list(s.values()), axis=0) for s in (measured.model_scores, measured.human_scores))
-        assert getattr(found.comparisons["total"], side) == likelihood_bias(measured.likelihoods, model, human)
+        judged = getattr(found, side)
+        model = np.mean([judged[name].answers for name in NAMES], axis=0)
+        human = np.mean([judged[name].covariates["human_scores"] for name in NAMES], axis=0)
+        expected = likelihood_bias(judged["quality"].covariates["likelihoods"], model, human)
+        for name in ("bias_score", "performance"):
+            assert getattr(found.comparisons["total"][name], side).value == pytest.approx(getattr(expected, name))
     alone = optimizer.compile(judges[1], trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
     assert found.judges["style"].dump_state() == alone.dump_state()
-    assert found.comparisons["style"] == alone.report.comparison
+    assert found.comparisons["style"] == alone.report.comparison["likelihood"]
 
 
 def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():

@@ -1,5 +1,6 @@
 """The fairness search on a judge whose position preference follows from the wording."""
 
+import dataclasses
 import json
 import math
 
@@ -8,10 +9,13 @@ import pytest
 from dspy import lm15
 from fakes import LEANS, PARTS, Wording, pair
 
+from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.zepo import (
     ZEPO,
+    BiasObjective,
     CalibrationGap,
+    Candidate,
     Confidence,
     ContextFreeConfidence,
     Epochs,
@@ -22,7 +26,6 @@ from evalbias.optimizers.zepo import (
     Proposal,
     StrictImprovement,
 )
-from evalbias.optimizers.zepo.objectives import Answers
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -160,7 +163,7 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
         {"judge": PairwiseJudge(C, ties=True)},
         {"halving": True},
     ):
-        with pytest.raises(ValueError, match="holds another search"):
+        with pytest.raises(ValueError, match="holds a run with other settings"):
             run(**options)
 
 
@@ -207,11 +210,11 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
     with (tmp_path / "log/proposals.jsonl").open("a") as file:
         file.write('{"key": "torn')
     resumed, calls[:] = run(tmp_path / "log"), []
-    assert resumed == search().report
+    assert dataclasses.replace(resumed, settings={}) == dataclasses.replace(search().report, settings={})
     lines = [json.loads(x) for x in (tmp_path / "log/instructions.jsonl").read_text().splitlines()]
     assert sorted(x["number"] for x in lines) == [t.number for t in resumed.tried]
     assert len((tmp_path / "log/proposals.jsonl").read_text().splitlines()) == 4
-    with pytest.raises(ValueError, match="holds another search"):
+    with pytest.raises(ValueError, match="holds a run with other settings"):
         ZEPO(GrammarParaphraser(PARTS), seed=5, log_dir=tmp_path / "log").compile(
             PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
         )
@@ -278,21 +281,30 @@ def test_the_content_free_answer_of_a_wording_is_asked_once():
 
 
 def test_objectives_by_hand():
-    answers = Answers(np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]]), ["d", "e"])
+    def judged(*rows):
+        answers = np.array(rows)[:, None]
+        return Judged(("d", "e"), "quality", answers, inputs=("d", "e"), content_free=np.array([[0.5, 0.5]]))
+
+    answers = judged([0.9, 0.1], [0.5, 0.5])
     entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
     assert Confidence()(answers) == pytest.approx((entropy - math.log(2)) / 2)
     assert ContextFreeConfidence()(answers) == pytest.approx(math.log(2))
     assert CalibrationGap()(answers) == pytest.approx(-math.log(9) / 2)
-    certain = Answers(np.array([[1.0, 0.0], [0.8, 0.2]]), answers.content_free, ["d", "e"])
-    assert CalibrationGap()(certain) == pytest.approx(-math.log(4))
+    assert CalibrationGap()(judged([1.0, 0.0], [0.8, 0.2])) == pytest.approx(-math.log(4))
+    assert Fairness()(answers) == BiasObjective(BIASES["position"])(answers) == pytest.approx(-0.5)
 
 
 def test_acceptance_and_stopping():
-    accept = StrictImprovement()
-    assert accept(-0.5, [-0.6, -0.2, -0.2, math.nan]) == 1
-    assert accept(-0.2, [-0.2]) is None
-    assert accept(math.nan, [-1.0]) == 0
-    assert accept(-0.2, [math.nan]) is None
+    def better(candidate, incumbent):
+        sides = [Candidate.new(0, 0, None, "", 2) for _ in range(2)]
+        sides[0].objective, sides[1].objective = candidate, incumbent
+        return StrictImprovement().should_accept(*sides)
+
+    assert better(-0.2, -0.5)
+    assert not better(-0.2, -0.2)
+    assert better(-1.0, math.nan)
+    assert not better(math.nan, -0.2)
+    assert not better(math.nan, math.nan)
     assert Epochs(2)([1, 2]) is None
     assert Epochs(2)([1, 2, 3]) == "2 epochs"
     assert Patience(2, 9)([1, 2, 2]) is None
@@ -303,15 +315,79 @@ def test_acceptance_and_stopping():
 def test_bad_input():
     with pytest.raises(ValueError, match="population=0"):
         ZEPO(GrammarParaphraser(PARTS), population=0)
-    with pytest.raises(ValueError, match="0 pairs"):
+    with pytest.raises(ValueError, match="The trainset is empty"):
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[], lm=Wording())
     with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording())
-    with pytest.raises(ValueError, match="gives no answer to any of the 48 examples"):
+    with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="without labels"):
-        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=all_pairs(), valset=[], lm=Wording())
+    with pytest.raises(ValueError, match="ZEPO does not learn from a teacher"):
+        ZEPO(GrammarParaphraser(PARTS)).compile(
+            PairwiseJudge(C), trainset=all_pairs(), teacher=PairwiseJudge(C), lm=Wording()
+        )
+    with pytest.raises(ValueError, match="48 items are in trainset and valset"):
+        ZEPO(GrammarParaphraser(PARTS)).compile(
+            PairwiseJudge(C), trainset=all_pairs(), valset=all_pairs(), lm=Wording()
+        )
     hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)
     assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
     nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
     assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)
+
+
+def test_a_valset_reports_and_takes_no_part_in_the_search():
+    lm = Wording()
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2))
+    held_out = all_pairs(20)[60:]
+    judge = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), valset=held_out, lm=lm)
+    alone = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+    assert judge.report.tried == alone.report.tried
+    assert alone.report.comparison == {}
+    assert set(judge.report.comparison) == {"position", "verbosity"}
+    fair = judge.report.comparison["position"]["fairness"]
+    assert fair.after.value > fair.before.value
+    assert fair.p_value < 0.05
+    assert judge.report.cost.judgments == judge.report.judgments + 4 * len(held_out) == len(lm.asked)
+
+
+def test_a_rule_may_test_the_answers_themselves():
+    """An acceptance rule sees every answer, so a paired test needs no change elsewhere."""
+    seen = []
+
+    class Significant:
+        def should_accept(self, candidate, incumbent):
+            sides = [measure(BIASES["position"], one.judged, seed=0, n_resamples=9) for one in (incumbent, candidate)]
+            change = compare(*sides, n_resamples=999, n_intervals=9, seed=0)["first_rate"]
+            seen.append(change.p_value < 0.05 and candidate.objective > incumbent.objective)
+            return seen[-1]
+
+    report = search(acceptance=Significant()).report
+    assert sum(t.accepted for t in report.tried) == 1 + sum(seen) >= 2
+    assert report.history[-1] == search().report.history[-1]
+
+
+def test_verbosity_can_be_the_objective():
+    """The bias registered last is an objective as it stands."""
+
+    class Longwinded(Wording):
+        """Prefers the longer output as far as the instruction leans."""
+
+        def choice_logprobs(self, prompts, choices):
+            found = super().choice_logprobs(prompts, choices)
+            rows = found.logprobs.copy()
+            for row, prompt in zip(rows, prompts, strict=True):
+                lean = float(prompt[0]["content"].split("lean=")[1].split()[0]) if "lean=" in str(prompt) else 3.0
+                first, second = (len(x) for x in prompt[-1]["content"].splitlines()[1:3])
+                weights = lean * np.sign([first - second, second - first])
+                row[:] = weights - np.log(np.exp(weights).sum())
+            return type(found)(found.choices, rows)
+
+    pairs = [
+        type(p)(source=p.source, candidates=[p.candidates[0] + "x" * (k % 3), p.candidates[1] + "x"])
+        for k, p in enumerate(all_pairs())
+    ]
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(4), objective=BiasObjective(BIASES["verbosity"]))
+    report = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=Longwinded()).report
+    assert report.objective == "verbosity"
+    assert report.history[0] == pytest.approx(-0.5)
+    assert report.history[-1] > -0.5

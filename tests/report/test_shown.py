@@ -1,5 +1,6 @@
-"""Tables and the scatter, as a user sees them."""
+"""Tables and the scatter plot, as a user sees them."""
 
+import json
 import math
 
 import numpy as np
@@ -8,37 +9,72 @@ from commands import printed
 from fakes import FormulaLM, items
 from matplotlib import image
 
-from evalbias.evaluation.likelihood import compare_likelihood_bias, measure_likelihood_bias
-from evalbias.measures import ConfidenceInterval, LikelihoodBias
+from evalbias.evaluation import compare, judge_examples, measure
+from evalbias.evaluation.formatting import mark
+from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.report.scatter import likelihood_scatter
-from evalbias.report.tables import comparison_table, coverage_note, mark, measurement_table
+from evalbias.report.tables import comparison_table, coverage_note, measurement_table
+from evalbias.runs.values import to_json
 
 C = Criterion("quality", "is it good?")
 
 
 @pytest.fixture(scope="module")
-def measured():
+def judged():
     examples = items(80, 3)
-    return [measure_likelihood_bias(PointwiseJudge(C), examples, lm=FormulaLM(bias=b)) for b in (1.0, 0.1)]
+    models = [FormulaLM(bias=b) for b in (1.0, 0.1)]
+    return [judge_examples(PointwiseJudge(C), examples, lm=lm, likelihood_lm="own") for lm in models]
+
+
+def cells(table, name):
+    row = next(line for line in printed(table).splitlines() if name in line)
+    return [cell.strip() for cell in row.split("│")[1:-1]]
 
 
 def test_a_measurement_says_what_is_undefined():
-    interval = ConfidenceInterval(-0.1, 0.2, 0.05, 100, 0)
-    text = printed(measurement_table({"wit": LikelihoodBias(math.nan, 0.5, 7, 3)}, {"wit": interval}))
-    row = next(line for line in text.splitlines() if "wit" in line)
-    assert [cell.strip() for cell in row.split("│")[1:-1]] == ["wit", "undefined", "-0.10 to +0.20", "+0.50", "7", "3"]
+    examples = items(10, 3)
+    for e in examples[:3]:
+        e.scores["quality"] = math.nan
+    for e in examples[3:]:
+        e.scores["quality"] = 3.0
+    one = judge_examples(PointwiseJudge(C), examples, lm=FormulaLM(), likelihood_lm="own")
+    measurement = measure(LikelihoodBias(), one, seed=0)
+    row = cells(measurement_table({"wit": measurement}), "wit")
+    assert row == ["wit", "undefined", "undefined to undefined", "undefined", "7", "3"]
+    assert measurement.undefined == {"human_scores": 3}
+    assert "undefined human scores: 3" in " ".join(printed(measurement.table()).split())
 
 
-def test_a_comparison_carries_the_papers_signs(measured):
-    found = compare_likelihood_bias(*measured, n_resamples=999)
-    row = next(line for line in printed(comparison_table(found)).splitlines() if "quality" in line)
-    cells = [cell.strip() for cell in row.split("│")[1:-1]]
-    c = found["quality"]
-    assert cells[1] == f"{c.before.bias_score:+.2f} -> {c.after.bias_score:+.2f}*"
-    assert cells[2:4] == [f"{c.bias_test.p_value:.5f}", f"{c.before.performance:+.2f} -> {c.after.performance:+.2f}*"]
-    assert cells[5:] == ["80", "0"]
+def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
+    measurement = measure(LikelihoodBias(), judged[0], seed=0)
+    bias = measurement["bias_score"]
+    assert bias.low < bias.value < bias.high
+    row = cells(measurement_table({"quality": measurement}), "quality")
+    assert row[1:3] == [f"{bias.value:+.2f}", f"{bias.low:+.2f} to {bias.high:+.2f}"]
+    content = json.loads(json.dumps(to_json(measurement), allow_nan=False))
+    assert content["estimates"]["bias_score"]["value"] == bias.value
+    assert len(content["items"]["likelihoods"]) == len(content["items"]["id"]) == 80
+    assert "items" not in measurement.to_dict(items=False)
+    assert measurement.items()[0]["id"] == "3-0"
+    assert f"<td>BiasScore</td><td>{bias.value:+.2f}</td>" in measurement._repr_html_()
+    assert bias.sentence().startswith(f"BiasScore {bias.value:+.2f} (95 % interval")
+    assert "an unbiased judge has +0.00; 80 items" in bias.sentence()
+
+
+def test_a_comparison_carries_the_papers_signs(judged):
+    change = compare(*(measure(LikelihoodBias(), one, seed=0) for one in judged), n_resamples=999, seed=0)
+    row = cells(comparison_table({"quality": change}), "quality")
+    bias, performance = change["bias_score"], change["performance"]
+    assert row[1] == f"{bias.before.value:+.2f} -> {bias.after.value:+.2f}*"
+    assert row[2:4] == [
+        f"{bias.p_value:.5f}",
+        f"{performance.before.value:+.2f} -> {performance.after.value:+.2f}*",
+    ]
+    assert row[5:] == ["80", "0"]
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
+    assert cells(change.table(), "BiasScore")[1] == row[1]
+    assert row[1].replace(">", "&gt;") in change._repr_html_()
 
 
 def test_a_judge_that_hardly_answers_is_warned_of():
@@ -49,10 +85,10 @@ def test_a_judge_that_hardly_answers_is_warned_of():
     assert coverage_note({"wit": [math.nan]}) == ""
 
 
-def test_the_scatter_shows_before_beside_after(measured, tmp_path):
+def test_the_scatter_shows_before_beside_after(judged, tmp_path):
     shown = {}
-    for name, after in (("one", None), ("two", measured[1]), ("same", measured[0])):
-        likelihood_scatter(measured[0], after, "quality", tmp_path / f"{name}.png")
+    for name, after in (("one", None), ("two", judged[1]), ("same", judged[0])):
+        likelihood_scatter(judged[0], after, tmp_path / f"{name}.png")
         shown[name] = image.imread(tmp_path / f"{name}.png")[:, :, :3]
     assert shown["two"].shape[1] == 2 * shown["one"].shape[1]
     assert not np.array_equal(shown["two"], shown["same"])
