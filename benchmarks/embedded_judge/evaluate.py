@@ -26,7 +26,7 @@ from benchmarks.embedded_judge import fairness
 from benchmarks.embedded_judge.episodes import Episodes
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
 from evalbias.data import world
-from evalbias.evaluation.likelihood import likelihood_scores, measure_likelihood_bias
+from evalbias.evaluation.judged import judge_examples, likelihood_scores
 from evalbias.measures import bias_score, spearman, unfairness_scores
 from evalbias.optimizers import BiasedDemos
 from evalbias.programs.criteria import SYNTHETIC
@@ -116,16 +116,17 @@ def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any
             for values in zip(*((e.scores[world.NAME], e.quality, e.commonness) for e in test), strict=True)
         ),
     )
-    none = measure_likelihood_bias(judge, test, lm=lm)
+    none = judge_examples(judge, test, lm=lm)
     by_id = {e.id: e for e in train}
     rows = []
     for seed in range(draws):
         optimizer = BiasedDemos(K, n_resamples=10_000, seed=seed)
         report = optimizer.compile(judge, trainset=train, valset=test, lm=lm).report
-        row: dict[str, Any] = {"p_value": report.comparison.bias_test.p_value}
-        row["interval"] = [report.comparison.before_interval.low, report.comparison.before_interval.high]
-        for side, found, ids in (("before", report.before, report.random), ("after", report.after, report.chosen)):
-            row[side] = vars(known.judged(found.model_scores[world.NAME]))
+        bias = report.comparison["likelihood"]["bias_score"]
+        row: dict[str, Any] = {"p_value": bias.p_value, "interval": [bias.before.low, bias.before.high]}
+        sides = (("before", report.before, report.random), ("after", report.after, report.demonstrations))
+        for side, answered, ids in sides:
+            row[side] = vars(known.judged(answered.answers))
             row[f"{side}_ideal"] = vars(known.judged(ideal_scores(test, [by_id[i] for i in ids])))
         rows.append(row)
         print(json.dumps(row), flush=True)
@@ -135,7 +136,7 @@ def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any
         **{name: lm.provenance()[name] for name in ("torch", "transformers")},
         "likelihood_commonness": spearman(known.likelihoods, known.commonness).value,
         "likelihood_quality": spearman(known.likelihoods, known.quality).value,
-        "no_demonstrations": vars(known.judged(none.model_scores[world.NAME])),
+        "no_demonstrations": vars(known.judged(none.answers)),
         "draws": rows,
         "comparisons": fairness.run(lm, draws=searches),
     }

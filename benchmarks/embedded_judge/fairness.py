@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.embedded_judge.tokenizer import comparison_wordings
 from evalbias.data import pairs, wordings, world
-from evalbias.evaluation.rows import Row, rows
+from evalbias.evaluation import Row, compare_with_baselines
 from evalbias.measures import quadratic_fit
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.zepo.sensitivity import CurvePoint, curve
+from evalbias.optimizers.zepo.sensitivity import CurvePoint, sensitivity_curve
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.report.preference import curve_plot
 
@@ -39,14 +39,14 @@ def run(lm: Any, *, draws: int) -> dict[str, Any]:
     judge = PairwiseJudge(SYNTHETIC)
     known = comparison_wordings()
     chosen = random.Random(0).sample(sorted(known), WORDINGS)
-    points = curve(judge, chosen, documents(TESTED - 1), lm=lm, limit=PAIRS)
+    points = sensitivity_curve(judge, chosen, documents(TESTED - 1), lm=lm, limit=PAIRS)
     searches = []
     for draw in range(draws):
         zepo = ZEPO(GrammarParaphraser(wordings.PARTS), seed=draw)
         searched = pairs(documents(SEARCHED + draw), limit=PAIRS, seed=draw)
         compiled = zepo.compile(judge, trainset=searched, lm=lm)
-        found = rows(judge, compiled, documents(TESTED + draw), lm=lm, limit=PAIRS, seed=draw)
-        searches.append({"history": compiled.report.history, "rows": {k: _row(row) for k, row in found.items()}})
+        rows = compare_with_baselines(judge, compiled, documents(TESTED + draw), lm=lm, limit=PAIRS, seed=draw)
+        searches.append({"history": compiled.report.history, "rows": {k: _row(row) for k, row in rows.items()}})
         print(json.dumps(searches[-1]), flush=True)
     return {
         "curve": [{**asdict(p), "push": known[p.instruction]} for p in points],
@@ -56,12 +56,12 @@ def run(lm: Any, *, draws: int) -> dict[str, Any]:
 
 
 def _row(row: Row) -> dict[str, float | None]:
-    assert row.agreement is not None
+    position = row.measurements["position"]
     return {
-        "decision_rate": row.preference.decision_rates[0],
-        "position_consistency": row.preference.position_consistency,
-        "spearman": row.agreement.spearman.value,
-        "p_value": row.test.p_value if row.test else None,
+        "decision_rate": position["first_rate"].value,
+        "position_consistency": position["position_consistency"].value,
+        "spearman": row.measurements["agreement"]["spearman"].value,
+        "p_value": row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None,
     }
 
 

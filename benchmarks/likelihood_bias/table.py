@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.likelihood_bias.published import JUDGES, TABLE
+from evalbias.evaluation.formatting import mark
 from evalbias.measures.ranks import rank_rows
 from evalbias.programs.criteria import INTRINSIC
-from evalbias.report.tables import mark
+from evalbias.runs.values import number as read_number
 
 CASES = 5
 
@@ -65,36 +66,43 @@ def number(value: float | None) -> str:
 
 def rows(run: Finished) -> list[list[str]]:
     """One row a criterion: ours, then the published judges'."""
-    found = []
-    for name, c in run.result["likelihood"].items():
+    body = []
+    for name, comparison in run.result["likelihood"].items():
         known = TABLE.get(run.dataset, {}).get(name)
-        told = [f"{p.bias} / {p.performance}" for p in known] if known else ["-"] * len(JUDGES)
-        bias, performance = (
-            f"{number(c['before'][f])} -> {number(c['after'][f])}{mark(_p(c[test]))}"
-            for f, test in (("bias_score", "bias_test"), ("performance", "performance_test"))
-        )
-        p_values = " / ".join(_told(_p(c[test])) for test in ("bias_test", "performance_test"))
-        found.append([name, bias, performance, p_values, str(c["after"]["n"]), *told])
-    return found
+        published = [f"{p.bias} / {p.performance}" for p in known] if known else ["-"] * len(JUDGES)
+        changes = [comparison["changes"][estimate] for estimate in ("bias_score", "performance")]
+        cells = [_change(change) for change in changes]
+        p_values = " / ".join(_p_text(_p_value(change)) for change in changes)
+        body.append([name, *cells, p_values, str(changes[0]["after"]["n"]), *published])
+    return body
 
 
-def _p(test: Mapping[str, Any]) -> float:
-    return float("nan") if test["p_value"] is None else float(test["p_value"])
+def _change(change: Mapping[str, Any]) -> str:
+    before, after = (number(change[side]["value"]) for side in ("before", "after"))
+    return f"{before} -> {after}{mark(_p_value(change))}"
 
 
-def _told(p_value: float) -> str:
+def _p_value(change: Mapping[str, Any]) -> float:
+    return read_number(change["test"]["p_value"])
+
+
+def _p_text(p_value: float) -> str:
     return "<.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
 def intrinsic(run: Finished) -> list[list[str]]:
     """Mean BiasScore before and after: criteria that the output alone decides, and the others."""
-    found = []
-    for heading, wanted in (("intrinsic", True), ("not intrinsic", False)):
-        of = {n: c for n, c in run.result["likelihood"].items() if n != "total" and (n in INTRINSIC) == wanted}
-        if of:
-            before, after = (_mean([c[s]["bias_score"] for c in of.values()]) for s in ("before", "after"))
-            found.append([heading, ", ".join(of), before, after])
-    return found
+    body = []
+    for heading, in_group in (("intrinsic", True), ("not intrinsic", False)):
+        changes = {
+            name: comparison["changes"]["bias_score"]
+            for name, comparison in run.result["likelihood"].items()
+            if name != "total" and (name in INTRINSIC) == in_group
+        }
+        if changes:
+            before, after = (_mean([c[side]["value"] for c in changes.values()]) for side in ("before", "after"))
+            body.append([heading, ", ".join(changes), before, after])
+    return body
 
 
 def _mean(values: Sequence[float | None]) -> str:
@@ -111,10 +119,10 @@ def cases(run: Finished, criterion: str, count: int = CASES) -> list[Case]:
     likelihoods, first, second, human = (
         np.array(values, dtype=np.float64)  # null becomes NaN
         for values in (
-            before["likelihoods"],
-            before["model_scores"][criterion],
-            after["model_scores"][criterion],
-            before["human_scores"][criterion],
+            before["covariates"]["likelihoods"],
+            before["answers"],
+            after["answers"],
+            before["covariates"]["human_scores"],
         )
     )
     moved = np.abs(second - first)

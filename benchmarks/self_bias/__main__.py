@@ -15,10 +15,11 @@ from pathlib import Path
 from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import recorded, table
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
+from evalbias.evaluation import LoopSummary
+from evalbias.evaluation.formatting import mark
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.report.refine import sides_plot
 from evalbias.report.self_bias import trajectory_plot
-from evalbias.report.tables import mark
 
 
 def main() -> None:
@@ -46,7 +47,7 @@ def synthetic(seed: int, out: Path, threads: int) -> str:
     """Run the loops of the embedded model, and draw them into the folder."""
     found = arms(seed=seed, out=out, threads=threads)
     report = compiled(seed=seed, out=out, threads=threads)
-    trajectory_plot([(arm.name, arm.judged.rounds) for arm in found], out / "judged.png", rounds="refinement")
+    trajectory_plot([arm.judged for arm in found], out / "judged.png", rounds="refinement")
     sides_plot(report, out / "sides.png")
     title = "## Self-bias: loops of the embedded model, the truth known"
     told = f"{ITEMS} texts, {REFINEMENTS} refinements (each a new draw; the score alone decides), seed {seed}."
@@ -56,27 +57,31 @@ def synthetic(seed: int, out: Path, threads: int) -> str:
 def _arms(found: list[Arm]) -> str:
     rows = []
     for arm in found:
-        seen, judged = arm.seen.rounds, arm.judged.rounds
-        bias = f"{judged[0].found.bias:+.2f} -> {judged[-1].found.bias:+.2f}{mark(arm.judged.bias.p_value)}"
-        skewness = f"{judged[0].found.skewness:.2f} -> {judged[-1].found.skewness:.2f}"
+        own, quality = (_ends(arm.seen, name) for name in ("own", "expected"))
+        bias = _ends(arm.judged, "bias", "+.2f") + mark(arm.judged.change["bias"].p_value)
+        skewness = _ends(arm.judged, "skewness")
         common = f"{arm.commonness[0]:+.2f} -> {arm.commonness[-1]:+.2f}"
-        own = f"{seen[0].found.own:.2f} -> {seen[-1].found.own:.2f}"
-        worth = f"{seen[0].found.expected:.2f} -> {seen[-1].found.expected:.2f}"
-        rows.append([arm.name, own, worth, f"{seen[-1].found.bias:+.2f}", bias, skewness, common])
+        rows.append([arm.name, own, quality, f"{arm.seen.rounds[-1]['bias'].value:+.2f}", bias, skewness, common])
     headings = ("the loop listens to", "its score", "truth (1-5)", "its Bias at the end", "own judge's Bias")
     return table("", (*headings, "own judge's Dskew", "commonness"), rows).strip()
 
 
+def _ends(loop: LoopSummary, name: str, form: str = ".2f") -> str:
+    first, last = (loop.rounds[at][name].value for at in (0, -1))
+    return f"{first:{form}} -> {last:{form}}"
+
+
 def _compiled(report: RefineReport) -> str:
-    assert report.validation is not None
     tried = " (tried: they do not help)" if report.shown is not None and not report.demonstrations else ""
-    before, after, test = report.validation.before, report.validation.after, report.validation.test
+    comparison = report.comparison["self"]
+    quality, bias, calls = comparison["quality"], comparison["bias"], comparison.cost["calls"]
     return (
         f"Compiled with the truth as external feedback ({report.items} items, {report.calls} requests): "
         f"{report.iterations} refinements at most, accepted when better by more than {report.margin:.0%} of the range, "
-        f"{len(report.demonstrations)} demonstrations{tried}. On {test.n} other items: truth {before.worth:.2f} -> "
-        f"{after.worth:.2f} (p = {test.p_value:.4f}), Bias {before.bias.bias:+.2f} -> {after.bias.bias:+.2f} of the "
-        f"range, requests an item {before.calls:.1f} -> {after.calls:.1f}."
+        f"{len(report.demonstrations)} demonstrations{tried}. On {quality.after.n} other items: truth "
+        f"{quality.before.value:.2f} -> {quality.after.value:.2f} (p = {quality.p_value:.4f}), "
+        f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f} of the range, "
+        f"requests an item {calls[0]:.1f} -> {calls[1]:.1f}."
     )
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from benchmarks.self_bias.published import BEST_OF_K, HUMAN
 from evalbias.data.refinements import load_refinements
 from evalbias.evaluation import LoopSummary, summarize_loop
+from evalbias.evaluation.formatting import mark
 from evalbias.measures import SelfBias, measure_self_bias
 from evalbias.programs.feedback.concepts import coverage
 from evalbias.programs.feedback.mqm import read_feedback
-from evalbias.report.tables import mark
 
 
 def recorded(folder: Path, *, n_resamples: int = 2_000) -> str:
@@ -40,15 +40,15 @@ def _translation(folder: Path, n_resamples: int) -> str:
     for file in sorted((folder / "mt").iterdir()):
         found = load_refinements(file)
         name = file.name.partition(".jsonl")[0]
-        worth = found.scores("bleurt_mapped")
-        loop = summarize_loop(name, found.scores("self_score"), worth, n_resamples=n_resamples, seed=0)
+        quality = found.scores("bleurt_mapped")
+        loop = summarize_loop(name, found.scores("self_score"), quality, n_resamples=n_resamples, seed=0)
         read = np.array([[_read(found.records[k][item]) for item in found.ids] for k in found.numbers])
         both = ~np.isnan(read[0] + read[-1])
-        ends = [measure_self_bias(read[at][both], worth[at][both]).bias for at in (0, -1)]
+        ends = [measure_self_bias(read[at][both], quality[at][both]).bias for at in (0, -1)]
         told = f"{ends[0]:.2f} -> {ends[1]:.2f} ({both.sum()})", f"{np.isnan(read).mean():.1%}"
         rows.append([*name.split("__"), found.numbers[-1], *_rise(loop), *told])
     title = "Own MQM against BLEURT mapped onto MQM, the first output -> the last iteration:"
-    headings = ("model", "pair", "last", "Bias", "Dskew", "worth", "Bias, read by us (items)", "undefined")
+    headings = ("model", "pair", "last", "Bias", "Dskew", "quality", "Bias, read by us (items)", "undefined")
     note = (
         "\\* p < .05, † p < .06, last against first (paired permutation test). The first are of the recorded "
         "scores, which count substrings. Read by us, an empty output is undefined, so is feedback that names no "
@@ -65,12 +65,12 @@ def _read(record: Mapping[str, Any]) -> float:
 
 
 def _rise(loop: LoopSummary) -> list[str]:
-    first, last = loop.rounds[0].found, loop.rounds[-1].found
-    return [
-        f"{first.bias:.2f} -> {last.bias:.2f}{mark(loop.bias.p_value)}",
-        f"{first.skewness:.2f} -> {last.skewness:.2f}{mark(loop.skewness.p_value)}",
-        f"{first.expected:.2f} -> {last.expected:.2f}",
-    ]
+    cells = []
+    for name in ("bias", "skewness", "expected"):
+        first, last = (loop.rounds[at][name].value for at in (0, -1))
+        sign = "" if name == "expected" else mark(loop.change[name].p_value)
+        cells.append(f"{first:.2f} -> {last:.2f}{sign}")
+    return cells
 
 
 def _best_of_k(folder: Path) -> str:

@@ -57,7 +57,7 @@ class Arm:
     Attributes:
         name: Who it listens to.
         run: The loop.
-        worth: (t + 1, n) the truth.
+        quality: (t + 1, n) the truth.
         commonness: (t + 1,) mean commonness of the phrasings.
         seen: Bias of the loop's own feedback.
         judged: Bias of the plain judge on the same outputs.
@@ -65,7 +65,7 @@ class Arm:
 
     name: str
     run: LoopRun
-    worth: FloatArray
+    quality: FloatArray
     commonness: FloatArray
     seen: LoopSummary
     judged: LoopSummary
@@ -96,14 +96,14 @@ def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:
     for name, source in {**judges, "the truth": Truth()}.items():
         folder = None if out is None else out / name.replace(" ", "-").replace(",", "")
         run = run_loops(loop(source), written, lm=fresh_lm(), log_dir=folder, num_threads=threads)
-        worth = run.worth(written, Truth())
-        common = run.worth(written, CachedScorer(Commonness()))
-        judged = run.worth(
+        quality = run.quality(written, Truth())
+        common = run.quality(written, Commonness())
+        judged = run.quality(
             written, CachedScorer(judges["own judge"], None if folder is None else folder / "judged.jsonl")
         )
-        seen = summarize_loop(name, run.own(), worth, seed=seed)
+        seen = summarize_loop(name, run.own(), quality, seed=seed)
         done.append(
-            Arm(name, run, worth, np.nanmean(common, axis=1), seen, summarize_loop(name, judged, worth, seed=seed))
+            Arm(name, run, quality, np.nanmean(common, axis=1), seen, summarize_loop(name, judged, quality, seed=seed))
         )
     return done
 

@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.likelihood import likelihood_scores
+from evalbias.evaluation.judged import likelihood_scores
 from evalbias.programs import Criterion, PointwiseJudge
 
 

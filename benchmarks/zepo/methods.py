@@ -12,12 +12,11 @@ import dspy
 
 from benchmarks.zepo import baselines, labeled
 from evalbias.data import by_input, pairs
-from evalbias.evaluation.position import ranking_agreement
-from evalbias.evaluation.rows import rows
-from evalbias.measures import Agreement, spearman
+from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
+from evalbias.measures import spearman
 from evalbias.optimizers import ZEPO
 from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Fairness, Proposer, ZEPOReport
-from evalbias.optimizers.zepo.sensitivity import CurvePoint, curve
+from evalbias.optimizers.zepo.sensitivity import CurvePoint, sensitivity_curve
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
@@ -60,12 +59,16 @@ class Outcome:
     """One method on the test documents.
 
     Attributes:
-        spearman: Agreement with people, mean over the documents.
-        decision_rate: Of the first position, for judges that compare.
-        p_value: Against pairwise + PairS; None where the method is not a comparison of that kind.
+        spearman: Spearman's rho with people, mean over the documents where it is defined.
+        documents: Number of these documents.
+        undefined: Number of documents where it is not defined.
+        decision_rate: Win rate of the first position; None where the method does not compare.
+        p_value: P of the test against pairwise + PairS; None where the method was not tested against it.
     """
 
-    spearman: Agreement
+    spearman: float
+    documents: int
+    undefined: int
     decision_rate: float | None = None
     p_value: float | None = None
 
@@ -112,7 +115,8 @@ def run(
     groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
     scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
     for name, scorer in scorers.items():
-        outcomes[name] = Outcome(spearman(scorer(criterion, test, lm), human, groups=groups))
+        agreement = spearman(scorer(criterion, test, lm), human, groups=groups)
+        outcomes[name] = Outcome(agreement.value, agreement.groups, agreement.undefined_groups)
     judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
     searches = {}
     for name, halving in (("ZEPO", False), ("ZEPO, successive halving", True)):
@@ -121,15 +125,15 @@ def run(
             searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
         costs[name].judgments = searches[name].report.judgments
     whole, part = searches.values()
-    told = rows(judge, whole, test, lm=lm, limit=settings.pairs, seed=seed)
-    for name, row in told.items():
-        assert row.agreement is not None
-        p_value = row.test.p_value if row.test else None
-        outcomes[TITLES[name]] = Outcome(row.agreement.spearman, row.preference.decision_rates[0], p_value)
+    rows = compare_with_baselines(judge, whole, test, lm=lm, limit=settings.pairs, seed=seed)
+    for name, row in rows.items():
+        rate = row.measurements["position"]["first_rate"].value
+        p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
+        outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
     if settings.writer is not None:
         _labeled(criterion, train, test, lm, settings, outcomes, costs)
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
-    points = curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
+    points = sensitivity_curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
     return Found(outcomes, costs, whole.report, part.report, points)
 
 
@@ -157,8 +161,13 @@ def _labeled(
         with _spent(lm) as costs[name]:
             compiled, calls = labeled.compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
         costs[name].judgments = calls
-        ranked = ranking_agreement(PairwiseRanker(compiled, seed=settings.seed), list(by_input(test).values()), lm=lm)
-        outcomes[name] = Outcome(ranked.spearman)
+        ranker = PairwiseRanker(compiled, seed=settings.seed)
+        outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
+
+
+def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
+    rho = agreement["spearman"]
+    return Outcome(rho.value, rho.n, rho.undefined, decision_rate, p_value)
 
 
 @contextmanager

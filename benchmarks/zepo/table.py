@@ -11,8 +11,8 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.zepo.methods import OBJECTIVES, Found, Outcome
 from benchmarks.zepo.published import JUDGES, PROMPTS, ROWS, SPEARMAN
 from benchmarks.zepo.published import OBJECTIVES as PUBLISHED_OBJECTIVES
+from evalbias.evaluation.formatting import mark
 from evalbias.measures import quadratic_fit, spearman
-from evalbias.report.tables import mark
 
 
 def report(dataset: str, found: Mapping[str, Found], told: str) -> str:
@@ -31,7 +31,7 @@ def agreement_table(dataset: str, found: Mapping[str, Found]) -> str:
     body = []
     for name in names:
         outcomes = [f.outcomes[name] for f in found.values()]
-        values = [o.spearman.value for o in outcomes]
+        values = [o.spearman for o in outcomes]
         known = [v for v in values if not math.isnan(v)]
         average = _number(float(np.mean(known))) if known else "undefined"
         missing = f" (of {len(known)})" if known and len(known) < len(values) else ""
@@ -51,9 +51,8 @@ def agreement_table(dataset: str, found: Mapping[str, Found]) -> str:
 def _outcome(outcome: Outcome) -> str:
     sign = mark(outcome.p_value) if outcome.p_value is not None else ""
     rate = f" ({outcome.decision_rate:.2f})" if outcome.decision_rate is not None else ""
-    undefined = outcome.spearman.undefined_groups
-    left = f", {undefined} documents undefined" if undefined else ""
-    return f"{_number(outcome.spearman.value)}{sign}{rate}{left}"
+    undefined = f", {outcome.undefined} documents undefined" if outcome.undefined else ""
+    return f"{_number(outcome.spearman)}{sign}{rate}{undefined}"
 
 
 def cost_table(found: Mapping[str, Found]) -> str:

@@ -3,28 +3,37 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from benchmarks.likelihood_bias.published import TABLE
 from benchmarks.likelihood_bias.table import Finished, cases, intrinsic, number, report, rows
 from benchmarks.results import write_section
+from evalbias.evaluation import Change, Comparison, Estimate, Judged
+from evalbias.measures import ConfidenceInterval, PermutationTest
+from evalbias.runs.values import to_json
+
+NAN = math.nan
 
 
-def measured(scores):
-    names = ["a", "b", "c", "d"]
-    human = {"fluency": [1.0, 2.0, 3.0, None]}
-    return {
-        "ids": names,
-        "likelihoods": [-4.0, -2.0, -3.0, -1.0],
-        "model_scores": {"fluency": scores},
-        "human_scores": human,
-    }
+def judged(scores):
+    covariates = {"likelihoods": [-4.0, -2.0, -3.0, -1.0], "human_scores": [1.0, 2.0, 3.0, NAN]}
+    arrays = {name: np.array(values) for name, values in covariates.items()}
+    return Judged(("a", "b", "c", "d"), "fluency", np.array(scores), arrays)
+
+
+def change(name, before, after, p):
+    sides = [Estimate(name, name, value, NAN, NAN, 0.0, 4, 0) for value in (before, after)]
+    difference = ConfidenceInterval(NAN, NAN, after - before, 10, 0)
+    return Change(*sides, difference, PermutationTest(after, before, after - before, p, 100, 4, 0))
 
 
 def comparison(before, after, p):
-    sides = {"before": {"bias_score": before, "performance": 0.5, "n": 4, "undefined": 0}}
-    sides["after"] = {"bias_score": after, "performance": 0.25, "n": 4, "undefined": 0}
-    return {**sides, "bias_test": {"p_value": p}, "performance_test": {"p_value": None}}
+    changes = {
+        "bias_score": change("bias_score", before, after, p),
+        "performance": change("performance", 0.5, 0.25, NAN),
+    }
+    return Comparison("likelihood", "fluency", changes, tuple(changes), {})
 
 
 @pytest.fixture
@@ -39,10 +48,10 @@ def run(tmp_path):
     }
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
-        "reports": {"fluency": {"before": measured([1.0, 2.0, 3.0, 4.0]), "after": measured([1.5, 2.0, 1.0, None])}},
+        "reports": {"fluency": {"before": judged([1.0, 2.0, 3.0, 4.0]), "after": judged([1.5, 2.0, 1.0, NAN])}},
     }
-    for name, told in (("run.json", settings), ("result.json", result)):
-        (tmp_path / name).write_text(json.dumps(told))
+    for name, content in (("run.json", settings), ("result.json", result)):
+        (tmp_path / name).write_text(json.dumps(to_json(content), allow_nan=False))
     return Finished.read("tmu-gfm", tmp_path)
 
 
@@ -51,15 +60,15 @@ def test_rows_carry_the_signs_and_the_published_figures(run):
     assert grammar[:5] == ["grammar", ".40 -> .10*", ".50 -> .25", "0.0400 / nan", "4"]
     assert grammar[5:] == [".46 -> .37† / .48 -> .54", ".24 -> .24 / .45 -> .46"]
     assert fluency[1] == ".20 -> -.10†"
-    run.result["likelihood"]["fluency"]["bias_test"]["p_value"] = 1e-5
+    run.result["likelihood"]["fluency"]["changes"]["bias_score"]["test"]["p_value"] = 1e-5
     assert rows(run)[1][3] == "<.0001 / nan"
 
 
 def test_intrinsic_criteria_are_averaged_apart(run):
     assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
-    run.result["likelihood"]["relevance"] = comparison(0.9, 0.8, 0.5)
+    run.result["likelihood"]["relevance"] = to_json(comparison(0.9, 0.8, 0.5))
     assert intrinsic(run)[1] == ["not intrinsic", "relevance", ".90", ".80"]
-    run.result["likelihood"]["correctness"] = comparison(None, 0.6, 0.5)
+    run.result["likelihood"]["correctness"] = to_json(comparison(NAN, 0.6, 0.5))
     assert intrinsic(run)[1] == ["not intrinsic", "relevance, correctness", ".90 (1 undefined)", ".70"]
 
 
