@@ -158,9 +158,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         runs = [runner.run(loop, problem.valset, name) for loop, name in named]
         sides = [self._end(run, run.quality(problem.valset, scorer), scorer) for run in runs]
         problem.calls += sum(loop.calls for run in runs for loop in run.loops)
-        options = {"n_resamples": self.n_resamples, "n_intervals": self.n_resamples, "seed": self.seed}
+        comparison = compare(*sides, n_resamples=self.n_resamples, n_intervals=self.n_resamples, seed=self.seed)
         failed = {name: error for run in runs for name, error in _failed(run, scorer).items()}
-        return {"comparison": {SelfBias.name: compare(*sides, **options)}, "failed": failed}
+        return {"comparison": {SelfBias.name: comparison}, "failed": failed}
 
     def _runner(self, problem: Problem) -> VariantRunner:
         return VariantRunner(

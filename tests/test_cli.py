@@ -12,8 +12,9 @@ import pytest
 from commands import COMMAND, evalbias
 from lm.models import save
 
-from evalbias import Criterion, data, embedded_judge_lm, measure_likelihood_bias
+from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.data import world
+from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.optimizers.demos import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_pairwise_judge
 
@@ -32,14 +33,16 @@ CRITERION = f"{world.NAME}: {world.DEFINITION}"
 def test_measure_likelihood(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--out", "run"]
     told = evalbias("measure", "likelihood", *options, "--json", cwd=tmp_path)
-    (found,) = json.loads(told.stdout)["likelihood"].values()
+    (found,) = [one["estimates"] for one in json.loads(told.stdout)["likelihood"].values()]
     train, test = data.split(list(data.load("jsonl", items)), seed=0)
     demos, _ = draw_demos(train, 8, seed=0)
     judge = with_demos(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), demos)
-    ours = measure_likelihood_bias(judge, test, lm=embedded_judge_lm()).result()[world.NAME]
-    assert found["n"] == ours.n == 140
-    assert found["bias_score"] == pytest.approx(ours.bias_score, abs=1e-6)
-    assert found["performance"] == pytest.approx(ours.performance, abs=1e-6)
+    judged = judge_examples(judge, test, lm=embedded_judge_lm(), likelihood_lm="own")
+    ours = measure(LikelihoodBias(), judged, seed=0)
+    for name in ("bias_score", "performance"):
+        assert found[name]["n"] == ours[name].n == 140
+        assert found[name]["value"] == pytest.approx(ours[name].value, abs=1e-6)
+        assert found[name]["low"] == pytest.approx(ours[name].low, abs=1e-3)
     assert {f.name for f in (tmp_path / "run").iterdir()} == {
         "run.json",
         "judgments.jsonl",
@@ -63,7 +66,8 @@ def test_compile_and_judge(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--resamples", 200, "--limit", 200]
     told = evalbias("compile", "likelihood", *options, "--out", "run", "--json", cwd=tmp_path)
     (found,) = json.loads(told.stdout)["likelihood"].values()
-    assert found.keys() == {"before", "after", "p_value"}
+    assert found["changes"].keys() == {"bias_score", "performance"}
+    assert found["changes"]["bias_score"].keys() == {"before", "after", "difference", "test"}
     judge = tmp_path / f"run/judge-{world.NAME}.json"
     told = evalbias(
         "judge", "--judge", judge, "--data", items, "--lm", "embedded", "--json", "--out", "j", cwd=tmp_path
@@ -108,9 +112,9 @@ def test_likelihood_from_another_model(items, tmp_path):
     told = json.loads(
         evalbias("measure", "likelihood", *options, "--likelihood-lm", other, "--out", "run", cwd=tmp_path).stdout
     )
-    (mine,), (theirs,) = own["likelihood"].values(), told["likelihood"].values()
+    (mine,), (theirs,) = ([one["estimates"] for one in side["likelihood"].values()] for side in (own, told))
     assert mine["performance"] == theirs["performance"]
-    assert mine["bias_score"] != theirs["bias_score"]
+    assert mine["bias_score"]["value"] != theirs["bias_score"]["value"]
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["likelihood_lm"]["model"].startswith("local/other@")
 
@@ -119,25 +123,24 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     told = evalbias("demo", "--json", cwd=tmp_path)
     found = json.loads(told.stdout)
     assert found.keys() == {"likelihood", "preference"}
-    told_rows, found = found["preference"]["rows"], found["likelihood"]
-    initial, searched = told_rows["initial"], told_rows["searched"]
-    assert initial["preference"]["fairness"] < -0.5
-    assert searched["preference"]["fairness"] > -0.3
-    assert searched["agreement"]["spearman"]["value"] > initial["agreement"]["spearman"]["value"] + 0.2
-    assert searched["test"]["p_value"] < 0.05
-    assert found.keys() == {"before", "after", "p_value"}
-    assert found["before"].keys() == found["after"].keys() == {"bias_score", "performance", "n", "undefined"}
-    before, after = found["before"], found["after"]
-    assert before["bias_score"] > 0.2
-    assert abs(after["bias_score"]) < before["bias_score"] / 2
-    assert found["p_value"] < 0.05
-    assert after["performance"] > before["performance"]
-    assert (before["n"], before["undefined"]) == (300, 0)
+    rows, changes = found["preference"]["rows"], found["likelihood"]["changes"]
+    initial, searched = (
+        {name: e["value"] for m in rows[title].values() for name, e in m["estimates"].items()}
+        for title in ("initial", "searched")
+    )
+    assert initial["fairness"] < -0.5
+    assert searched["fairness"] > -0.3
+    assert searched["spearman"] > initial["spearman"] + 0.2
+    bias, performance = changes["bias_score"], changes["performance"]
+    assert bias["before"]["value"] > 0.2
+    assert bias["before"]["low"] > 0
+    assert abs(bias["after"]["value"]) < bias["before"]["value"] / 2
+    assert bias["test"]["p_value"] < 0.05
+    assert performance["after"]["value"] > performance["before"]["value"]
+    assert (bias["before"]["n"], bias["before"]["undefined"]) == (300, 0)
     (folder,) = (tmp_path / "runs").iterdir()
-    (interval,) = [
-        c["before_interval"] for c in json.loads((folder / "result.json").read_text())["likelihood"].values()
-    ]
-    assert interval["low"] > 0
+    result = json.loads((folder / "result.json").read_text())
+    assert result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]["test"]["p_value"] < 0.05
     again = evalbias("demo", "--json", cwd=tmp_path)  # the same folder: everything is replayed
     assert again.stdout == told.stdout
 
@@ -240,7 +243,7 @@ def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
         (["--data", "{items}", "--criterion", "wit"], "write it as 'name: definition'"),
         (["--data", "{items}", "--criterion", "wit: is it funny?"], "has no score on 'wit'"),
         (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of"),
-        (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: mend it"),
+        (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: correct it"),
         (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
         (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is neither a folder"),
     ],
@@ -279,7 +282,7 @@ def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
     assert list(told["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
     assert told["judgments"] == 7 * 30
     assert "politeness" in told["instruction"]
-    assert all(row["agreement"] is None for row in told["rows"].values())
+    assert all(row.keys() == {"position", "verbosity"} for row in told["rows"].values())
     assert {f.name for f in (tmp_path / "run").iterdir()} == {
         "run.json",
         "judgments.jsonl",
@@ -309,10 +312,11 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     options = [CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve", "--out", "run", "--json"]
     told = json.loads(evalbias("optimize", *options, cwd=tmp_path).stdout)
     initial, searched = told["rows"]["initial"], told["rows"]["searched"]
-    assert searched["preference"]["fairness"] > initial["preference"]["fairness"]
-    assert searched["agreement"]["spearman"]["value"] > initial["agreement"]["spearman"]["value"]
-    assert 0 < searched["test"]["p_value"] < 1
+    for bias, name in (("position", "fairness"), ("agreement", "spearman")):
+        assert searched[bias]["estimates"][name]["value"] > initial[bias]["estimates"][name]["value"]
     result = json.loads((tmp_path / "run/result.json").read_text())
+    change = result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]
+    assert 0 < change["test"]["p_value"] < 1
     assert [p["instruction"] for p in result["curve"]] == [t["instruction"] for t in result["search"]["tried"]]
     assert (tmp_path / "run/curve.png").exists()
 
@@ -350,15 +354,19 @@ def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
 def test_measure_preference_and_rank(outputs, tmp_path):
     options = ["--data", outputs, "--lm", "embedded", "--criterion", CRITERION, *WORLDLY, "--json"]
     measure = ["measure", "preference", *options, "--pairs", 40]
-    (found,) = json.loads(evalbias(*measure, "--likelihood", cwd=tmp_path).stdout)["preference"].values()
-    assert found["n"] == 40
-    assert found["decision_rates"][0] > 0.7
-    assert -1 <= found["likelihood"]["spearman"] <= 1
-    (calibrated,) = json.loads(evalbias(*measure, "--calibration", "batch", cwd=tmp_path).stdout)["preference"].values()
-    assert calibrated["fairness"] > found["fairness"]
+    found = json.loads(evalbias(*measure, "--likelihood", cwd=tmp_path).stdout)["preference"]
+    assert found.keys() == {"likelihood", "position", "verbosity"}
+    position = found["position"]["estimates"]
+    assert position["fairness"]["n"] == 40
+    assert position["first_rate"]["value"] > 0.7
+    assert position["first_rate"]["low"] <= position["first_rate"]["value"] <= position["first_rate"]["high"]
+    assert -1 <= found["likelihood"]["estimates"]["likelihood_correlation"]["value"] <= 1
+    calibrated = json.loads(evalbias(*measure, "--calibration", "batch", cwd=tmp_path).stdout)["preference"]
+    assert calibrated["position"]["estimates"]["fairness"]["value"] > position["fairness"]["value"]
     plain = json.loads(evalbias("rank", *options, "--out", "plain", cwd=tmp_path).stdout)
     both = json.loads(evalbias("rank", *options, "--debias", "permutation", "--search", "beam", cwd=tmp_path).stdout)
-    assert both["agreement"]["spearman"]["value"] > plain["agreement"]["spearman"]["value"]
+    spearman, permuted = (one["agreement"]["estimates"]["spearman"]["value"] for one in (plain, both))
+    assert permuted > spearman
     rows = [json.loads(line) for line in (tmp_path / "plain/rankings.jsonl").read_text().splitlines()]
     assert len(rows) == plain["documents"] == 16
     for row in rows:
@@ -385,3 +393,56 @@ def test_what_a_user_can_mend_about_comparisons_is_told(outputs, tmp_path, argum
     assert told.returncode == 2
     assert match in re.sub(r"[\s│]+", " ", told.stderr)
     assert "Traceback" not in told.stderr
+
+
+def test_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
+    options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
+    evalbias(*options, "--objective", "verbosity", "--out", "run", cwd=tmp_path)
+    assert json.loads((tmp_path / "run/result.json").read_text())["search"]["objective"] == "verbosity"
+    wrong = evalbias(*options, "--objective", "elegance", cwd=tmp_path, check=False)
+    assert "--objective elegance is unknown: choose one of fairness, confidence" in wrong.stderr
+    assert "verbosity" in wrong.stderr
+
+
+def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    lines = items.read_text().splitlines(keepends=True)
+    for name, part in (("few", lines[:20]), ("more", lines[:40])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+        options = ["--judge", "judge.json", "--data", f"{name}.jsonl", "--lm", "embedded"]
+        evalbias("judge", *options, "--out", f"runs/{name}", cwd=tmp_path)
+    listed = json.loads(evalbias("runs", "list", "--json", cwd=tmp_path).stdout)
+    assert [(run["path"], run["status"]) for run in listed] == [("runs/more", "finished"), ("runs/few", "finished")]
+    assert "few.jsonl" in evalbias("runs", "list", cwd=tmp_path).stdout
+    shown = evalbias("runs", "show", "runs/few", cwd=tmp_path).stdout
+    assert "runs/few: finished" in shown
+    assert "  n: 20" in shown
+    differences = json.loads(evalbias("runs", "compare", "runs/few", "runs/more", "--json", cwd=tmp_path).stdout)
+    assert differences["result.n"] == [20, 40]
+    assert "settings.seed" not in differences
+    assert "result.n" in evalbias("runs", "compare", "runs/few", "runs/more", cwd=tmp_path).stdout
+    evalbias("runs", "delete", "runs/few", "--yes", cwd=tmp_path)
+    assert not (tmp_path / "runs/few").exists()
+    wrong = evalbias("runs", "delete", ".", "--yes", cwd=tmp_path, check=False)
+    assert (wrong.returncode, "has no run.json" in wrong.stderr) == (2, True)
+    assert (tmp_path / "judge.json").exists()
+
+
+def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    options = ["judge", "--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]
+    first = subprocess.Popen([*COMMAND, *map(str, options)], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    while first.poll() is None and not (tmp_path / "run/.lock").exists():
+        time.sleep(0.01)
+    first.send_signal(signal.SIGSTOP)  # it holds the folder as long as the test wants
+    try:
+        refused = evalbias(*options, cwd=tmp_path, check=False)
+        listed = json.loads(evalbias("runs", "list", "--root", tmp_path, "--json", cwd=tmp_path).stdout)
+        kept = evalbias("runs", "delete", "run", "--yes", cwd=tmp_path, check=False)
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert refused.returncode == kept.returncode == 2
+    assert f"Process {first.pid} works in run" in refused.stderr
+    assert listed[0]["status"] == f"running ({first.pid})"
+    assert first.wait() == 0
+    assert evalbias(*options, cwd=tmp_path).returncode == 0

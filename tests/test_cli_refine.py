@@ -33,11 +33,12 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     file = folder / "gpt-3.5-turbo__yor-en.jsonl"
     options = ["--data", file, "--expected", "human_score", "--resamples", 200, "--out", "run"]
     (told,) = json.loads(evalbias("measure", "self", *options, "--json", cwd=tmp_path).stdout)["loops"]
-    first, last = told["rounds"][0]["found"], told["rounds"][-1]["found"]
+    rounds = [{name: e["value"] for name, e in one["estimates"].items()} for one in told["rounds"]]
+    first, last = rounds[0], rounds[-1]
     assert [round(x, 3) for x in (first["bias"], first["skewness"])] == [19.6, 0.803]
     assert [round(last["bias"], 1), round(last["skewness"], 3)] == [21.9, 0.885]
-    assert told["rounds"][5]["found"]["n"] == 0  # no human scored the iterations between
-    assert told["bias"]["n"] == 50
+    assert told["rounds"][5]["estimates"]["bias"]["n"] == 0  # no human scored the iterations between
+    assert told["change"]["changes"]["bias"]["test"]["n"] == 50
     names = {"run.json", "result.json", "trajectory.png", "scores.png", "differences.png"}
     assert {f.name for f in (tmp_path / "run").iterdir()} == names
     several = [
@@ -50,7 +51,9 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     (run,) = (tmp_path / "runs").iterdir()
     both = json.loads((run / "result.json").read_text())["loops"]
     assert [loop["name"] for loop in both] == ["gpt-3.5-turbo__yor-en", "deepseek_moe__yor-en"]
-    assert all(loop["rounds"][-1]["found"]["bias"] > loop["rounds"][0]["found"]["bias"] for loop in both)
+    for loop in both:
+        first, last = (loop["rounds"][k]["estimates"]["bias"]["value"] for k in (0, -1))
+        assert last > first
     assert len(list(run.glob("scores-*.png"))) == 2
     wrong = evalbias("measure", "self", "--data", file, cwd=tmp_path, check=False)
     assert wrong.returncode == 2
@@ -78,7 +81,7 @@ def test_every_task_runs_with_a_real_local_model(task, model, tmp_path):
     assert told["failed"] == {}
     assert [one["id"] for one in told["loops"]] == ["1", "2"]
     assert all(len(one["steps"]) in (1, 2) for one in told["loops"])
-    assert len(told["own"]) == len(told["worth"]) == len(told["tokens"])
+    assert len(told["own"]) == len(told["quality"]) == len(told["tokens"])
     assert told["tokens"][0] > 0
 
 
@@ -119,7 +122,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     report = found["report"]
     assert report["own"][0]["feedback"] == "own list of missing concepts"
     assert report["external"]["feedback"] == "exact match of concepts"
-    assert report["validation"]["before"]["calls"] > 0
+    assert report["comparison"]["self"]["cost"]["calls"][0] > 0
     assert report["iterations"] in (0, 1)
     assert (tmp_path / "killed/sides.png").exists()
     program = tmp_path / "killed/program.json"
@@ -143,12 +146,14 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     assert told["failed"] == {}
     assert {step["status"] for one in told["loops"] for step in one["steps"]} == {"unreadable"}  # of random weights
     assert [aspect["name"] for aspect in told["aspects"]] == ["judge of fluency", "judge of understandability"]
-    assert all(1 <= mean <= 5 for aspect in told["aspects"] for mean in aspect["means"])
+    for aspect in told["aspects"]:
+        assert all(1 <= one["estimates"]["score"]["value"] <= 5 for one in aspect["rounds"])
     (run,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run / "run.json").read_text())["instructscore"]["prompt"] == "{reference} {output}"
+    assert json.loads((run / "run.json").read_text())["prompt"] == "{reference} {output}"
     style = json.loads(evalbias("measure", "style", *task, "--out", "style", "--json", cwd=tmp_path).stdout)["report"]
-    assert len(style["own"]) == len(style["worth"]) == 2
-    assert style["worth"][0][0] == style["worth"][0][1] > 0
+    expected = style["before"]["items"]["expected"]
+    assert len(style["after"]["items"]["scores"]) == 2
+    assert expected[0] == expected[1] > 0
     assert (tmp_path / "style/differences.png").exists()
 
 

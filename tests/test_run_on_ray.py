@@ -18,7 +18,7 @@ from evalbias.commands.score_rows import rows_of, summary
 from evalbias.data import DataError, load, world
 from evalbias.data.chunks import chunks, load_chunk
 from evalbias.programs.criteria import SYNTHETIC
-from evalbias.runs.folder import plain
+from evalbias.runs.values import to_json
 
 ITEMS = 700
 OPENED = {name: default for name, (_, default) in MODELS.items()}
@@ -42,7 +42,7 @@ def expected(corpus):
     """What one process writes."""
     items = load("jsonl", corpus / "items.jsonl")
     found = run_on_ray.load_judge(corpus / "judge.json").batch(items, lm=open_lm("embedded"))
-    return [json.loads(json.dumps(plain(row))) for row in rows_of(items, found)]
+    return [json.loads(json.dumps(to_json(row))) for row in rows_of(items, found)]
 
 
 def opened(corpus, out):
@@ -68,7 +68,7 @@ def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
     bad.write_text('{"source": "a", "output": "b"}\n' * 5 + '{"source": "a"}\n')
     with pytest.raises(DataError, match=r"bad.jsonl:6: 'output' is missing"):
         load_chunk(bad, chunks(bad, 4)[0][1])
-    with pytest.raises(DataError, match="not packed"):
+    with pytest.raises(DataError, match="cannot be read in chunks; give an uncompressed"):
         chunks(tmp_path / "items.jsonl.gz", 4)
 
 

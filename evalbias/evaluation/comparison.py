@@ -106,7 +106,7 @@ class Comparison:
         return {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
             interval = f"{text(difference.estimate)} ({text(difference.low)} to {text(difference.high)})"
@@ -170,7 +170,7 @@ def _on_common_items(a: Sample, b: Sample) -> tuple[Sample, Sample]:
 
 
 def _masked(values: FloatArray, undefined: np.ndarray) -> FloatArray:
-    masked = values.copy()
+    masked: FloatArray = values.copy()
     masked[undefined] = np.nan
     return masked
 

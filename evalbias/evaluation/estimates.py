@@ -89,17 +89,22 @@ class Estimate:
 
 
 class Bias(Protocol):
-    """A bias: how it is computed from what a judge did. A new one is a file with this, and a line in ``registry.py``.
+    """A bias: what its estimates are computed from. A new one is a file with this, and a line in ``registry.py``."""
 
-    Attributes:
-        name: Key in the registry, in reports, in JSON and on the command line.
-        headlines: Names of the estimates that a short table shows.
-        objective: Name of the estimate that a search may bring to its null; None where there is none.
-    """
+    @property
+    def name(self) -> str:
+        """Key in the registry, in reports, in JSON and on the command line."""
+        ...
 
-    name: str
-    headlines: tuple[str, ...]
-    objective: str | None
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Names of the estimates that a short table shows."""
+        ...
+
+    @property
+    def objective(self) -> str | None:
+        """Name of the estimate that a search may bring to its null; None where there is none."""
+        ...
 
     def applies(self, judged: Judged) -> bool:
         """Return whether the answers and covariates suffice to measure this bias."""

@@ -148,8 +148,8 @@ def total(judged: Sequence[Judged]) -> Judged:
     """
     first = judged[0]
     for other in judged[1:]:
-        likelihoods = (j.covariates.get(LIKELIHOODS, np.empty(0)) for j in (first, other))
-        if other.ids != first.ids or not np.array_equal(*likelihoods, equal_nan=True):
+        ours, theirs = (j.covariates.get(LIKELIHOODS, np.empty(0)) for j in (first, other))
+        if other.ids != first.ids or not np.array_equal(ours, theirs, equal_nan=True):
             raise ValueError(
                 f"{other.criterion} and {first.criterion} were judged on different items: a total needs the same ones."
             )

@@ -29,15 +29,11 @@ class LikelihoodBias:
     """
 
     name = "likelihood"
+    headlines = ("bias_score", "performance", "likelihood_correlation")
     objective = "likelihood_correlation"
 
     def __init__(self, normalization: str = "min-max") -> None:
         self.normalization = normalization
-
-    @property
-    def headlines(self) -> tuple[str, ...]:
-        """See ``Bias``."""
-        return ("bias_score", "performance", "likelihood_correlation")
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""

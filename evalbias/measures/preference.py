@@ -145,7 +145,7 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     a, b = _matrix(forward, "forward"), _matrix(swapped, "swapped")
     if a.shape != b.shape:
         raise ValueError(f"forward has the shape {a.shape}, swapped {b.shape}: give the same comparisons twice.")
-    kept = ~(np.isnan(a).any(axis=1) | np.isnan(b).any(axis=1))
+    kept = ~np.isnan(a + b).any(axis=1)
     places = a.shape[1] - int(ties)
     order = [*reversed(range(places)), *range(places, a.shape[1])]
     a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, order]
