@@ -4,14 +4,19 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TYPED := build/typed
 
-.PHONY: demo test test-servers check clean
+.PHONY: demo test test-all test-servers check clean
 
 demo: $(STAMP)
 	$(BIN)/evalbias demo
 
-# A process a core, each with one thread: more threads than cores wait for each other.
+# One process a core, each with one thread: more threads than cores wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
+
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(PYTEST)
+
+test-all: $(STAMP)
+	$(PYTEST) -m "not servers"
 
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
 VLLM := .servers/vllm

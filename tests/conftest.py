@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("evalbias", derandomize=True)  # a red run must be red again
-settings.load_profile("evalbias")
+settings.register_profile("quick", derandomize=True, max_examples=25)  # a red run must be red again
+settings.register_profile("all", derandomize=True)
+
+
+def pytest_configure(config):
+    """Try more examples where slow tests run too."""
+    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "all")
+
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(Path(__file__).parent / "lm"))  # models.py and fake_vllm.py are shared

@@ -90,6 +90,7 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
     assert all(1 <= score <= 5 for score in scores)
 
 
+@pytest.mark.slow
 def test_candidates_are_the_items_of_a_list(items, tmp_path):
     train, _ = data.split(list(data.load("jsonl", items)), seed=0)
     (tmp_path / "ids.txt").write_text("".join(f"{e.id}\n" for e in train[:100]))
@@ -105,6 +106,7 @@ def test_candidates_are_the_items_of_a_list(items, tmp_path):
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.slow
 def test_likelihood_from_another_model(items, tmp_path):
     other = save("gpt2", tmp_path / "other")
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "--json"]
@@ -119,6 +121,7 @@ def test_likelihood_from_another_model(items, tmp_path):
     assert run["likelihood_lm"]["model"].startswith("local/other@")
 
 
+@pytest.mark.slow
 def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     told = evalbias("demo", "--json", cwd=tmp_path)
     found = json.loads(told.stdout)
@@ -145,6 +148,7 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     assert again.stdout == told.stdout
 
 
+@pytest.mark.slow
 def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
     spec = f"webnlg2020:{data_dir}/upstream/webnlg-challenge-2020"
     options = ["--lm", "embedded", "--data", spec, "--limit", 100, "-k", 2, "--resamples", 99, "--out", "run", "--json"]
@@ -168,6 +172,7 @@ def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_direct_judge_scores_a_file_too(items, tmp_path):
     PointwiseJudge(SYNTHETIC, scoring="direct").save(str(tmp_path / "judge.json"))
     options = ["--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]
@@ -191,6 +196,7 @@ def killed_at(journal, lines, command, cwd):
     return journal.read_bytes().count(b"\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "kills", "results"),
     [
@@ -220,6 +226,7 @@ def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, command, kills
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "--seed", 3]
     train, _ = data.split(random.Random(3).sample(list(data.load("jsonl", items)), 100), seed=3)
@@ -272,6 +279,7 @@ WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_
 SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30]
 
 
+@pytest.mark.slow
 def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
     rows = [json.loads(line) for line in outputs.read_text().splitlines()]
     for row in rows:
@@ -321,6 +329,7 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     assert (tmp_path / "run/curve.png").exists()
 
 
+@pytest.mark.slow
 def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path):
     folder = save("llama", tmp_path / "model")
     options = ["wit: is it funny?", "--data", outputs, "--lm", folder, "--proposer-lm", folder, *SMALL, "--out", "run"]
@@ -334,6 +343,7 @@ def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path
     assert "answers asked 0" in evalbias("optimize", *options, cwd=tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
     options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
     evalbias(*options, "--out", "whole", cwd=tmp_path)
@@ -351,6 +361,7 @@ def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_measure_preference_and_rank(outputs, tmp_path):
     options = ["--data", outputs, "--lm", "embedded", "--criterion", CRITERION, *WORLDLY, "--json"]
     measure = ["measure", "preference", *options, "--pairs", 40]
@@ -395,6 +406,7 @@ def test_what_a_user_can_mend_about_comparisons_is_told(outputs, tmp_path, argum
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.slow
 def test_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
     options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
     evalbias(*options, "--objective", "verbosity", "--out", "run", cwd=tmp_path)
@@ -428,6 +440,7 @@ def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
     assert (tmp_path / "judge.json").exists()
 
 
+@pytest.mark.slow
 def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     options = ["judge", "--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]

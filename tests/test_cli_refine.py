@@ -85,6 +85,7 @@ def test_every_task_runs_with_a_real_local_model(task, model, tmp_path):
     assert told["tokens"][0] > 0
 
 
+@pytest.mark.slow
 def test_a_killed_loop_goes_on(model, tmp_path):
     write(tmp_path / "items.jsonl", [{"source": f"{n} + {n}", "answer": str(2 * n)} for n in range(1, 5)])
     options = [
@@ -108,6 +109,7 @@ def test_a_killed_loop_goes_on(model, tmp_path):
     assert found == whole
 
 
+@pytest.mark.slow
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
     write(tmp_path / "items.jsonl", rows)
@@ -135,6 +137,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     assert "is a compiled loop of another task" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_instructscore_aspects_and_style(model, tmp_path):
     rows = [{**ITEMS["translation"], "id": f"i{n}", "output": "the dog running"} for n in range(2)]
     write(tmp_path / "items.jsonl", rows)

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from evalbias.data import world
 from evalbias.lm.embedded import FOLDER
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_readmes_programs_run_one_after_the_other(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len(programs) >= 3

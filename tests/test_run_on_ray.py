@@ -12,8 +12,8 @@ from commands import evalbias
 from evalbias import PointwiseJudge
 from evalbias.commands import run_on_ray
 from evalbias.commands.models import open_lm
-from evalbias.commands.options import MODELS
-from evalbias.commands.run_on_ray import Spread
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.run_on_ray import Corpus
 from evalbias.commands.score_rows import rows_of, summary
 from evalbias.data import DataError, load, world
 from evalbias.data.chunks import chunks, load_chunk
@@ -21,7 +21,7 @@ from evalbias.programs.criteria import SYNTHETIC
 from evalbias.runs.values import to_json
 
 ITEMS = 700
-OPENED = {name: default for name, (_, default) in MODELS.items()}
+OPENED = ModelOptions()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def expected(corpus):
 
 
 def opened(corpus, out):
-    return Spread(corpus / "judge.json", corpus / "items.jsonl", "embedded", OPENED, out)
+    return Corpus(corpus / "judge.json", corpus / "items.jsonl", "embedded", OPENED, out)
 
 
 def same(file, expected):
@@ -72,6 +72,7 @@ def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
         chunks(tmp_path / "items.jsonl.gz", 4)
 
 
+@pytest.mark.slow
 def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chunks_alone(
     corpus, expected, tmp_path, monkeypatch
 ):
@@ -79,20 +80,20 @@ def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chun
     killed, seen = [], []
 
     def killing(todo, arguments, actors):
-        for told in judged(todo, arguments, actors):
+        for answer in judge_chunks(todo, arguments, actors):
             if not killed:
                 killed.extend(workers())
                 os.kill(killed[0], signal.SIGKILL)  # while it judges the second chunk
-            yield told
+            yield answer
 
-    judged = run_on_ray.judged
-    monkeypatch.setattr(run_on_ray, "judged", killing)
-    told = opened_once.run(1, seen.append)
+    judge_chunks = run_on_ray.judge_chunks
+    monkeypatch.setattr(run_on_ray, "judge_chunks", killing)
+    counts = opened_once.run(1, seen.append)
     assert len(killed) == 1
     assert workers() != killed
     assert sum(seen) == ITEMS - 1
-    assert told["left_out"] == {"empty output": 1}
-    assert told["lm"]["model"].startswith("local/")
+    assert counts["left_out"] == {"empty output": 1}
+    assert counts["lm"]["model"].startswith("local/")
     same(opened_once.scores, expected)
     brief, coverage = summary(opened_once.scores)
     assert brief["n"] == ITEMS - 1
@@ -104,7 +105,9 @@ def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chun
     log.write_text(first + "\n" + '{"line": 257, "by')
     before = opened_once.scores.read_bytes()[: json.loads(first)["bytes"]]
     asked = []
-    monkeypatch.setattr(run_on_ray, "judged", lambda todo, *rest: (asked.extend(todo), judged(todo, *rest))[1])
+    monkeypatch.setattr(
+        run_on_ray, "judge_chunks", lambda todo, *rest: (asked.extend(todo), judge_chunks(todo, *rest))[1]
+    )
     again = opened(corpus, tmp_path / "run")
     again.run(1, lambda _: None)
     assert [chunk.line for chunk in asked] == [257, 513]
@@ -124,12 +127,12 @@ def test_workers_give_the_scores_of_one_process_and_one_that_dies_costs_its_chun
     bad = tmp_path / "bad.jsonl"
     lines = (corpus / "items.jsonl").read_text().splitlines(keepends=True)
     bad.write_text("".join([*lines[:256], '{"source": "a"}\n', *lines[256:]]))
-    broken = Spread(corpus / "judge.json", bad, "embedded", OPENED, tmp_path / "bad")
+    broken = Corpus(corpus / "judge.json", bad, "embedded", OPENED, tmp_path / "bad")
     with pytest.raises(ValueError, match=r"bad.jsonl:257: 'output' is missing"):
         broken.run(1, lambda _: None)
     assert len(broken.scores.read_text().splitlines()) == 256
     with pytest.raises(ValueError, match=r"./none does not exist"):
-        Spread(corpus / "judge.json", bad, "./none", OPENED, tmp_path / "none").run(1, lambda _: None)
+        Corpus(corpus / "judge.json", bad, "./none", OPENED, tmp_path / "none").run(1, lambda _: None)
     ray.shutdown()
 
 
@@ -139,13 +142,14 @@ def workers():
     return [int(line.split()[0]) for line in told.splitlines() if "ray::" in line and "Worker" in line]
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_spread(corpus, tmp_path):
     arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--out", tmp_path]
     (corpus / "empty.jsonl").write_text("\n")
     for data, workers, said in (
         (corpus / "empty.jsonl", "ray", "holds no items"),
         (corpus / "items.jsonl", "dask", "write ray, or ray:N"),
-        (corpus / "items.csv", "ray", "no .jsonl file"),
+        (corpus / "items.csv", "ray", "cannot be read in chunks"),
     ):
         found = evalbias(*arguments, "--data", data, "--workers", workers, cwd=tmp_path, check=False)
         assert found.returncode != 0
