@@ -21,7 +21,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.runs.fingerprint import describe
 
 NOT_SETTINGS = ("kind", "log_dir", "progress")
-"""What ``describe`` finds in an optimizer that decides no number."""
+"""Attributes of an optimizer that decide no number."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class CompileReport:
-    """What every optimizer reports; each adds fields of its own.
+    """Report of every optimizer; each adds fields of its own.
 
     Attributes:
         chosen: The choice that was compiled into the program, in words.
@@ -70,7 +70,7 @@ class CompileReport:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search returns.
+    """Result of a search.
 
     Attributes:
         program: The compiled program.
@@ -85,7 +85,7 @@ class Outcome:
 
 @dataclass
 class Problem:
-    """What a search works on.
+    """Input of a search.
 
     Attributes:
         student: The program to compile; the search leaves it as it is.
@@ -117,7 +117,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
     report_type: type[CompileReport] = CompileReport
     measures = True
-    """Whether the student's model must measure probabilities."""
+    """If True, the student's model must measure probabilities."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which items can be demonstrations, a random draw of them, and a judge that is shown them."""
+"""Demonstrations: the items that can serve, a random draw of them, and a judge that shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 
 def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
-    """Those whose human score on the criterion is defined.
+    """Return the items whose human score on the criterion is defined.
 
     Raises:
         ValueError: An item was not rated on the criterion at all.
@@ -24,7 +24,7 @@ def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[
 
 
 def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """K items at random, in their order, and all the others.
+    """Return k items drawn at random, in their order, and all the others.
 
     Raises:
         ValueError: Fewer than k items.
@@ -39,7 +39,7 @@ def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[
 def with_demos(
     student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
 ) -> PointwiseJudge:
-    """A copy of the judge that is shown these items with their human scores as labels; see ``label_of`` for bins."""
+    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``)."""
     judge: PointwiseJudge = student.deepcopy()
     judge.predict.demos = [
         dspy.Example(

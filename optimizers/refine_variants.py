@@ -21,9 +21,9 @@ class Variants:
     """Loops over the same items.
 
     Attributes:
-        own: Margin (share of the range; NaN for a rule of the student's own) -> the run under its own feedback.
-        external: The run under external feedback.
-        calls: Requests to models, for all of them.
+        own: Margin (fraction of the range; NaN for a rule of the student's own) -> run under its own feedback.
+        external: Run under external feedback.
+        calls: Requests to models, for all runs.
     """
 
     own: Mapping[float, LoopRun]
@@ -35,13 +35,13 @@ class VariantRunner:
     """Runs the student's loop at every margin, and under external feedback.
 
     Args:
-        student: Keeps its own rule of acceptance if that is no ``Improvement``; then there are no margins.
-        external: The feedback to learn from.
-        margins: Shares of the range of the student's own feedback, ascending.
-        log_dir: Where every loop has a folder.
+        student: Loop to vary. It keeps its own rule of acceptance if that is not an ``Improvement``, without margins.
+        external: Feedback to learn from.
+        margins: Fractions of the range of the student's own feedback, ascending.
+        log_dir: Folder in which every loop has a folder; None logs nothing.
         num_threads: Items at a time.
         progress: Called with 1 for every item of every loop.
-        lm: In place of the modules' own or DSPy's model.
+        lm: Model for all modules. Defaults to their own, else DSPy's.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class VariantRunner:
             self._listening.accept = Improvement()  # a margin is in points of the student's own feedback
 
     def __call__(self, items: Sequence[dspy.Example], *, budget: int | None) -> Variants:
-        """All loops over the items, until so many requests are spent: then no further item is begun.
+        """Run all loops over the items; once the budget of requests is spent, no further item is begun.
 
-        One more loop like the first is going to run over the items, and is counted as if it had.
+        The budget also covers one more loop like the first, which will run later with demonstrations.
 
         Raises:
-            ValueError: Not one item came through a loop.
+            ValueError: Every item failed in a loop.
         """
         size = len(items) if budget is None else self._num_threads
         own: dict[float, list[Loop]] = {margin: [] for margin in self._own}
@@ -79,9 +79,9 @@ class VariantRunner:
         calls = 0
         for start in range(0, len(items), size):
             part = items[start : start + size]
-            found, spent = self._at_margins(part)
+            by_margin, spent = self._at_margins(part)
             listened = self.run(self._listening, part, "external").loops
-            for margin, loops in found.items():
+            for margin, loops in by_margin.items():
                 own[margin] += loops
             external += listened
             calls += spent + _calls(listened)
@@ -91,40 +91,40 @@ class VariantRunner:
         return Variants(runs, _run_of(external, self._listening.feedback), calls)
 
     def run(self, loop: SelfRefine, items: Sequence[dspy.Example], name: str) -> LoopRun:
-        """One loop over items, logged under a name."""
+        """Run one loop over items, logged under a name."""
         folder = None if self._log_dir is None else self._log_dir / name
         return run_loops(
             loop, items, lm=self._lm, log_dir=folder, num_threads=self._num_threads, progress=self._progress
         )
 
     def _at_margins(self, part: Sequence[dspy.Example]) -> tuple[dict[float, Sequence[Loop]], int]:
-        """The loops at every margin, and their requests.
+        """Run the loops at every margin; returns them and their number of requests.
 
-        A wider margin changes nothing where every accepted step exceeds it: that loop is taken over, not run again.
+        A wider margin changes nothing where every accepted step exceeds it: that loop is copied, not run again.
         """
         (first, *wider) = self._own
         base = self.run(self._own[first], part, f"own-{first:g}").loops
-        found: dict[float, Sequence[Loop]] = {first: base}
+        by_margin: dict[float, Sequence[Loop]] = {first: base}
         calls = _calls(base)
         for margin in wider:
             loop = self._own[margin]
-            again = [item for item, old in zip(part, base, strict=True) if _turned_down(old, loop.accept)]
+            again = [item for item, old in zip(part, base, strict=True) if _changes(old, loop.accept)]
             fresh = {one.id: one for one in self.run(loop, again, f"own-{margin:g}").loops}
             self._progress(len(part) - len(again))
-            found[margin] = [fresh.get(old.id, old) for old in base]
+            by_margin[margin] = [fresh.get(old.id, old) for old in base]
             calls += _calls(list(fresh.values()))
-        return found, calls
+        return by_margin, calls
 
 
 def with_margin(student: SelfRefine, margin: float) -> SelfRefine:
-    """A copy that accepts what is better by more than this share of the range of its own feedback."""
+    """Return a copy that accepts outputs better by more than this fraction of the range of its own feedback."""
     loop: SelfRefine = student.deepcopy()
     loop.accept = Improvement(margin * (student.feedback.high - student.feedback.low))
     return loop
 
 
-def _turned_down(loop: Loop, accept: Callable[[float, float], bool]) -> bool:
-    """Whether another rule refuses a step that was accepted."""
+def _changes(loop: Loop, accept: Callable[[float, float], bool]) -> bool:
+    """Return whether another rule refuses a step that was accepted."""
     scores = [step.score for step in loop.steps if step.accepted]
     return any(not accept(before, after) for before, after in itertools.pairwise(scores))
 

@@ -1,1 +1,1 @@
-"""What the commands of ``evalbias.cli`` share; loaded when a command runs, so that ``--help`` is quick."""
+"""The commands of ``evalbias.cli``; their imports are deferred, so that ``--help`` is fast."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.report.tables import coverage_note
-from evalbias.runs.folder import RunFolder
+from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import write_whole
 from evalbias.runs.values import to_json
 
@@ -29,7 +28,7 @@ SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
 
 
-class Run:
+class Run(Closable):
     """An open run; use it in a ``with``, which releases its folder.
 
     Args:
@@ -101,12 +100,8 @@ class Run:
             self.folder.close()
             raise
 
-    def __enter__(self) -> Run:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Release the run's folder."""
         self.folder.close()
 
     @contextmanager

@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from evalbias.commands.models import identity, open_lm
@@ -27,7 +26,7 @@ from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
 from evalbias.runs.fingerprint import file_digest
-from evalbias.runs.folder import RunFolder
+from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import Journal
 from evalbias.runs.values import to_json
 
@@ -78,7 +77,7 @@ class Worker:
         return {"line": chunk.line, "lm": identity(self._lm), "left_out": left_out, "rows": rows}
 
 
-class Corpus:
+class Corpus(Closable):
     """A corpus and the folder of its run; use it in a ``with``, which releases the folder.
 
     Args:
@@ -109,12 +108,8 @@ class Corpus:
         self.scores = self.folder.path / "scores.jsonl"
         self._log = Journal(self.folder.path / "chunks.jsonl")
 
-    def __enter__(self) -> Corpus:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Release the run's folder."""
         self.folder.close()
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import typer
@@ -27,7 +26,7 @@ from evalbias.programs.saving import read_state
 from evalbias.programs.tasks import TASKS, RefineTask, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
-from evalbias.runs.folder import RunFolder
+from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import write_jsonl
 
 
@@ -60,7 +59,7 @@ class RefineOptions:
     test_fraction: float = 0.5
 
 
-class Refining:
+class Refining(Closable):
     """An open run of a loop; use it in a ``with``, which releases its folder.
 
     Args:
@@ -127,12 +126,8 @@ class Refining:
         self.folder = RunFolder(out, settings)
         self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
 
-    def __enter__(self) -> Refining:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Release the run's folder."""
         self.folder.close()
 
     def refine(self, *, threads: int, as_json: bool) -> None:

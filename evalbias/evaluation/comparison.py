@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
-from evalbias.evaluation.formatting import SIGNIFICANCE, mark
+from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, mark
 from evalbias.lm.types import FloatArray
 from evalbias.measures.significance import (
     ConfidenceInterval,
@@ -56,7 +54,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """One bias of two judges on the same items.
 
     Attributes:
@@ -87,23 +85,18 @@ class Comparison:
         """Largest number of items that an estimate leaves out."""
         return max((change.after.undefined for change in self.changes.values()), default=0)
 
-    def table(self) -> Table:
-        """Return one row an estimate, for a terminal."""
-        table = Table(title=f"{self.bias.capitalize()} on {self.criterion}, before -> after", caption=SIGNIFICANCE)
-        for heading in ("estimate", "before -> after", "difference", "p", "n"):
-            table.add_column(heading, justify="left" if heading == "estimate" else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def _repr_html_(self) -> str:
-        """Return the same table for a notebook."""
-        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
-        return f"<table><caption>{escape(self.bias)} on {escape(self.criterion)}</caption>{cells}</table>"
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything, for JSON."""
         return {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
+
+    def _title(self) -> str:
+        return f"{self.bias.capitalize()} on {self.criterion}, before -> after"
+
+    def _caption(self) -> str:
+        return SIGNIFICANCE
+
+    def _headings(self) -> tuple[str, ...]:
+        return ("estimate", "before -> after", "difference", "p", "n")
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = []

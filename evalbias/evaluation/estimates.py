@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from rich.table import Table
 
-from evalbias.evaluation.formatting import count, number, share
+from evalbias.evaluation.formatting import Tabular, count, number, share
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import FloatArray
 from evalbias.measures.significance import aligned, bootstrap_ci, defined_items
@@ -120,7 +118,7 @@ class Bias(Protocol):
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Tabular):
     """One bias of one judge on n items.
 
     Attributes:
@@ -164,20 +162,6 @@ class Measurement:
         columns = {name: column.tolist() for name, column in self.columns.items()}
         return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 
-    def table(self) -> Table:
-        """Return one row an estimate, for a terminal."""
-        table = Table(title=f"{self.bias.capitalize()} on {self.criterion}", caption=self._caption())
-        for heading in ("estimate", "value", "95 % interval", "no bias", "n"):
-            table.add_column(heading, justify="left" if heading == "estimate" else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def _repr_html_(self) -> str:
-        """Return the same table for a notebook."""
-        cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
-        return f"<table><caption>{escape(self.bias)} on {escape(self.criterion)}</caption>{cells}</table>"
-
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
         """Return everything but the samples; ``items=False`` leaves out the columns too."""
         content: dict[str, Any] = {
@@ -191,6 +175,12 @@ class Measurement:
             "provenance": self.provenance,
         }
         return {**content, "items": {"id": self.ids, **self.columns}} if items else content
+
+    def _title(self) -> str:
+        return f"{self.bias.capitalize()} on {self.criterion}"
+
+    def _headings(self) -> tuple[str, ...]:
+        return ("estimate", "value", "95 % interval", "no bias", "n")
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [

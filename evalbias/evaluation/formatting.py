@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from html import escape
+
+from rich.table import Table
 
 SIGNIFICANCE = "* p < .05, † p < .06 (paired permutation test)"
 
@@ -35,3 +38,40 @@ def mark(p_value: float) -> str:
 def count(amount: int, word: str) -> str:
     """Return an amount with its noun in the right number."""
     return f"{amount} {word}" + ("" if amount == 1 else "s")
+
+
+class Tabular:
+    """A result that shows itself as a table: in a terminal, and in a notebook.
+
+    A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``_caption``.
+    """
+
+    def table(self) -> Table:
+        """Return the table for a terminal."""
+        table = Table(title=self._title(), caption=self._caption())
+        for number, heading in enumerate(self._headings()):
+            table.add_column(heading, justify="right" if number else "left")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return the same table for a notebook."""
+
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+        rows = "".join(line(row, "td") for row in self._rows())
+        return f"<table><caption>{escape(self._title())}</caption>{line(self._headings(), 'th')}{rows}</table>"
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _headings(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        raise NotImplementedError
+
+    def _caption(self) -> str:
+        return ""

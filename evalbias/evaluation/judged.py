@@ -1,4 +1,4 @@
-"""What a judge did on items: its answers, and what is known about the items. Every bias is measured on this."""
+"""A judge's answers on items, with what is known about the items. Every bias is measured on this."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Judged:
 
     @property
     def pairwise(self) -> bool:
-        """Whether the judge compared candidates."""
+        """True if the judge compared candidates, False if it scored outputs."""
         return self.answers.ndim == 3
 
     def covariate(self, name: str) -> FloatArray:

@@ -87,7 +87,7 @@ class Row:
 
     @property
     def over(self) -> bool:
-        """Whether the text is complete."""
+        """True if the text is complete."""
         return self.finished or len(self.ids) >= self.room
 
 

@@ -43,7 +43,7 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
     """
 
     draws_by_seed = True
-    """Whether a request with a seed gets the same text in any process."""
+    """A request with a seed gets the same text in any process."""
 
     def __init__(
         self,

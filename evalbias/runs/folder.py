@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import write_whole
@@ -18,6 +17,8 @@ from evalbias.runs.values import to_json
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
+
+Opened = TypeVar("Opened", bound="Closable")
 
 
 def versions() -> dict[str, str]:
@@ -30,7 +31,21 @@ def default_path(settings: Mapping[str, Any]) -> Path:
     return Path("runs") / f"{str(settings['command']).replace(' ', '-')}-{digest(to_json(settings), 10)}"
 
 
-class RunFolder:
+class Closable:
+    """An object with a ``close`` that ``with`` calls."""
+
+    def __enter__(self: Opened) -> Opened:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what is held."""
+        raise NotImplementedError
+
+
+class RunFolder(Closable):
     """One run's folder, locked until it is closed; a run with the same settings continues in it.
 
     Args:
@@ -75,14 +90,6 @@ class RunFolder:
     def close(self) -> None:
         """Release the lock."""
         self._lock.release()
-
-    def __enter__(self) -> RunFolder:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def check_settings(file: Path, settings: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What run folders hold: read, list, compare and delete them without loading a model."""
+"""Read, list, compare and delete run folders, without loading a model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where new instructions come from.
+"""Proposers of new instructions.
 
-A wording must keep the criterion's name. The line that names the answers is no part of it and cannot be lost.
+A wording must keep the criterion's name. The line that names the answers is not part of it and cannot be lost.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dspy import lm15
 from evalbias.programs.criterion import Criterion
 
 ATTEMPTS = 4
-"""Requests for one wording before it is given up."""
+"""Largest number of requests for each wording."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """New wordings, and what was turned down on the way.
+    """New wordings.
 
     Attributes:
-        instructions: At most as many as were asked for; none known, none twice.
-        rejected: (reason, text) of every wording that was turned down.
+        instructions: Usable wordings, at most as many as requested; none is known or repeated.
+        rejected: (reason, text) of every rejected wording.
     """
 
     instructions: tuple[str, ...]
@@ -33,17 +33,17 @@ class Proposal:
 
 
 class Proposer(Protocol):
-    """Makes instructions from one that does well. The same seed gives the same proposals."""
+    """Makes new instructions from a good one. The same seed gives the same proposals."""
 
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """Up to ``count`` wordings that keep the criterion's name and are not ``known``."""
+        """Return up to ``count`` wordings that keep the criterion's name and are not ``known``."""
         ...
 
 
 def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None:
-    """Why a wording cannot be used; None if it can."""
+    """Return the reason why a wording cannot be used; None if it can."""
     if not text.strip():
         return "empty"
     if not re.search(rf"(?<!\w){re.escape(criterion.title)}(?!\w)", text, re.IGNORECASE):
@@ -52,12 +52,12 @@ def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None
 
 
 class LMParaphraser:
-    """Any ``dspy.LM`` rewords the instruction.
+    """Rewords the instruction with any ``dspy.LM``.
 
     Args:
-        lm: Who rewords; a model of another kind than the judge may do it better.
-        temperature: The paper's is .9.
-        max_tokens: Of one wording.
+        lm: Model that rewords; another model than the judge may do it better.
+        temperature: Sampling temperature (the paper: .9).
+        max_tokens: Largest length of a wording.
     """
 
     def __init__(self, lm: Any, *, temperature: float = 0.9, max_tokens: int = 200) -> None:
@@ -68,36 +68,36 @@ class LMParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``; a broken wording is asked for again, with another seed."""
+        """See ``Proposer``; a rejected wording is requested again, with another seed."""
         return _gathered(
             lambda attempt: self._reworded(criterion, instruction, seed * 10_007 + attempt), criterion, count, known
         )
 
     def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
-        asked = (
+        prompt = (
             "Below is an instruction for somebody who judges texts. Say the same in other words: be inventive in "
             f'wording and structure, keep the meaning, and keep the words "{criterion.title}" as they are. Do not '
             "mention how to answer. Write the new instruction on one line and nothing else.\n\n"
             f"Instruction: {instruction}\n\nNew instruction:"
         )
         config = lm15.Config(temperature=self.temperature, max_tokens=self.max_tokens, seed=seed)
-        request = lm15.Request(model=str(self.lm.model), messages=(lm15.Message.user(asked),), config=config)
+        request = lm15.Request(model=str(self.lm.model), messages=(lm15.Message.user(prompt),), config=config)
         return _first_line(self.lm(request).text or "")
 
 
 def _first_line(answer: str) -> str:
-    """The first line that says something, without a heading or quotation marks of its own."""
+    """Return the first line with content, without a heading or quotation marks around it."""
     lines = [line.strip() for line in answer.splitlines() if line.strip()]
     bare = re.sub(r"^(new )?instruction:", "", lines[0], flags=re.IGNORECASE) if lines else ""
     return bare.strip("\"' ")
 
 
 class GrammarParaphraser:
-    """Wordings put together from parts: no model, no network; the words are the demo's and what a small judge knows.
+    """Combines wordings from parts, without a model.
 
     Args:
-        parts: One tuple of alternatives for each place; a wording takes one from each. ``{source}``,
-            ``{output}``, ``{name}`` and ``{definition}`` stand for the criterion's.
+        parts: Alternatives for each place; a wording takes one from each. ``{source}``, ``{output}``, ``{name}`` and
+            ``{definition}`` stand for the criterion's.
     """
 
     def __init__(self, parts: Iterable[Iterable[str]]) -> None:
@@ -106,30 +106,30 @@ class GrammarParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``; the instruction it starts from does not matter."""
+        """See ``Proposer``; the given instruction does not matter."""
         rng = random.Random(seed)
-        told = {
+        fields = {
             "output": criterion.output_label.lower(),
             "source": criterion.source_label.lower(),
             "name": criterion.title,
             "definition": criterion.definition,
         }
         return _gathered(
-            lambda _: " ".join(rng.choice(options) for options in self.parts).format(**told), criterion, count, known
+            lambda _: " ".join(rng.choice(options) for options in self.parts).format(**fields), criterion, count, known
         )
 
 
 def _gathered(draw: Callable[[int], str], criterion: Criterion, count: int, known: Collection[str]) -> Proposal:
-    """Draw until there are enough wordings that can be used, or the attempts are spent."""
-    found: list[str] = []
+    """Draw until there are enough usable wordings, or the attempts are spent."""
+    usable: list[str] = []
     rejected: list[tuple[str, str]] = []
     for attempt in range(count * ATTEMPTS):
-        if len(found) == count:
+        if len(usable) == count:
             break
         text = draw(attempt)
-        wrong = fault(text, criterion, {*known, *found})
+        wrong = fault(text, criterion, {*known, *usable})
         if wrong:
             rejected.append((wrong, text))
         else:
-            found.append(text)
-    return Proposal(tuple(found), tuple(rejected))
+            usable.append(text)
+    return Proposal(tuple(usable), tuple(rejected))

@@ -1,4 +1,4 @@
-"""When the search is over; a budget ends it besides."""
+"""Rules that end a search; a budget ends it as well."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Protocol
 
 
 class Stopping(Protocol):
-    """Asked before every epoch."""
+    """Rule that is applied before every epoch."""
 
     def __call__(self, history: Sequence[float]) -> str | None:
-        """The reason to stop, or None.
+        """Return the reason to stop, or None to continue.
 
         Args:
-            history: The incumbent's objective at the start and after every epoch so far.
+            history: Objective of the incumbent at the start and after every epoch so far.
         """
         ...
 
 
 class Epochs:
-    """So many epochs.
+    """Ends the search after a number of epochs.
 
     Args:
-        count: At least 1; the paper's is 5.
+        count: Number of epochs, at least 1 (the paper: 5).
     """
 
     def __init__(self, count: int = 5) -> None:
@@ -36,11 +36,11 @@ class Epochs:
 
 
 class Patience:
-    """Until so many epochs brought nothing, or the epochs are over.
+    """Ends the search when several epochs in a row brought nothing better.
 
     Args:
-        patience: Epochs without a better incumbent, at least 1.
-        epochs: At most so many.
+        patience: Number of epochs without a better incumbent, at least 1.
+        epochs: Largest number of epochs.
     """
 
     def __init__(self, patience: int = 2, epochs: int = 20) -> None:
