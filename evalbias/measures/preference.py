@@ -148,9 +148,9 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     kept = ~np.isnan(a + b).any(axis=1)
     places = a.shape[1] - int(ties)
     order = [*reversed(range(places)), *range(places, a.shape[1])]
+    values = np.full(len(a), np.nan)
     a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, order]
     same = (a == a.max(axis=1, keepdims=True, initial=0.0)) == (b == b.max(axis=1, keepdims=True, initial=0.0))
-    values = np.full(len(kept), np.nan)
     values[kept] = same.all(axis=1)
     return values
 
