@@ -3,8 +3,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: tests need no hub
 settings.register_profile("quick", derandomize=True, max_examples=25)  # a red run must be red again
 settings.register_profile("all", derandomize=True)
 
@@ -15,7 +17,7 @@ def pytest_configure(config):
 
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(Path(__file__).parent / "lm"))  # models.py and fake_vllm.py are shared
+sys.path.insert(0, str(Path(__file__).parent / "lm"))  # models.py and fake_server.py are shared
 
 
 @pytest.fixture(scope="session")
@@ -27,11 +29,15 @@ def data_dir():
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory):
-    """kind -> folder of a tiny model."""
+def folders(tmp_path_factory, worker_id):
+    """kind -> folder of a tiny model; built once for all processes of a run."""
     from models import KINDS, save
 
-    return {kind: save(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    base = tmp_path_factory.getbasetemp()
+    root = (base if worker_id == "master" else base.parent) / "models"
+    with FileLock(f"{root}.lock"):
+        missing = [kind for kind in KINDS if not (root / kind / "tokenizer_config.json").exists()]
+        return {kind: save(kind, root / kind) if kind in missing else str(root / kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="session")
