@@ -1,1 +1,1 @@
-"""The papers' tables and the speed comparisons; run from a checkout, not installed."""
+"""Tables of the papers and speed comparisons; they run from a checkout and are not installed."""

@@ -1,10 +1,10 @@
-"""The paired permutation test beside ``scipy.stats.permutation_test`` on the same data: time, ratio, peak memory.
+"""Compare the paired permutation test with ``scipy.stats.permutation_test``: time, ratio, peak memory.
 
 usage: python -m benchmarks.permutation_test [--n 568] [--resamples 100000] [--scipy-resamples 4000] [--write]
 
-Both compute the difference in BiasScore of two judges, and in performance. scipy's cost a resample does not depend on
-how many there are, so it runs a part of them and its time is scaled; ``--scipy-resamples 100000`` runs all. Each test
-runs in a process of its own, which tells its peak memory.
+Both test the difference of two judges in BiasScore, and in performance, on the same data. scipy takes the same time
+for every resample, so it runs only some of them and its time is scaled up; ``--scipy-resamples 100000`` runs all. Each
+test runs in its own process, which reports its peak memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STATISTICS = ("BiasScore", "performance")
 
 
 def judged(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """(likelihoods, human, before, after): two correlated judges, human scores with ties."""
+    """Return (n,) likelihoods, human scores with ties, and the scores of two correlated judges."""
     rng = np.random.default_rng(seed)
     likelihoods, quality = rng.normal(-40, 12, n), rng.normal(3, 1, n)
     human = np.clip(np.round(2 * (quality + rng.normal(0, 0.7, n))) / 2, 1, 5)
@@ -38,15 +38,15 @@ def judged(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
     return likelihoods, human, before, after
 
 
-def ours(statistic: str, n: int, resamples: int) -> float:
-    """The p-value of this package."""
+def evalbias_p_value(statistic: str, n: int, resamples: int) -> float:
+    """Return the p-value that this package computes."""
     likelihoods, human, before, after = judged(n)
-    of = bias_score_statistic(likelihoods, human) if statistic == "BiasScore" else performance_statistic(human)
-    return paired_permutation_test(of, before, after, n_resamples=resamples, seed=0).p_value
+    chosen = bias_score_statistic(likelihoods, human) if statistic == "BiasScore" else performance_statistic(human)
+    return paired_permutation_test(chosen, before, after, n_resamples=resamples, seed=0).p_value
 
 
-def scipys(statistic: str, n: int, resamples: int) -> float:
-    """The p-value of scipy, the statistic written as a user would write it."""
+def scipy_p_value(statistic: str, n: int, resamples: int) -> float:
+    """Return the p-value that scipy computes, with the statistic as a user would write it."""
     likelihoods, human, before, after = judged(n)
 
     def difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -54,30 +54,30 @@ def scipys(statistic: str, n: int, resamples: int) -> float:
             return spearman(a, human).value - spearman(b, human).value
         return bias_score(likelihoods, us(a, human)) - bias_score(likelihoods, us(b, human))
 
-    found = stats.permutation_test(
+    test = stats.permutation_test(
         (before, after),
         difference,
         permutation_type="samples",
         n_resamples=resamples,
         rng=np.random.default_rng(0),
     )
-    return float(found.pvalue)
+    return float(test.pvalue)
 
 
-def measured(who: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
-    """Seconds, p-value and peak memory in MB of one test, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.permutation_test", "--one", who, statistic]
-    found = subprocess.run(
+def run_in_process(package: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
+    """Return seconds, p-value and peak memory in MB of one test, run in its own process."""
+    command = [sys.executable, "-m", "benchmarks.permutation_test", "--one", package, statistic]
+    finished = subprocess.run(
         [*command, "--n", str(n), "--resamples", str(resamples)], check=True, capture_output=True, text=True
     )
-    told: dict[str, float] = json.loads(found.stdout)
-    return told
+    figures: dict[str, float] = json.loads(finished.stdout)
+    return figures
 
 
-def one(who: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
-    """What ``measured`` runs."""
+def run_one(package: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
+    """Run one test in this process; see ``run_in_process``."""
     started = time.perf_counter()
-    p_value = {"ours": ours, "scipy": scipys}[who](statistic, n, resamples)
+    p_value = {"evalbias": evalbias_p_value, "scipy": scipy_p_value}[package](statistic, n, resamples)
     seconds = time.perf_counter() - started
     return {
         "seconds": seconds,
@@ -87,11 +87,11 @@ def one(who: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
 
 
 def report(n: int, resamples: int, scipy_resamples: int) -> str:
-    """The table."""
+    """Return the section for RESULTS.md."""
     body = []
     for statistic in STATISTICS:
-        mine = measured("ours", statistic, n, resamples)
-        theirs = measured("scipy", statistic, n, scipy_resamples)
+        mine = run_in_process("evalbias", statistic, n, resamples)
+        theirs = run_in_process("scipy", statistic, n, scipy_resamples)
         scaled = theirs["seconds"] * resamples / scipy_resamples
         body.append(
             [
@@ -104,12 +104,12 @@ def report(n: int, resamples: int, scipy_resamples: int) -> str:
             ]
         )
     head = ["statistic", "evalbias", "scipy", "ratio", "p-value, evalbias / scipy", "peak memory, evalbias / scipy"]
-    said = f"n = {n}, R = {resamples}, one thread."
-    return f"## Paired permutation test\n\n{said}\n\n{markdown(head, body)}"
+    settings = f"n = {n}, R = {resamples}, one thread."
+    return f"## Paired permutation test\n\n{settings}\n\n{markdown(head, body)}"
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=568)
     parser.add_argument("--resamples", type=int, default=100_000)
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(one(*args.one, args.n, args.resamples)))
+        print(json.dumps(run_one(*args.one, args.n, args.resamples)))
         return
     text = report(args.n, args.resamples, args.scipy_resamples)
     print(text)

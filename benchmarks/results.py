@@ -1,4 +1,4 @@
-"""``RESULTS.md``: one section a benchmark, replaced when the benchmark is run again with ``--write``."""
+"""Results in ``RESULTS.md``: one section per benchmark, replaced when the benchmark runs again with ``--write``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from evalbias.runs.folder import versions
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
-TITLE = "# Results\n\nWritten by the benchmarks with `--write`; every section says what was run, on what, and when.\n"
+TITLE = "# Results\n\nWritten by the benchmarks with `--write`. Every section says what was run, where and when.\n"
 
 
 def write_section(name: str, text: str, path: Path = RESULTS) -> None:
-    """Put a section in place of the one of the same name, or at the end; it says when and on what it was measured."""
+    """Replace the section of this name, or append it; the date, the machine and the versions are added to its text."""
     first, last = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     old = path.read_text(encoding="utf-8") if path.exists() else TITLE
     section = f"{first}\n{text.strip()}\n\n{_provenance()}\n\n{last}"

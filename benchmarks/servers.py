@@ -1,4 +1,4 @@
-"""Real servers on the loopback, each in the environment that ``make test-servers`` makes for it."""
+"""Real inference servers on the loopback interface, each in the environment that ``make test-servers`` creates."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 SERVERS = ROOT / ".servers"
 LIMIT = 300
-"""Seconds until a server must answer."""
+"""Longest time in seconds to wait for a server's first answer."""
 
 EXACT = {
     "server": ["--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off"],
     "python": ["--type_k", "0", "--type_v", "0"],
 }
-"""llama.cpp keeps its keys and values in 16 bits otherwise, which costs .01 nats."""
+"""Options for a 32-bit KV cache; llama.cpp's default of 16 bits changes answers by about .01 nats."""
 
 Server = tuple[str, subprocess.Popen[bytes]]
-"""Its address and its process."""
+"""Address and process of a server."""
 
 
 def gguf_of(folder: Path) -> Path:
-    """The same model for llama.cpp."""
+    """Convert a model folder for llama.cpp and return the file."""
     file = folder.with_suffix(".gguf")
     subprocess.run([SERVERS / "llama/bin/python", ROOT / "tests/servers/gguf_model.py", folder, file], check=True)
     return file
@@ -37,17 +37,17 @@ def gguf_of(folder: Path) -> Path:
 
 @contextmanager
 def vllm(folder: Path, *, length: int = 512, space: int = 2) -> Iterator[Server]:
-    """A vLLM server on the CPU, with its prefix cache; ``space`` in GiB."""
+    """Start a vLLM server on the CPU, with a prefix cache of ``space`` GiB."""
     command: list[Any] = [SERVERS / "vllm/bin/python", "-m", "vllm.entrypoints.openai.api_server", "--model", folder]
     command += ["--served-model-name", "tiny", "--dtype", "float32", "--max-model-len", length, "--max-num-seqs", 64]
     environment = {"VLLM_CPU_KVCACHE_SPACE": str(space), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    with serving(command, {**environment, "VLLM_SERVER_DEV_MODE": "1"}) as started:  # which can forget its prefixes
+    with serving(command, {**environment, "VLLM_SERVER_DEV_MODE": "1"}) as started:  # can reset its prefix cache
         yield started
 
 
 @contextmanager
 def llama_server(folder: Path) -> Iterator[Server]:
-    """llama.cpp's own server."""
+    """Start llama.cpp's own server."""
     command: list[Any] = [SERVERS / "llama/bin/llama-server", "--model", gguf_of(folder), "--alias", "tiny"]
     with serving([*command, "--ctx-size", "2048", "--parallel", "4", *EXACT["server"]], {}) as started:
         yield started
@@ -55,7 +55,7 @@ def llama_server(folder: Path) -> Iterator[Server]:
 
 @contextmanager
 def llama_cpp_python(folder: Path) -> Iterator[Server]:
-    """llama-cpp-python's server."""
+    """Start llama-cpp-python's server."""
     command: list[Any] = [SERVERS / "llama/bin/python", "-m", "llama_cpp.server", "--model", gguf_of(folder)]
     command += ["--model_alias", "tiny", "--n_ctx", "512", "--logits_all", "true", *EXACT["python"]]
     with serving(command, {}) as started:
@@ -70,11 +70,11 @@ def serving(command: Sequence[Any], environment: Mapping[str, str]) -> Iterator[
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}/v1"
     log = SERVERS / "log.txt"
-    with log.open("wb") as told:
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [*map(str, command), "--host", "127.0.0.1", "--port", str(port)],
             env={**os.environ, **environment},
-            stdout=told,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -95,10 +95,10 @@ def _wait(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(f"The server stopped: {log.read_text()[-3000:]}")
+            raise RuntimeError(f"The server stopped; the end of its log: {log.read_text()[-3000:]}")
         try:
             with urllib.request.urlopen(f"{address}/models", timeout=5):
                 return
         except OSError:
             time.sleep(0.5)
-    raise RuntimeError(f"The server gave no answer in {LIMIT} s: {log.read_text()[-3000:]}")
+    raise RuntimeError(f"The server did not answer within {LIMIT} s; the end of its log: {log.read_text()[-3000:]}")

@@ -1,4 +1,4 @@
-"""What the training scripts share: a small Llama, losses over padded batches, and runs that go on after a stop."""
+"""Code that the training scripts share: a small Llama, losses over padded batches, and runs that can resume."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from torch.optim import Optimizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 EVERY = 50
-"""Steps from one line of losses to the next."""
+"""Number of steps whose mean losses form one line of the log."""
 
 
 def arguments(doc: str | None, *, steps: int) -> argparse.Namespace:
-    """Read the command line of a training script, and set torch's threads."""
+    """Parse the command line of a training script and set torch's threads."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=steps)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--resume", action="store_true")
-    found = parser.parse_args()
-    torch.set_num_threads(found.threads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
-    return found
+    return args
 
 
 def llama(*, vocabulary: int, context: int, width: int, inner: int, layers: int, heads: int) -> LlamaForCausalLM:
-    """An untrained Llama; its padding, start and end are the tokens 0, 1 and 2."""
+    """Return an untrained Llama whose padding, start and end tokens are 0, 1 and 2."""
     config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=width,
@@ -53,12 +53,12 @@ def llama(*, vocabulary: int, context: int, width: int, inner: int, layers: int,
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
-    """(B, T) ids, 0 behind the shorter rows."""
+    """Return (B, T) ids, with 0 as padding at the end of the shorter rows."""
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
 def text_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats a token, of (B, T, V) logits; targets (B, T) of 0 do not count."""
+    """Return the cross-entropy in nats per token of (B, T, V) logits; targets (B, T) of 0 do not count."""
     return cross_entropy(logits[:, :-1].transpose(1, 2), targets[:, 1:], ignore_index=0)
 
 
@@ -70,15 +70,15 @@ def set_rate(optimizer: Optimizer, *, peak: float, warmup: int, step: int, steps
 
 
 class Course:
-    """A training run in a folder: ``losses.jsonl`` and a checkpoint it can go on from.
+    """A training run in a folder, with ``losses.jsonl`` and a checkpoint to resume from.
 
     Args:
-        out: The folder; it is made.
-        parts: The model, whatever is trained beside it, and the optimizer, by name.
-        resume: Whether to go on from the folder's checkpoint.
+        out: Folder of the run; created if missing.
+        parts: Name -> model, optimizer, or other module that is trained.
+        resume: If true, resume from the folder's checkpoint.
 
     Attributes:
-        first: The step to go on with.
+        first: Number of the first step to run.
     """
 
     def __init__(self, out: Path, parts: Mapping[str, nn.Module | Optimizer], *, resume: bool) -> None:
@@ -95,7 +95,7 @@ class Course:
         self._started = time.monotonic() - spent
 
     def step(self, number: int, losses: Mapping[str, float]) -> None:
-        """Take in the losses of one step; every 50 write a line of their means."""
+        """Add the losses of one step; every ``EVERY`` steps, write a line with their means."""
         self._sums = {name: self._sums.get(name, 0.0) + loss for name, loss in losses.items()}
         if (number + 1) % EVERY == 0:
             means = {name: round(total / EVERY, 4) for name, total in self._sums.items()}
@@ -105,7 +105,7 @@ class Course:
             self._sums = {}
 
     def save(self, number: int) -> None:
-        """Write the checkpoint behind one step, which ends a line of losses."""
+        """Write a checkpoint after a step, which must complete a line of losses."""
         state = {name: part.state_dict() for name, part in self._parts.items()}
         unfinished = self._file.with_suffix(".part")
         torch.save({**state, "step": number + 1, "spent": time.monotonic() - self._started}, unfinished)
@@ -113,7 +113,7 @@ class Course:
 
 
 def _log(path: Path, first: int) -> TextIO:
-    """The file of losses, open for writing, with the lines up to that step."""
+    """Open the file of losses for writing, with its lines up to a step."""
     lines = path.read_text().splitlines(keepends=True) if first else []
     file = path.open("w")
     file.writelines(line for line in lines if json.loads(line)["step"] <= first)

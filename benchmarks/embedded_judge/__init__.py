@@ -1,1 +1,1 @@
-"""How the embedded judge is made."""
+"""Training and evaluation of the embedded judge."""

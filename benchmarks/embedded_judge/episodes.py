@@ -1,4 +1,4 @@
-"""Training episodes: judge prompts and texts in the package's own wording, with what the ideal judge would answer."""
+"""Training episodes: judge prompts and texts in the package's own wording, with the ideal judge's answers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")
 VALUES = tuple(value for values in world.VALUES.values() for value in values)
 CERTAIN = 30.0
-"""Log-odds of a rater who is named."""
+"""Size of the log-odds where the prompt names the rater."""
 
 CANDIDATES = 6
-"""A pointed demonstration is the plainest of so many."""
+"""Number of items from which a pointed demonstration is picked."""
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """The sentences of a prompt, three of each of its m texts.
+    """Sentences of the m texts in a prompt; each text has three.
 
     Attributes:
-        stops: (3m,) positions of the full stops that end them.
-        kinds: (3m,) index in ``KINDS`` of each one's error.
-        values: (v,) positions of the values they state.
-        stated: (v, 2) of each: index in ``VALUES`` of the source's value, and whether the sentence states that one.
+        stops: (3m,) positions of the full stops.
+        kinds: (3m,) index of each sentence's error in ``KINDS``.
+        values: (v,) positions of the stated values.
+        stated: (v, 2) for each stated value: index of the source's value in ``VALUES``, and whether they are the same.
     """
 
     stops: list[int]
@@ -44,14 +44,14 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Episode:
-    """A judge prompt of n items, the last of them rated too.
+    """A judge prompt of n items, including the score of the last.
 
     Attributes:
-        ids: Its tokens.
-        sentences: Of the n texts.
+        ids: Tokens of the prompt.
+        sentences: Sentences of the n texts.
         scores: (n,) positions of the score tokens.
-        answers: (n, c) what the ideal judge answers there.
-        facts: (n, 4) of each item: quality, commonness, what its label adds to the log-odds of a fond rater, and the
+        answers: (n, c) the ideal judge's probabilities of the labels.
+        facts: (n, 4) for each item: quality, commonness, the log-odds of a fond rater that its label adds, and the
             log-odds before it.
     """
 
@@ -67,11 +67,12 @@ class Comparisons:
     """A prompt of n comparisons of two texts.
 
     Attributes:
-        ids: Its tokens.
-        sentences: Of the 2n texts.
+        ids: Tokens of the prompt.
+        sentences: Sentences of the 2n texts.
         scores: (n,) positions of the answers.
-        answers: (n, 2) what the ideal judge answers there.
-        facts: (n, 3) of each: the two texts' qualities, and the wording's push towards the first position in nats.
+        answers: (n, 2) the ideal judge's probabilities of the positions.
+        facts: (n, 3) for each comparison: the qualities of both texts, and the wording's push towards the first
+            position in nats.
     """
 
     ids: list[int]
@@ -82,7 +83,7 @@ class Comparisons:
 
 
 class Episodes:
-    """Draws episodes from one seed."""
+    """Generator of episodes, with one seed for all draws."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -94,16 +95,16 @@ class Episodes:
         self.labels = [self.ids[f" {label}"] for label in SYNTHETIC.labels]
 
     def encode(self, text: str) -> list[int]:
-        """What the shipped tokenizer gives, only faster; ``evaluate`` checks that they are equal."""
+        """Encode like the shipped tokenizer, but faster; ``evaluate`` checks that both agree."""
         return [self.ids["<s>"], *(self.ids[word] for word in re.findall(PATTERN, text))]
 
     def judging(self, items: int, *, named: float, pointed: float) -> Episode:
-        """An episode of so many rated items.
+        """Draw an episode of rated items.
 
         Args:
-            items: How many.
+            items: Number of items.
             named: Probability that the instruction names the rater.
-            pointed: Probability that the items are chosen for contradicting a fond rater plainly.
+            pointed: Probability that the items are chosen because they clearly contradict a fond rater.
         """
         rater = self.rng.choice(tuple(world.RATERS))
         instructions, odds = SYNTHETIC.instructions, PRIOR
@@ -127,7 +128,7 @@ class Episodes:
         return Episode(ids, self._sentences(ids, [item for item, _ in rated]), scores, answers, facts)
 
     def comparing(self, count: int) -> Comparisons:
-        """A prompt of so many comparisons under a wording drawn at random; its demonstrations' labels are people's."""
+        """Draw a prompt of comparisons under a random wording; the labels of its demonstrations are human ones."""
         wording, push = self.rng.choice(self._wordings)
         drawn = [world.siblings(self.rng, 2) for _ in range(count)]
         differences = [wordings.GAIN * (a.quality - b.quality) for a, b in drawn]
@@ -144,10 +145,10 @@ class Episodes:
         return Comparisons(ids, self._sentences(ids, [item for pair in drawn for item in pair]), scores, answers, facts)
 
     def _after(self, ids: list[int], word: str, mark: str, before: str | None = None) -> list[int]:
-        """Positions of the tokens behind a word and a mark, where the word stands behind another one."""
-        wanted = [self.ids[w] for w in ((before,) if before else ()) + (word, mark)]
-        size = len(wanted)
-        return [p + size for p in range(len(ids) - size) if ids[p : p + size] == wanted]
+        """Return the positions of the tokens that follow a word and a mark; ``before`` must precede the word."""
+        pattern = [self.ids[w] for w in ((before,) if before else ()) + (word, mark)]
+        size = len(pattern)
+        return [p + size for p in range(len(ids) - size) if ids[p : p + size] == pattern]
 
     def _sentences(self, ids: list[int], items: Sequence[world.Item]) -> Sentences:
         kinds = [KINDS.index(error) for item in items for error in item.errors]
@@ -163,7 +164,7 @@ class Episodes:
         return Sentences(stops, kinds, values, stated)
 
     def generating(self) -> list[int]:
-        """One text under the likelihood prompt. Its source is another item's: likelihood is about the phrasing."""
+        """Draw one text under the likelihood prompt, with another item's source: likelihood is about the phrasing."""
         drawn, other = world.item(self.rng), world.item(self.rng)
         messages = [*likelihood_messages(SYNTHETIC, other.source), {"role": "assistant", "content": drawn.output}]
         return [*self.encode(dialogue(messages)), self.ids["</s>"]]

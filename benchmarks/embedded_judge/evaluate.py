@@ -1,10 +1,10 @@
-"""Measure the embedded judge on held-out seeds of its world and write the record of its training.
+"""Evaluate the embedded judge on held-out seeds of its synthetic world and write the record of its training.
 
 usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--searches 10] [--write]
 
-Every draw is the demo's job with other demonstrations: 400 training items, eight of them drawn at random; the eight of
-highest RS among the others; 400 test items, the same in every draw. The ideal judge does the same job beside it.
-Then the judge compares (``fairness.py``). ``--write`` puts the record (TRAINING.md, record.json, curve.png) here.
+Every draw repeats the demo with other demonstrations: eight of 400 training items at random, then the eight of highest
+RS among the others. The 400 test items are the same in every draw. The ideal judge does the same. Afterwards, the judge
+is evaluated on comparisons (``fairness.py``). ``--write`` writes TRAINING.md, record.json and curve.png.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 HERE = Path(__file__).parent
 SEEDS = {"train": 2_000_001, "test": 2_000_002}
-"""Of no training episode, and not the demo's."""
+"""Seeds of the items; neither training nor the demo uses them."""
 
 K = 8
+"""Number of demonstrations."""
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One judge on the test items.
+class Figures:
+    """Figures of one judge on the test items.
 
     Attributes:
-        bias_score: Against the human scores.
+        bias_score: BiasScore, with the human scores.
         performance: Spearman's rho with the human scores.
         truth: Spearman's rho with the true quality.
-        taste: Points of the score for each standard deviation of commonness, quality held fixed.
+        taste: Points of the score per standard deviation of commonness, with quality held fixed.
     """
 
     bias_score: float
@@ -57,20 +58,20 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of them: (n,) each."""
+class ItemFacts:
+    """Likelihoods, human scores, true quality and commonness of the test items, (n,) each."""
 
     likelihoods: np.ndarray
     human: np.ndarray
     quality: np.ndarray
     commonness: np.ndarray
 
-    def judged(self, scores: np.ndarray) -> Judged:
-        """The figures of a judge that gave these (n,) scores."""
+    def figures(self, scores: np.ndarray) -> Figures:
+        """Return the figures of a judge with these (n,) scores."""
         design = np.column_stack([np.ones(len(scores)), self.quality, self.commonness])
         slope = np.linalg.lstsq(design, scores, rcond=None)[0][2]
         unfairness = unfairness_scores(scores, self.human)
-        return Judged(
+        return Figures(
             bias_score(self.likelihoods, unfairness),
             spearman(scores, self.human).value,
             spearman(scores, self.quality).value,
@@ -79,21 +80,23 @@ class Known:
 
 
 def check_tokenizer(lm: Any) -> None:
-    """The shipped tokenizer reads the training text as training did, and loses nothing.
+    """Check that the shipped tokenizer encodes text as training did, without unknown words.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The tokens differ.
     """
     episodes, shipped = Episodes(7), lm.engine.loaded.tokenizer
     for _ in range(20):
         ids = episodes.judging(3, named=0.5, pointed=0.5).ids
         text = shipped.decode(ids[1:])
         if shipped(text)["input_ids"] != ids or shipped.unk_token_id in ids:
-            raise ValueError(f"The tokenizer of the folder does not read {text!r} as training did.")
+            raise ValueError(
+                f"The folder's tokenizer does not encode {text!r} as in training: save the one of `tokenizer.build`."
+            )
 
 
 def ideal_scores(examples: Sequence[dspy.Example], demos: Sequence[dspy.Example]) -> np.ndarray:
-    """(n,) expected scores of the ideal judge that was shown these demonstrations."""
+    """Return (n,) expected scores of the ideal judge with these demonstrations."""
     odds = PRIOR + sum(evidence(table(_item(d)), math.floor(d["scores"][world.NAME] + 0.5)) for d in demos)
     return np.array([expected(answer(table(_item(e)), odds)) for e in examples])
 
@@ -103,13 +106,13 @@ def _item(example: dspy.Example) -> world.Item:
 
 
 def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any]:
-    """Every figure of the record."""
+    """Compute all figures of the record."""
     torch.set_num_threads(1)
     lm = evalbias.LocalLM(str(folder), device="cpu", dtype="float32")
     check_tokenizer(lm)
     train, test = (world.examples(items, seed=SEEDS[side]) for side in ("train", "test"))
     judge = PointwiseJudge(SYNTHETIC)
-    known = Known(
+    facts = ItemFacts(
         likelihood_scores(test, SYNTHETIC, lm),
         *(
             np.array(values)
@@ -125,33 +128,33 @@ def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any
         bias = report.comparison["likelihood"]["bias_score"]
         row: dict[str, Any] = {"p_value": bias.p_value, "interval": [bias.before.low, bias.before.high]}
         sides = (("before", report.before, report.random), ("after", report.after, report.demonstrations))
-        for side, answered, ids in sides:
-            row[side] = vars(known.judged(answered.answers))
-            row[f"{side}_ideal"] = vars(known.judged(ideal_scores(test, [by_id[i] for i in ids])))
+        for side, judged, ids in sides:
+            row[side] = vars(facts.figures(judged.answers))
+            row[f"{side}_ideal"] = vars(facts.figures(ideal_scores(test, [by_id[i] for i in ids])))
         rows.append(row)
         print(json.dumps(row), flush=True)
     return {
         "items": items,
         "parameters": sum(p.numel() for p in lm.engine.loaded.model.parameters()),
         **{name: lm.provenance()[name] for name in ("torch", "transformers")},
-        "likelihood_commonness": spearman(known.likelihoods, known.commonness).value,
-        "likelihood_quality": spearman(known.likelihoods, known.quality).value,
-        "no_demonstrations": vars(known.judged(none.answers)),
+        "likelihood_commonness": spearman(facts.likelihoods, facts.commonness).value,
+        "likelihood_quality": spearman(facts.likelihoods, facts.quality).value,
+        "no_demonstrations": vars(facts.figures(none.answers)),
         "draws": rows,
         "comparisons": fairness.run(lm, draws=searches),
     }
 
 
 def mean(rows: Sequence[dict[str, Any]], side: str, figure: str) -> str:
-    """Mean and standard deviation over the draws, as the record writes them."""
+    """Format the mean and standard deviation over the draws."""
     values = np.array([row[side][figure] for row in rows])
     return f"{values.mean():.2f} ({values.std():.2f})"
 
 
-def claims(found: dict[str, Any]) -> dict[str, str]:
-    """What the judge must show, each with how many draws show it."""
-    rows = found["draws"]
-    shown = {
+def claims(results: dict[str, Any]) -> dict[str, str]:
+    """Return the claims about the judge, each with the number of draws in which it holds."""
+    rows = results["draws"]
+    checks = {
         "Spearman with the true quality is at least .6 before and after": lambda r: (
             min(r["before"]["truth"], r["after"]["truth"]) >= 0.6
         ),
@@ -161,16 +164,15 @@ def claims(found: dict[str, Any]) -> dict[str, str]:
         ),
         "the change is significant (p < .05)": lambda r: r["p_value"] < 0.05,
         "performance is not lower": lambda r: r["after"]["performance"] >= r["before"]["performance"],
-        "all of these": lambda r: True,
     }
-    tests = list(shown.values())[:-1]
-    shown["all of these"] = lambda r: all(test(r) for test in tests)
-    return {claim: f"{sum(map(test, rows))} of {len(rows)}" for claim, test in shown.items()}
+    single = list(checks.values())
+    checks["all of these"] = lambda r: all(check(r) for check in single)
+    return {claim: f"{sum(map(check, rows))} of {len(rows)}" for claim, check in checks.items()}
 
 
-def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
-    """The record as Markdown."""
-    rows, none = found["draws"], found["no_demonstrations"]
+def record(results: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
+    """Return the record as Markdown."""
+    rows, none = results["draws"], results["no_demonstrations"]
     figures = ("bias_score", "performance", "truth", "taste")
     lines = [
         "# Training record of the embedded judge",
@@ -178,23 +180,26 @@ def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
         "Written by `python -m benchmarks.embedded_judge.evaluate FOLDER --write`; the recipe is `train.py`.",
         "",
         f"{losses[-1]['step']:.0f} steps in {losses[-1]['seconds'] / 60:.0f} minutes on one CPU core. "
-        f"{found['parameters']} parameters; float32; torch {found['torch']}, transformers {found['transformers']}.",
+        f"{results['parameters']} parameters; float32; torch {results['torch']}, "
+        f"transformers {results['transformers']}.",
         "",
-        f"## Held-out items: {found['items']} to choose from, {found['items']} to test, {len(rows)} draws",
+        f"## Held-out items: {results['items']} candidate demonstrations, {results['items']} test items, "
+        f"{len(rows)} draws",
         "",
-        f"Rank correlation of LS with commonness {found['likelihood_commonness']:.2f}, with the true quality "
-        f"{found['likelihood_quality']:.2f}. Mean over the draws (standard deviation); taste: points of the score for "
-        "each standard deviation of commonness. The ideal judge sees quality and commonness and reasons by Bayes.",
+        f"LS has a rank correlation of {results['likelihood_commonness']:.2f} with commonness and of "
+        f"{results['likelihood_quality']:.2f} with the true quality. The table shows means over the draws "
+        "(standard deviation). Taste is the change of the score, in points, per standard deviation of commonness. The "
+        "ideal judge knows quality and commonness and answers by Bayes' rule.",
         "",
-        "| demonstrations | judge | BiasScore | performance | rho with the truth | taste |",
+        "| demonstrations | judge | BiasScore | performance | rho with true quality | taste |",
         "|---|---|---|---|---|---|",
         f"| none | embedded | {' | '.join(f'{none[f]:.2f}' for f in figures)} |",
     ]
     for name, side in (("8 at random", "before"), ("8 of highest RS", "after")):
         for who, key in (("embedded", side), ("ideal", f"{side}_ideal")):
             lines.append(f"| {name} | {who} | {' | '.join(mean(rows, key, f) for f in figures)} |")
-    lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(found).items())]
-    lines += ["", *fairness.record(found["comparisons"])]
+    lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(results).items())]
+    lines += ["", *fairness.record(results["comparisons"])]
     names = [name for name in losses[-1] if name not in ("step", "seconds")]
     lines += [
         "",
@@ -209,11 +214,11 @@ def record(found: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
 
 
 def _loss(row: dict[str, float], name: str) -> str:
-    return f"{row[name]:.4f}" if name in row else "-"  # comparisons come later
+    return f"{row[name]:.4f}" if name in row else "-"  # comparisons start after the first stage
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--draws", type=int, default=20)
@@ -221,14 +226,14 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    found = run(args.folder, draws=args.draws, items=args.items, searches=args.searches)
+    results = run(args.folder, draws=args.draws, items=args.items, searches=args.searches)
     losses = [json.loads(line) for line in (args.folder / "losses.jsonl").read_text().splitlines()]
-    text = record(found, losses)
+    text = record(results, losses)
     print(text)
     if args.write:
         (HERE / "TRAINING.md").write_text(text)
-        fairness.plot(found["comparisons"], HERE / "curve.png")
-        (HERE / "record.json").write_text(json.dumps({**found, "losses": losses}) + "\n")
+        fairness.plot(results["comparisons"], HERE / "curve.png")
+        (HERE / "record.json").write_text(json.dumps({**results, "losses": losses}) + "\n")
 
 
 if __name__ == "__main__":

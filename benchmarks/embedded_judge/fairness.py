@@ -1,4 +1,4 @@
-"""The embedded judge as a pairwise judge: its preference by wording, and what ZEPO makes of it, on held-out seeds."""
+"""Evaluate the embedded judge as a pairwise judge, by wording and after searches by ZEPO, on held-out seeds."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.report.preference import curve_plot
 
 SEARCHED, TESTED = 2_000_003, 2_100_003
-"""First seeds of the documents; of no training episode."""
+"""First seeds of the documents; training uses none of them."""
 
 WORDINGS = 60
 DOCUMENTS, OUTPUTS, PAIRS = 40, 6, 200
 
 
 def documents(seed: int) -> list[dspy.Example]:
-    """Held-out documents whose score is the true quality."""
-    found = world.documents(DOCUMENTS, OUTPUTS, seed=seed)
-    return [e.copy(scores={world.NAME: e.quality}) for e in found]
+    """Return held-out documents whose score is the true quality."""
+    examples = world.documents(DOCUMENTS, OUTPUTS, seed=seed)
+    return [e.copy(scores={world.NAME: e.quality}) for e in examples]
 
 
 def run(lm: Any, *, draws: int) -> dict[str, Any]:
-    """The curve over many wordings, and the four rows of so many searches."""
+    """Measure the curve over many wordings, and the four judges of each search."""
     judge = PairwiseJudge(SYNTHETIC)
-    known = comparison_wordings()
-    chosen = random.Random(0).sample(sorted(known), WORDINGS)
+    pushes = comparison_wordings()
+    chosen = random.Random(0).sample(sorted(pushes), WORDINGS)
     points = sensitivity_curve(judge, chosen, documents(TESTED - 1), lm=lm, limit=PAIRS)
     searches = []
     for draw in range(draws):
@@ -49,7 +49,7 @@ def run(lm: Any, *, draws: int) -> dict[str, Any]:
         searches.append({"history": compiled.report.history, "rows": {k: _row(row) for k, row in rows.items()}})
         print(json.dumps(searches[-1]), flush=True)
     return {
-        "curve": [{**asdict(p), "push": known[p.instruction]} for p in points],
+        "curve": [{**asdict(p), "push": pushes[p.instruction]} for p in points],
         "fit": asdict(quadratic_fit([p.decision_rate for p in points], [p.agreement for p in points])),
         "searches": searches,
     }
@@ -65,50 +65,50 @@ def _row(row: Row) -> dict[str, float | None]:
     }
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
-    """The curve with its fit."""
-    points = [CurvePoint(p["instruction"], p["decision_rate"], p["agreement"]) for p in found["curve"]]
+def plot(figures: dict[str, Any], path: Path) -> None:
+    """Write a PNG of the curve and its fit."""
+    points = [CurvePoint(p["instruction"], p["decision_rate"], p["agreement"]) for p in figures["curve"]]
     curve_plot(points, path)
 
 
-def claims(found: dict[str, Any]) -> dict[str, str]:
-    """What the judge must show as a pairwise judge, and in how many searches it does."""
-    of = [search["rows"] for search in found["searches"]]
-    shown = {
-        "the decision rate on held-out documents comes nearer to .5": [
-            abs(r["searched"]["decision_rate"] - 0.5) < abs(r["initial"]["decision_rate"] - 0.5) for r in of
+def claims(figures: dict[str, Any]) -> dict[str, str]:
+    """Return the claims about the pairwise judge, each with the number of searches in which it holds."""
+    searches = [search["rows"] for search in figures["searches"]]
+    held = {
+        "the decision rate on held-out documents moves closer to .5": [
+            abs(r["searched"]["decision_rate"] - 0.5) < abs(r["initial"]["decision_rate"] - 0.5) for r in searches
         ],
-        "Spearman with the true order rises": [r["searched"]["spearman"] > r["initial"]["spearman"] for r in of],
-        "and significantly (p < .05 over documents)": [
-            r["searched"]["spearman"] > r["initial"]["spearman"] and r["searched"]["p_value"] < 0.05 for r in of
+        "Spearman with the true order rises": [r["searched"]["spearman"] > r["initial"]["spearman"] for r in searches],
+        "this rise is significant (p < .05 over documents)": [
+            r["searched"]["spearman"] > r["initial"]["spearman"] and r["searched"]["p_value"] < 0.05 for r in searches
         ],
     }
-    return {claim: f"{sum(values)} of {len(values)}" for claim, values in shown.items()}
+    return {claim: f"{sum(values)} of {len(values)}" for claim, values in held.items()}
 
 
-def record(found: dict[str, Any]) -> list[str]:
-    """The part of the training record."""
-    fit = found["fit"]
+def record(figures: dict[str, Any]) -> list[str]:
+    """Return the lines of the training record about comparisons."""
+    fit = figures["fit"]
     lines = [
-        f"## Comparisons: {WORDINGS} wordings, and {len(found['searches'])} searches",
+        f"## Comparisons: {WORDINGS} wordings, and {len(figures['searches'])} searches",
         "",
-        "Agreement with the true order against the decision rate of each wording (`curve.png`; wordings with the same "
-        f"decisions share a point), on {DOCUMENTS} held-out documents of {OUTPUTS} outputs: a parabola explains "
-        f"{fit['r_squared']:.2f} of the variance, a straight line {fit['linear_r_squared']:.2f}; its top is at "
-        f"{fit['top']:.2f}.",
+        "`curve.png` shows the agreement with the true order against the decision rate of each wording, on "
+        f"{DOCUMENTS} held-out documents of {OUTPUTS} outputs. Wordings with the same decisions share a point. A "
+        f"parabola explains {fit['r_squared']:.2f} of the variance, a straight line {fit['linear_r_squared']:.2f}; the "
+        f"parabola peaks at {fit['top']:.2f}.",
         "",
-        f"ZEPO with 5 epochs of 5 wordings on {PAIRS} pairs, then other documents. Mean (standard deviation):",
+        f"ZEPO with 5 epochs of 5 wordings on {PAIRS} pairs, measured on other documents. Mean (standard deviation):",
         "",
         "| judge | decision rate of the first position | position consistency | Spearman with the true order |",
         "|---|---|---|---|",
     ]
-    for title in found["searches"][0]["rows"]:
-        figures = (
-            _mean([search["rows"][title][f] for search in found["searches"]])
-            for f in ("decision_rate", "position_consistency", "spearman")
+    for title in figures["searches"][0]["rows"]:
+        cells = (
+            _mean([search["rows"][title][name] for search in figures["searches"]])
+            for name in ("decision_rate", "position_consistency", "spearman")
         )
-        lines.append(f"| {title} | {' | '.join(figures)} |")
-    return [*lines, "", "| claim | searches |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(found).items())]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return [*lines, "", "| claim | searches |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(figures).items())]
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -1,7 +1,7 @@
-"""The embedded judge's tokenizer: a token is a word, a digit or a mark with the blank before it, or a line break.
+"""The embedded judge's tokenizer: a token is a word, digit or punctuation mark with the space before it, or a newline.
 
-Nothing is lost: joining the tokens gives the text back, and " 4" is one token whether it is read with its prompt or
-not. Words the world does not use are ``<unk>``.
+Joining the tokens restores the text, and " 4" is one token with or without its prompt. Words that the synthetic world
+does not use become ``<unk>``.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 def naming(rater: str) -> str:
-    """What is added to a judge's instruction to name the rater."""
+    """Return the line of a judge's instruction that names the rater."""
     return f"\nRater: {rater}."
 
 
 def comparison_wordings() -> dict[str, float]:
-    """Every wording of a comparison and its push towards the first position."""
+    """Return every wording of a comparison, with its push towards the first position in nats."""
     source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
     return wordings.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
 
 
 def words() -> list[str]:
-    """The vocabulary without the special tokens."""
+    """Return the vocabulary without the special tokens."""
     rng = random.Random(0)
-    found = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
+    vocabulary = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
     for rater in world.RATERS:
-        found |= set(re.findall(PATTERN, naming(rater)))
+        vocabulary |= set(re.findall(PATTERN, naming(rater)))
     for wording in comparison_wordings():
         prompt = comparison_messages(
             SYNTHETIC, CONTENT_FREE, [CONTENT_FREE] * 2, labels=("A", "B"), instructions=wording
         )
-        found |= {" A", " B"} | set(re.findall(PATTERN, dialogue([*prompt, {"role": "assistant", "content": "A"}])))
+        vocabulary |= {" A", " B"}
+        vocabulary |= set(re.findall(PATTERN, dialogue([*prompt, {"role": "assistant", "content": "A"}])))
     for _ in range(5000):
         drawn = world.item(rng)
         answer = {"role": "assistant", "content": drawn.output}
@@ -51,12 +52,12 @@ def words() -> list[str]:
             judge_messages(SYNTHETIC, drawn.source, drawn.output),
             [*likelihood_messages(SYNTHETIC, drawn.source), answer],
         ):
-            found |= set(re.findall(PATTERN, dialogue(messages)))
-    return sorted(found)
+            vocabulary |= set(re.findall(PATTERN, dialogue(messages)))
+    return sorted(vocabulary)
 
 
 def build(context: int) -> PreTrainedTokenizerFast:
-    """A tokenizer that adds ``<s>`` in front, for a model of that context length."""
+    """Return the tokenizer, which starts every text with ``<s>``; ``context`` is the model's length in tokens."""
     vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words()])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PATTERN), behavior="isolated")

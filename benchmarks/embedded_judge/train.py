@@ -2,17 +2,17 @@
 
 usage: python -m benchmarks.embedded_judge.train OUT [--steps 3000] [--seed 0] [--threads 1] [--resume]
 
-An episode is one judge prompt, rendered by the package's own wording: items scored by one rater. Most raters are fond
-of common phrasing, and the labels are noisy. At every score, the first as the last, the model is trained towards what
-an ideal judge would answer there, given the scores so far (``ideal.py``): one dense target without sampling noise.
-Linear probes between the layers, thrown away afterwards, ask for the steps of that reasoning: the value that a
-sentence should state, whether it states it, the sentence's error, each item's quality and commonness, what each label
-says about the rater, and what is known of the rater. Episodes of one item come first: they hold one source to look a
-value up in. Beside the episodes the model sees texts of the world under the likelihood prompt, and comparisons of two
-texts under many wordings, each of which makes the ideal judge lean to a position (``evalbias.data.wordings``).
+An episode is one judge prompt in the package's own wording: items scored by one rater. Most raters are fond of common
+phrasing, and the labels are noisy. At every score, the model is trained towards the ideal judge's answer given the
+scores so far (``ideal.py``): a dense target without sampling noise. Linear probes between the layers, discarded after
+training, predict the steps of that reasoning: the value that a sentence should state, whether it states it, the
+sentence's error, each item's quality and commonness, the evidence of each label about the rater, and the log-odds of
+the rater so far. Episodes of one item come first, because a value then has only one source to be looked up in. The
+model also sees texts of the synthetic world under the likelihood prompt, and comparisons of two texts under many
+wordings, each of which pushes the ideal judge towards a position (``evalbias.data.wordings``).
 
-The seed decides every draw; the number of steps decides the learning rates and the stages. A stopped run goes on with
-``--resume`` from its last checkpoint, with other draws from there on.
+The seed decides every draw; the number of steps decides the learning rates and the stages. With ``--resume``, a stopped
+run continues from its last checkpoint, with other draws from there on.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from benchmarks.training import Course, arguments, llama, padded, set_rate, text
 
 WIDTH = 128
 STAGES = ((0.12, 48, 1), (0.2, 20, 3), (1.0, 8, 9))
-"""Until which share of the steps, episodes in a step, and items in an episode."""
+"""For each stage: fraction of the steps at its end, episodes per step, and items per episode."""
 
 TEXTS, COMPARED, COMPARISONS = 6, 8, 3
-"""Texts in a step; prompts that compare, once the first stage is over, and comparisons in each."""
+"""Texts per step; prompts with comparisons per step, after the first stage; and comparisons per prompt."""
 
 MIDDLE = torch.tensor([2.7, 0.0])
-"""Mean quality and commonness."""
+"""Mean quality and mean commonness."""
 
 PEAK, WARMUP = 2e-3, 150
 NAMED = (0.6, 0.2)
-"""Share of episodes that name their rater, at the start and from the middle on."""
+"""Fraction of episodes that name their rater: at the start, and from the middle on."""
 
 POINTED = 0.35
-"""Share of episodes whose demonstrations are chosen for contradicting a fond rater."""
+"""Fraction of episodes whose demonstrations are chosen to contradict a fond rater."""
 
 PLACES = {
     "value": (2, len(VALUES)),
@@ -54,7 +54,7 @@ PLACES = {
     "odds": (7, 1),
     "pair": (6, 3),
 }
-"""Layer and number of values of each probe."""
+"""Probe -> its layer and its number of values."""
 
 WEIGHTS = {
     "answer": 3.0,
@@ -68,26 +68,26 @@ WEIGHTS = {
     "odds": 0.5,
     "pair": 0.3,
 }
-"""Of each loss; those of comparisons count like their namesakes."""
+"""Loss -> weight; the losses of comparisons have the weights of the same losses of judge prompts."""
 
 
 class Probes(nn.Module):
-    """Readings of the hidden states."""
+    """Linear probes of the hidden states."""
 
     def __init__(self) -> None:
         super().__init__()
         self.heads = nn.ModuleDict({name: nn.Linear(WIDTH, size) for name, (_, size) in PLACES.items()})
 
     def read(self, name: str, hidden: Sequence[Tensor], rows: Tensor, places: Tensor) -> Tensor:
-        """(m, values) of one reading at m positions of (B, T, D) hidden states."""
-        found: Tensor = self.heads[name](hidden[PLACES[name][0]][rows, places])
-        return found
+        """Return (m, values) of one probe at m positions of the (B, T, D) hidden states."""
+        values: Tensor = self.heads[name](hidden[PLACES[name][0]][rows, places])
+        return values
 
 
 def judging_losses(
     model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Episode], labels: list[int]
 ) -> dict[str, Tensor]:
-    """Losses of judge prompts: of the answers, the probes, and the prompt's own words."""
+    """Return the losses of judge prompts: answers, probes, and the words of the prompt."""
     run = Run(model, probes, drawn)
     facts = torch.tensor([fact for episode in drawn for fact in episode.facts])  # (m, 4)
     return {
@@ -101,7 +101,7 @@ def judging_losses(
 def comparing_losses(
     model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Comparisons], choices: list[int]
 ) -> dict[str, Tensor]:
-    """The same of comparisons."""
+    """Return the losses of prompts with comparisons."""
     run = Run(model, probes, drawn)
     facts = torch.tensor([fact for episode in drawn for fact in episode.facts])  # (m, 3)
     pair = mse_loss(run.read("pair", run.answers_at - 1), facts - torch.tensor([MIDDLE[0], MIDDLE[0], 0.0]))
@@ -109,7 +109,7 @@ def comparing_losses(
 
 
 class Run:
-    """One forward pass over prompts, and what is read off it."""
+    """One forward pass over prompts, with its hidden states and logits."""
 
     def __init__(
         self, model: LlamaForCausalLM, probes: Probes, drawn: Sequence[Episode] | Sequence[Comparisons]
@@ -121,27 +121,27 @@ class Run:
         self._rows, self.answers_at = self._places([episode.scores for episode in drawn])
 
     def _places(self, places: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """(m,) rows and (m,) positions."""
-        rows = [row for row, found in enumerate(places) for _ in found]
-        return torch.tensor(rows), torch.tensor([place for found in places for place in found])
+        """Return (m,) rows and (m,) positions."""
+        rows = [row for row, positions in enumerate(places) for _ in positions]
+        return torch.tensor(rows), torch.tensor([position for positions in places for position in positions])
 
     def read(self, name: str, places: Tensor, rows: Tensor | None = None) -> Tensor:
-        """(m, values) of a probe at positions, by default at those of the answers' rows."""
+        """Return (m, values) of a probe at positions; rows default to those of the answers."""
         return self._probes.read(name, self._hidden, self._rows if rows is None else rows, places)
 
     def losses(self, labels: list[int]) -> dict[str, Tensor]:
-        """Divergence of the answers from the ideal judge's; losses of the sentences and of the prompt's words."""
+        """Return the answers' divergence from the ideal judge, and the losses of sentences and words."""
         answers = torch.tensor([answer for episode in self._drawn for answer in episode.answers])  # (m, c)
-        told = self._logits[self._rows, self.answers_at - 1].log_softmax(-1)[:, labels]
+        logprobs = self._logits[self._rows, self.answers_at - 1].log_softmax(-1)[:, labels]  # (m, c)
         words = self._ids.clone()
         words[self._rows, self.answers_at] = 0
         sentences = [episode.sentences for episode in self._drawn]
         ends, stops = self._places([s.stops for s in sentences])
         kinds = torch.tensor([kind for s in sentences for kind in s.kinds])
         rows, values = self._places([s.values for s in sentences])
-        stated = torch.tensor([told for s in sentences for told in s.stated], dtype=torch.long)  # (v, 2)
+        stated = torch.tensor([pair for s in sentences for pair in s.stated], dtype=torch.long)  # (v, 2)
         return {
-            "answer": (answers * (answers.clamp_min(1e-9).log() - told)).sum(-1).mean(),
+            "answer": (answers * (answers.clamp_min(1e-9).log() - logprobs)).sum(-1).mean(),
             "prompt": text_loss(self._logits, words),
             "value": cross_entropy(self.read("value", values - 1, rows), stated[:, 0]),
             "match": cross_entropy(self.read("match", values, rows), stated[:, 1]),
@@ -149,24 +149,26 @@ class Run:
         }
 
 
-def losses(model: LlamaForCausalLM, probes: Probes, episodes: Episodes, step: int, share: float) -> dict[str, Tensor]:
-    """Every loss of one step; of the last stage each fourth has half as many episodes, nearly twice as long."""
+def losses_of_step(
+    model: LlamaForCausalLM, probes: Probes, episodes: Episodes, step: int, share: float
+) -> dict[str, Tensor]:
+    """Return every loss of one step; in the last stage, each fourth step has half as many, longer episodes."""
     batch, items = next((batch, items) for end, batch, items in STAGES if share < end)
     if items == STAGES[-1][2] and step % 4 == 3:
         batch, items = batch // 2, 2 * items - 1
     named = NAMED[0] + (NAMED[1] - NAMED[0]) * min(1.0, 2 * share)
     drawn = [episodes.judging(items, named=named, pointed=POINTED) for _ in range(batch)]
-    found = judging_losses(model, probes, drawn, episodes.labels)
+    losses = judging_losses(model, probes, drawn, episodes.labels)
     texts = padded([episodes.generating() for _ in range(TEXTS)])
-    found["text"] = text_loss(model(texts).logits, texts)
+    losses["text"] = text_loss(model(texts).logits, texts)
     if items > 1:
         pairs = [episodes.comparing(COMPARISONS) for _ in range(COMPARED)]
-        found |= comparing_losses(model, probes, pairs, episodes.choices)
-    return found
+        losses |= comparing_losses(model, probes, pairs, episodes.choices)
+    return losses
 
 
 def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
-    """Train, with a line in ``out/losses.jsonl`` every 50 steps and a checkpoint every 250."""
+    """Train; write a line of ``out/losses.jsonl`` every 50 steps and a checkpoint every 250."""
     torch.manual_seed(seed)
     episodes, probes = Episodes(seed), Probes()
     model = llama(vocabulary=len(episodes.ids), context=CONTEXT, width=WIDTH, inner=256, layers=8, heads=4)
@@ -177,12 +179,12 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
         episodes.rng.seed(f"{seed} {course.first}")
     for step in range(course.first, steps):
         set_rate(optimizer, peak=PEAK, warmup=WARMUP, step=step, steps=steps)
-        found = losses(model, probes, episodes, step, step / steps)
+        losses = losses_of_step(model, probes, episodes, step, step / steps)
         optimizer.zero_grad()
-        sum(WEIGHTS[name.split()[-1]] * loss for name, loss in found.items()).backward()
+        sum(WEIGHTS[name.split()[-1]] * loss for name, loss in losses.items()).backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
-        course.step(step, {name: loss.item() for name, loss in found.items()})
+        course.step(step, {name: loss.item() for name, loss in losses.items()})
         if (step + 1) % 250 == 0 or step + 1 == steps:
             model.save_pretrained(out)
             episodes.tokenizer.save_pretrained(out)

@@ -1,1 +1,1 @@
-"""The likelihood-bias paper's Table 1 for any judge model (Ohi et al., Findings of ACL 2024)."""
+"""Table 1 of the likelihood-bias paper for any judge model (Ohi et al., Findings of ACL 2024)."""

@@ -1,11 +1,11 @@
-"""Table 1 for any judge model: ``evalbias compile likelihood`` on both data sets, with the published figures beside.
+"""Reproduce Table 1 for any judge model: run ``evalbias compile likelihood`` and add the published figures.
 
 usage: python -m benchmarks.likelihood_bias --lm MODEL [--likelihood-lm MODEL] [--sets webnlg2020 tmu-gfm]
            [--candidates FOLDER] [--out DIR] [--write] [--title TEXT] [options of evalbias compile likelihood]
 
-The data are read from EVALBIAS_DATA (default ../shared/data). A stopped run goes on where it was. ``--candidates``
-names a folder with candidates-NAME.txt, the training items that may become demonstrations (for a judge model that was
-trained on the others). ``--write`` puts the tables into benchmarks/RESULTS.md under ``--title``.
+The data are read from EVALBIAS_DATA (default ../shared/data). A stopped run resumes. ``--candidates`` names a folder
+with candidates-NAME.txt: the training items that may become demonstrations, for a judge model that was trained on the
+others. ``--write`` puts the tables into benchmarks/RESULTS.md under ``--title``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tm
 
 
 def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
-    """Run the command and read what it left."""
+    """Run the command and read its run folder."""
     data = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / FILES[dataset]
     command = [sys.executable, "-m", "evalbias.cli", "compile", "likelihood", "--data", f"{dataset}:{data}"]
     subprocess.run([*command, "--out", str(folder), *options], check=True)
@@ -33,7 +33,7 @@ def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm", required=True)
     parser.add_argument("--sets", nargs="+", choices=[*TABLE], default=[*TABLE])
@@ -41,10 +41,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/likelihood-bias"))
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--title", default="a judge")
-    args, others = parser.parse_known_args()
+    args, extra = parser.parse_known_args()
     parts = [f"## Likelihood bias (Ohi et al. 2024, Table 1): {args.title}"]
     for dataset in args.sets:
-        options = ["--lm", args.lm, *others]
+        options = ["--lm", args.lm, *extra]
         if args.candidates is not None:
             options += ["--candidates", str(args.candidates / f"candidates-{dataset}.txt")]
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""The figures of Table 1 as published: before and after, with the paper's signs (* p < .05, dagger p < .06)."""
+"""Figures of Table 1 as published, before -> after, with the paper's signs (* p < .05, dagger p < .06)."""
 
 from __future__ import annotations
 
@@ -35,4 +35,4 @@ TABLE: dict[str, dict[str, tuple[Published, Published]]] = {
         "total": (Published(".43 -> .37", ".45 -> .52"), Published(".21 -> .18", ".48 -> .52")),
     },
 }
-"""data set -> criterion -> the two judges of ``JUDGES``."""
+"""Data set -> criterion -> figures of the two judges in ``JUDGES``."""

@@ -1,4 +1,4 @@
-"""A finished run as Table 1, with the published figures beside it."""
+"""Tables of a finished run in the form of Table 1, with the published figures."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from evalbias.programs.criteria import INTRINSIC
 from evalbias.runs.values import number as read_number
 
 CASES = 5
+"""Number of items that the report lists for each criterion."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What ``evalbias compile likelihood`` left in a folder.
+    """Run folder of ``evalbias compile likelihood``.
 
     Attributes:
         dataset: Name of the data set.
-        settings: run.json.
-        result: result.json.
+        settings: Content of run.json.
+        result: Content of result.json.
     """
 
     dataset: str
@@ -35,21 +36,21 @@ class Finished:
 
     @classmethod
     def read(cls, dataset: str, folder: Path) -> Finished:
-        """From its folder."""
+        """Read a run folder."""
         settings, result = (json.loads((folder / f).read_text(encoding="utf-8")) for f in ("run.json", "result.json"))
         return cls(dataset, settings, result)
 
 
 @dataclass(frozen=True)
 class Case:
-    """An item whose score moved far.
+    """An item whose score changed much.
 
     Attributes:
-        id: The item's.
-        likelihood_rank: From 0 (least likely) to 1 among the test items.
-        human: As rated.
+        id: Identifier of the item.
+        likelihood_rank: Rank of its LS among the test items, from 0 (least likely) to 1.
+        human: Human score, as rated.
         before: Score_m under the random demonstrations.
-        after: Score_m under the chosen ones.
+        after: Score_m under the chosen demonstrations.
     """
 
     id: str
@@ -60,12 +61,12 @@ class Case:
 
 
 def number(value: float | None) -> str:
-    """As the paper prints it; None is undefined."""
+    """Format as the paper does, without a leading zero; None is undefined."""
     return "undefined" if value is None else f"{value:.2f}".replace("0.", ".", 1)
 
 
 def rows(run: Finished) -> list[list[str]]:
-    """One row a criterion: ours, then the published judges'."""
+    """Return one row per criterion: our figures, then those of the published judges."""
     body = []
     for name, comparison in run.result["likelihood"].items():
         known = TABLE.get(run.dataset, {}).get(name)
@@ -91,7 +92,7 @@ def _p_text(p_value: float) -> str:
 
 
 def intrinsic(run: Finished) -> list[list[str]]:
-    """Mean BiasScore before and after: criteria that the output alone decides, and the others."""
+    """Return the mean BiasScore of the criteria that the output alone decides, and of the others."""
     body = []
     for heading, in_group in (("intrinsic", True), ("not intrinsic", False)):
         changes = {
@@ -106,14 +107,14 @@ def intrinsic(run: Finished) -> list[list[str]]:
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    """Of what is defined; what is not is counted."""
-    known = [v for v in values if v is not None]
-    missing = f" ({len(values) - len(known)} undefined)" if len(known) < len(values) else ""
-    return number(float(np.mean(known)) if known else float("nan")) + missing
+    """Average the defined values; undefined ones are counted."""
+    defined = [v for v in values if v is not None]
+    missing = f" ({len(values) - len(defined)} undefined)" if len(defined) < len(values) else ""
+    return number(float(np.mean(defined)) if defined else float("nan")) + missing
 
 
 def cases(run: Finished, criterion: str, count: int = CASES) -> list[Case]:
-    """The items whose score moved most, the furthest first; undefined ones are left out."""
+    """Return the items whose score changed most, the largest change first; undefined scores are left out."""
     report = run.result["reports"][criterion]
     before, after = report["before"], report["after"]
     likelihoods, first, second, human = (
@@ -132,36 +133,36 @@ def cases(run: Finished, criterion: str, count: int = CASES) -> list[Case]:
 
 
 def markdown(headings: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [headings, ["---"] * len(headings), *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def report(run: Finished) -> str:
-    """The whole of a run as Markdown; items are named by their ids, never quoted."""
+    """Return the report of a run as Markdown; it names items by their ids and never quotes them."""
     s = run.settings
     lm, likelihood_lm = s["lm"], s["likelihood_lm"]
-    told = ", ".join(f"{k} {v}" for k, v in lm.items())
+    judge = ", ".join(f"{k} {v}" for k, v in lm.items())
     other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
     parts = [
         f"### {run.dataset}",
-        f"Judge: {told}; likelihood: {other}, {s['reduction']} over tokens; US by {s['normalization']}; "
-        f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} items to choose from, {s['test']['items']} to test; "
-        f"R = {s['resamples']}; data {s['data_sha256'][:12]}.",
+        f"Judge: {judge}; likelihood: {other}, {s['reduction']} over tokens; US normalized by {s['normalization']}; "
+        f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} candidate demonstrations, {s['test']['items']} test "
+        f"items; R = {s['resamples']}; data hash {s['data_sha256'][:12]}.",
         markdown(
             [
                 "criterion",
                 "BiasScore, before -> after",
                 "performance",
-                "p of each",
+                "p-values, bias / performance",
                 "n",
-                *(f"published: {judge}, bias / performance" for judge in JUDGES),
+                *(f"published: {name}, bias / performance" for name in JUDGES),
             ],
             rows(run),
         ),
-        "\\* p < .05, † p < .06, two-sided paired permutation test. Mean BiasScore by kind of criterion:",
+        "\\* p < .05, † p < .06 (two-sided paired permutation test). Mean BiasScore by kind of criterion:",
         markdown(["kind", "criteria", "before", "after"], intrinsic(run)),
-        "Items whose score moved most (rank of LS from 0, least likely, to 1):",
+        "Items whose score changed most (LS rank: from 0, the least likely, to 1):",
     ]
     body = [
         [c, x.id, f"{x.likelihood_rank:.2f}", f"{x.human:.1f}", f"{x.before:.2f}", f"{x.after:.2f}"]

@@ -1,1 +1,1 @@
-"""Self-bias: the recorded loops' published figures, and loops of the embedded model where the truth is known."""
+"""Self-bias of the recorded loops, and of loops of the embedded model, where the true quality is known."""

@@ -1,9 +1,9 @@
-"""Self-bias: the recorded loops beside their published figures, and loops of the embedded model with a known truth.
+"""Measure the self-bias of the recorded loops, and of loops of the embedded model, where the true quality is known.
 
 usage: python -m benchmarks.self_bias [--only recorded|synthetic] [--seed N] [--threads N] [--out DIR] [--write]
 
-The recordings are read from EVALBIAS_DATA (default ../shared/data). A stopped run goes on where it was. ``--write``
-puts the tables into benchmarks/RESULTS.md.
+The recordings are read from EVALBIAS_DATA (default ../shared/data). A stopped run resumes. ``--write`` puts the tables
+into benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import recorded, table
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
 from evalbias.evaluation import LoopSummary
-from evalbias.evaluation.formatting import mark
+from evalbias.evaluation.formatting import count, mark
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.report.refine import sides_plot
 from evalbias.report.self_bias import trajectory_plot
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["recorded", "synthetic"])
     parser.add_argument("--seed", type=int, default=0)
@@ -44,25 +44,28 @@ def main() -> None:
 
 
 def synthetic(seed: int, out: Path, threads: int) -> str:
-    """Run the loops of the embedded model, and draw them into the folder."""
-    found = arms(seed=seed, out=out, threads=threads)
+    """Run the loops of the embedded model, write their plots into the folder, and return the section."""
+    loops = arms(seed=seed, out=out, threads=threads)
     report = compiled(seed=seed, out=out, threads=threads)
-    trajectory_plot([arm.judged for arm in found], out / "judged.png", rounds="refinement")
+    trajectory_plot([arm.judged for arm in loops], out / "judged.png", rounds="refinement")
     sides_plot(report, out / "sides.png")
-    title = "## Self-bias: loops of the embedded model, the truth known"
-    told = f"{ITEMS} texts, {REFINEMENTS} refinements (each a new draw; the score alone decides), seed {seed}."
-    return "\n\n".join([title, told, _arms(found), _compiled(report)])
+    title = "## Self-bias: loops of the embedded model, where the true quality is known"
+    settings = (
+        f"{ITEMS} texts, {REFINEMENTS} refinements (each a new draw; only the feedback's score decides which is kept), "
+        f"seed {seed}."
+    )
+    return "\n\n".join([title, settings, _arms(loops), _compiled(report)])
 
 
-def _arms(found: list[Arm]) -> str:
+def _arms(loops: list[Arm]) -> str:
     rows = []
-    for arm in found:
-        own, quality = (_ends(arm.seen, name) for name in ("own", "expected"))
+    for arm in loops:
+        own, quality = (_ends(arm.own, name) for name in ("own", "expected"))
         bias = _ends(arm.judged, "bias", "+.2f") + mark(arm.judged.change["bias"].p_value)
         skewness = _ends(arm.judged, "skewness")
         common = f"{arm.commonness[0]:+.2f} -> {arm.commonness[-1]:+.2f}"
-        rows.append([arm.name, own, quality, f"{arm.seen.rounds[-1]['bias'].value:+.2f}", bias, skewness, common])
-    headings = ("the loop listens to", "its score", "truth (1-5)", "its Bias at the end", "own judge's Bias")
+        rows.append([arm.name, own, quality, f"{arm.own.rounds[-1]['bias'].value:+.2f}", bias, skewness, common])
+    headings = ("feedback", "its score", "true quality (1-5)", "its final Bias", "own judge's Bias")
     return table("", (*headings, "own judge's Dskew", "commonness"), rows).strip()
 
 
@@ -72,16 +75,16 @@ def _ends(loop: LoopSummary, name: str, form: str = ".2f") -> str:
 
 
 def _compiled(report: RefineReport) -> str:
-    tried = " (tried: they do not help)" if report.shown is not None and not report.demonstrations else ""
+    tried = " (tried, but they did not help)" if report.shown is not None and not report.demonstrations else ""
     comparison = report.comparison["self"]
     quality, bias, calls = comparison["quality"], comparison["bias"], comparison.cost["calls"]
     return (
-        f"Compiled with the truth as external feedback ({report.items} items, {report.calls} requests): "
-        f"{report.iterations} refinements at most, accepted when better by more than {report.margin:.0%} of the range, "
-        f"{len(report.demonstrations)} demonstrations{tried}. On {quality.after.n} other items: truth "
+        f"Compiled with the true quality as external feedback ({report.items} items, {report.calls} requests): at most "
+        f"{count(report.iterations, 'refinement')}, accepted if better by more than {report.margin:.0%} of the range, "
+        f"{count(len(report.demonstrations), 'demonstration')}{tried}. On {quality.after.n} other items: true quality "
         f"{quality.before.value:.2f} -> {quality.after.value:.2f} (p = {quality.p_value:.4f}), "
         f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f} of the range, "
-        f"requests an item {calls[0]:.1f} -> {calls[1]:.1f}."
+        f"requests per item {calls[0]:.1f} -> {calls[1]:.1f}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Put the record of the small judge's training into benchmarks/RESULTS.md.
+"""Write the record of the small judge's training into benchmarks/RESULTS.md.
 
 usage: python -m benchmarks.small_judge.record FOLDER
 """
@@ -16,16 +16,16 @@ from benchmarks.results import write_section
 
 
 def record(folder: Path) -> str:
-    """What the model is, what it was trained on, and how its losses went."""
+    """Return the section on the model, its training data, and its losses."""
     corpus = json.loads((folder / "corpus.json").read_text())
     losses = [json.loads(line) for line in (folder / "losses.jsonl").read_text().splitlines()]
     config = json.loads((folder / "config.json").read_text())
     with safe_open(folder / "model.safetensors", "pt") as weights:
         parameters = sum(weights.get_tensor(name).numel() for name in weights.keys())  # noqa: SIM118 - no mapping
     sets = "; ".join(
-        f"{name}: {told['train']} rated items seen, {told['candidates']} kept back"
-        for name, told in corpus.items()
-        if isinstance(told, dict)
+        f"{name}: {sizes['train']} rated items used, {sizes['candidates']} held out"
+        for name, sizes in corpus.items()
+        if isinstance(sizes, dict)
     )
     names = [name for name in losses[0] if name not in ("step", "seconds")]
     marks = [row for row in losses if row["step"] % 200 == 0 or row is losses[0]]
@@ -33,13 +33,13 @@ def record(folder: Path) -> str:
     return "\n\n".join(
         [
             "## The small judge",
-            f"A Llama from scratch, {parameters} parameters ({config['num_hidden_layers']} layers of "
-            f"{config['hidden_size']}), byte-level BPE of {config['vocab_size']} tokens; "
-            f"{corpus['texts']} texts of {corpus['tokens']} tokens, and judge prompts with human scores of training "
-            f"items ({sets}; the test items were never seen, other outputs of their inputs were). {losses[-1]['step']} "
-            "steps in "
-            f"{losses[-1]['seconds'] / 60:.0f} minutes on one CPU core, seed {corpus['seed']}.",
-            "Losses in nats (means of 50 steps; scores: cross-entropy with the human scores' distribution):",
+            f"A Llama trained from scratch, with {parameters} parameters ({config['num_hidden_layers']} layers of "
+            f"width {config['hidden_size']}) and a byte-level BPE of {config['vocab_size']} tokens. Its training data "
+            f"are {corpus['texts']} texts of {corpus['tokens']} tokens, and judge prompts with human scores of "
+            f"training items ({sets}). It never saw the test items, but it saw other outputs for their inputs. "
+            f"{losses[-1]['step']} steps took {losses[-1]['seconds'] / 60:.0f} minutes on one CPU core, seed "
+            f"{corpus['seed']}.",
+            "Losses in nats, means of 50 steps; for scores, the cross-entropy with the distribution of human scores:",
             markdown(["step", "seconds", *names], body),
         ]
     )

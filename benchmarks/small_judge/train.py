@@ -2,10 +2,10 @@
 
 usage: python -m benchmarks.small_judge.train OUT [--steps 1200] [--seed 0] [--threads 1] [--resume]
 
-The data are read from EVALBIAS_DATA (default ../shared/data). OUT becomes a model folder; beside the weights stand
-losses.jsonl, corpus.json (what it was trained on) and candidates-NAME.txt: the training items whose scores it never
-saw, for ``evalbias compile likelihood --candidates``. A stopped run goes on with ``--resume`` from its last
-checkpoint, with other draws from there on.
+The data are read from EVALBIAS_DATA (default ../shared/data). OUT becomes a model folder. It also holds losses.jsonl,
+corpus.json (size of the training data) and candidates-NAME.txt: the training items whose scores the judge never saw,
+for ``evalbias compile likelihood --candidates``. With ``--resume``, a stopped run continues from its last checkpoint,
+with other draws from there on.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from benchmarks.training import Course, arguments, llama, padded, set_rate, text
 VOCABULARY, CONTEXT = 3072, 3072
 BLOCKS, BLOCK = 4, 512
 EPISODES = {"tmu-gfm": (4, 9), "webnlg2020": (1, 9)}
-"""Prompts in a step, and items in a prompt."""
+"""Data set -> prompts per step, and items per prompt."""
 
 PEAK, WARMUP = 2e-3, 100
 SCORES, PROMPTS = 1.0, 0.3
-"""Weight of the scores and of the prompts' text, beside running text at 1."""
+"""Weights of the losses on the scores and on the prompts' text; running text has weight 1."""
 
 
 def tokenizer_of(corpus: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer learned from the corpus; it opens every text with ``<s>``."""
+    """Train a byte-level BPE tokenizer on the corpus; it starts every text with ``<s>``."""
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
@@ -54,33 +54,33 @@ def tokenizer_of(corpus: Sequence[str]) -> PreTrainedTokenizerFast:
 def judging_losses(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, drawn: Sequence[Dialogue]
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the scores with the human scores, and of the prompts' text, in nats a token."""
-    found = [tokenizer(d.text, return_offsets_mapping=True) for d in drawn]
-    ids = padded([f["input_ids"] for f in found])
+    """Return the cross-entropy with the human scores, and that of the prompts' text, in nats per token."""
+    encodings = [tokenizer(d.text, return_offsets_mapping=True) for d in drawn]
+    ids = padded([encoding["input_ids"] for encoding in encodings])
     logits = model(ids).logits  # (B, T, V)
-    aims = torch.zeros(sum(len(d.targets) for d in drawn), logits.shape[-1])  # (m, V)
+    targets = torch.zeros(sum(len(d.targets) for d in drawn), logits.shape[-1])  # (m, V)
     rows, places = [], []
-    for row, (dialogue, tokens) in enumerate(zip(drawn, found, strict=True)):
+    for row, (dialogue, tokens) in enumerate(zip(drawn, encodings, strict=True)):
         for place, target in zip(dialogue.places, dialogue.targets, strict=True):
             at = next(i for i, (start, end) in enumerate(tokens["offset_mapping"]) if start <= place < end)
             for label, share in target.items():
-                aims[len(rows), label_id(tokenizer, label)] = share
+                targets[len(rows), label_id(tokenizer, label)] = share
             rows.append(row)
             places.append(at)
-    told = logits[rows, [place - 1 for place in places]]  # (m, V)
-    rest = ids.clone()
-    rest[rows, places] = 0
-    return cross_entropy(told, aims), text_loss(logits, rest)
+    at_scores = logits[rows, [place - 1 for place in places]]  # (m, V)
+    text = ids.clone()
+    text[rows, places] = 0
+    return cross_entropy(at_scores, targets), text_loss(logits, text)
 
 
 def label_id(tokenizer: PreTrainedTokenizerFast, label: str) -> int:
-    """The one token of a label after a space."""
-    (found,) = tokenizer(" " + label, add_special_tokens=False)["input_ids"]
-    return int(found)
+    """Return the single token of a label after a space."""
+    (token,) = tokenizer(" " + label, add_special_tokens=False)["input_ids"]
+    return int(token)
 
 
 def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> None:
-    """Train; a line in ``out/losses.jsonl`` every 50 steps, new weights and a checkpoint every 100."""
+    """Train; write a line of ``out/losses.jsonl`` every 50 steps, and weights and a checkpoint every 100."""
     torch.manual_seed(seed)
     rng = random.Random(seed)
     sets = [rated(folder, name) for name in SOURCES]
@@ -90,11 +90,11 @@ def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> No
     model = llama(vocabulary=VOCABULARY, context=CONTEXT, width=160, inner=448, layers=5, heads=5)
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     course = Course(out, {"model": model, "optimizer": optimizer}, resume=resume)
-    told: dict[str, Any] = {"texts": len(corpus), "tokens": len(stream), "seed": seed, "steps": steps}
+    sizes: dict[str, Any] = {"texts": len(corpus), "tokens": len(stream), "seed": seed, "steps": steps}
     for s in sets:
-        told[s.name] = {"train": len(s.train), "candidates": len(s.candidates)}
+        sizes[s.name] = {"train": len(s.train), "candidates": len(s.candidates)}
         (out / f"candidates-{s.name}.txt").write_text("".join(f"{e.id}\n" for e in s.candidates))
-    (out / "corpus.json").write_text(json.dumps(told) + "\n")
+    (out / "corpus.json").write_text(json.dumps(sizes) + "\n")
     if course.first:
         rng.seed(f"{seed} {course.first}")
     for step in range(course.first, steps):
@@ -103,7 +103,7 @@ def train(folder: Path, out: Path, *, steps: int, seed: int, resume: bool) -> No
         blocks = torch.stack([stream[i : i + BLOCK] for i in starts])
         text = text_loss(model(blocks).logits, blocks)
         optimizer.zero_grad()
-        text.backward()  # one part at a time: the logits of all together would be large
+        text.backward()  # one part at a time, because the logits of all parts together would be large
         losses = {"text": text.item()}
         for s in sets:
             prompts, items = EPISODES[s.name]

@@ -1,1 +1,1 @@
-"""How fast judge probabilities come, beside other ways to ask for them."""
+"""Throughput of judge probabilities, compared with other methods of computing them."""

@@ -1,9 +1,9 @@
-"""What DSPy costs a judgment: ``judge.batch`` beside ``dspy.Evaluate`` with threads, on a model too small to matter.
+"""Measure DSPy's overhead: ``judge.batch`` against ``dspy.Evaluate`` with threads, on a model of negligible cost.
 
 usage: python -m benchmarks.throughput.overhead [--items 1000] [--repeats 5] [--write]
 
-Both judge the same items of the synthetic world with the same eight demonstrations, one after the other, again and
-again, without a cache. Memory is what the process grows by between 2,000 and 20,000 items judged, scores kept.
+Both judge the same items of the synthetic world with the same eight demonstrations, in turns, without a cache. Memory
+is the growth of the process from the 2,000th to the 20,000th judgment, with all scores kept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ THREADS = 16
 
 
 def small_model(folder: Path) -> evalbias.LocalLM:
-    """One layer of random weights with the embedded judge's tokenizer."""
+    """Return a model with one layer of random weights and the embedded judge's tokenizer."""
     tokenizer = evalbias.embedded_judge_lm().engine.loaded.tokenizer
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
@@ -49,25 +49,28 @@ def small_model(folder: Path) -> evalbias.LocalLM:
 
 
 def rates(judge: Any, lm: Any, items: list[dspy.Example], repeats: int) -> dict[str, list[float]]:
-    """Judgments a second of both ways, interleaved; the scores must agree."""
-    done: dict[str, list[float]] = {"judge.batch": [], f"dspy.Evaluate, {THREADS} threads": []}
+    """Measure the judgments per second of both methods in turns; their scores must agree."""
+    by_method: dict[str, list[float]] = {"judge.batch": [], f"dspy.Evaluate, {THREADS} threads": []}
     evaluate = dspy.Evaluate(
-        devset=items, metric=lambda _, found, __=None: found.score, num_threads=THREADS, display_progress=False
+        devset=items,
+        metric=lambda _, result, __=None: result.score,
+        num_threads=THREADS,
+        display_progress=False,
     )
-    batch, threads = done.values()
+    batch, threads = by_method.values()
     for _ in range(repeats):
         started = time.perf_counter()
-        found = judge.batch(items, lm=lm)
+        predictions = judge.batch(items, lm=lm)
         batch.append(len(items) / (time.perf_counter() - started))
         started = time.perf_counter()
-        other = evaluate(judge).results
+        evaluated = evaluate(judge).results
         threads.append(len(items) / (time.perf_counter() - started))
-        assert all(abs(a.score - b[1].score) < 1e-4 for a, b in zip(found, other, strict=True))
-    return done
+        assert all(abs(a.score - b[1].score) < 1e-4 for a, b in zip(predictions, evaluated, strict=True))
+    return by_method
 
 
 def growth(judge: Any, lm: Any, items: list[dspy.Example]) -> float:
-    """Bytes an item by which the process grows from the 2,000th to the 20,000th."""
+    """Measure the growth of the process in bytes per judgment, from the 2,000th to the 20,000th."""
     kept: list[float] = []
     marks = []
     for count in (2_000, 18_000):
@@ -78,7 +81,7 @@ def growth(judge: Any, lm: Any, items: list[dspy.Example]) -> float:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=5)
@@ -91,21 +94,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         lm = small_model(Path(folder))
         judge.predict.lm = lm
-        found = rates(judge, lm, items[: args.items], args.repeats)
+        by_method = rates(judge, lm, items[: args.items], args.repeats)
         grown = growth(judge, lm, items)
-    medians = {way: statistics.median(values) for way, values in found.items()}
+    medians = {method: statistics.median(values) for method, values in by_method.items()}
     base = list(medians.values())[1]
     rows = [
-        [way, f"{medians[way]:.0f} ({min(values):.0f} to {max(values):.0f})", f"{medians[way] / base:.1f}x"]
-        for way, values in found.items()
+        [method, f"{medians[method]:.0f} ({min(values):.0f} to {max(values):.0f})", f"{medians[method] / base:.1f}x"]
+        for method, values in by_method.items()
     ]
     text = "\n\n".join(
         [
             "## DSPy's overhead",
             f"{args.items} judgments with 8 demonstrations by a model of one layer, {torch.get_num_threads()} threads; "
-            f"medians of {args.repeats} interleaved repeats. Goal: 5x. From the 2,000th to the "
-            f"20,000th judgment the process grows by {grown:.0f} bytes an item.",
-            markdown(["way", "judgments/s (range)", "to Evaluate"], rows),
+            f"medians of {args.repeats} interleaved repeats. Goal: 5x. From the 2,000th to the 20,000th judgment, the "
+            f"process grows by {grown:.0f} bytes per judgment.",
+            markdown(["method", "judgments/s (range)", "speed-up over Evaluate"], rows),
         ]
     )
     print(text)

@@ -1,4 +1,4 @@
-"""What is asked: judge prompts as the package writes them, of real texts, and a model of random weights to answer."""
+"""Workloads: judge prompts of the package on real texts, and a model with random weights that answers them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from evalbias.programs.prompt import comparison_messages, judge_messages, likeli
 
 SHOTS = 8
 INSTRUCTIONS = 5
-"""In a population."""
+"""Number of instructions in a population."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts, each with the texts whose log-probability is asked behind it.
+    """Prompts, each with the texts whose log-probability is measured after it.
 
     Attributes:
-        name: For the table.
-        prompts: As text: the judge is a base model.
-        choices: Of each prompt; a likelihood has one.
+        name: Name in the table.
+        prompts: Prompts as messages.
+        choices: Texts after each prompt; one text for a likelihood.
     """
 
     name: str
@@ -38,48 +38,49 @@ class Workload:
 
 
 def pointwise(folder: Path, n: int) -> Workload:
-    """Eight rated WebNLG items before each of n others."""
+    """Return n WebNLG items as prompts, with eight rated items before each."""
     items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")
     criterion = next(c for c in WEBNLG if c.name == "fluency")
     demos = [(e.source, e.output, str(1 + k % 5)) for k, e in enumerate(items[:SHOTS])]
-    found: list[Prompt] = [judge_messages(criterion, e.source, e.output, demos=demos) for e in items[SHOTS : SHOTS + n]]
-    return Workload(f"{SHOTS}-shot pointwise, WebNLG", found, [criterion.labels] * n)
+    judged = items[SHOTS : SHOTS + n]
+    prompts: list[Prompt] = [judge_messages(criterion, e.source, e.output, demos=demos) for e in judged]
+    return Workload(f"{SHOTS}-shot pointwise, WebNLG", prompts, [criterion.labels] * n)
 
 
 def population(folder: Path, n: int, *, last: bool = True) -> Workload:
-    """Newsroom pairs under each instruction of a population, n prompts in all, pair by pair as ZEPO asks them."""
+    """Return n prompts: Newsroom pairs under each instruction of a population, pair by pair as in ZEPO."""
     items = data.load("newsroom", folder / "upstream/newsroom.json")
     criterion = NEWSROOM[0]
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
-    told = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
+    names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
     pairs = make_pairs(items, inputs=max(1, n // 100), limit=-(-n // INSTRUCTIONS), seed=0)
-    found: list[Prompt] = [
+    prompts: list[Prompt] = [
         comparison_messages(
             criterion,
             pair.source,
             list(pair.candidates),
             labels=("A", "B"),
-            instructions=wording.format(**told),
+            instructions=wording.format(**names),
             last=last,
         )
         for pair in pairs
         for wording in wordings
     ]
     place = "last" if last else "first"
-    return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", found[:n], [("A", "B")] * n)
+    return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", prompts[:n], [("A", "B")] * n)
 
 
 def paper_order(folder: Path, n: int) -> Workload:
-    """The same with the instruction first."""
+    """Return the same population with the instruction before each pair, as in the paper."""
     return population(folder, n, last=False)
 
 
 def likelihood(folder: Path, n: int) -> Workload:
-    """Every token of n WebNLG outputs after their sources."""
+    """Return n WebNLG outputs, whose tokens are all measured after their sources."""
     items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")[:n]
     criterion = WEBNLG[0]
-    found: list[Prompt] = [likelihood_messages(criterion, e.source) for e in items]
-    return Workload("continuation likelihood, WebNLG", found, [(e.output,) for e in items])
+    prompts: list[Prompt] = [likelihood_messages(criterion, e.source) for e in items]
+    return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
 
 
 WORKLOADS = {
@@ -91,7 +92,7 @@ WORKLOADS = {
 
 
 def model(folder: Path, *, hidden: int, layers: int, vocabulary: int, save_to: Path) -> Path:
-    """A Llama of random weights with a tokenizer of the texts' own: speed does not need trained weights."""
+    """Save a Llama with random weights and a tokenizer trained on the texts; speed needs no trained weights."""
     items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,1 +1,1 @@
-"""The fairness paper's tables and curves for any judge model (Zhou et al., EMNLP 2024), and its baselines."""
+"""Tables and curves of the fairness paper for any judge model (Zhou et al., EMNLP 2024), with its baselines."""

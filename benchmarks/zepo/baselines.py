@@ -1,4 +1,4 @@
-"""What pairwise judging is compared with: judges that score one output, and BERTScore."""
+"""Baselines of pairwise judging: judges that score one output, and BERTScore."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from evalbias.programs import Criterion, PointwiseJudge
 
 
 def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-    """(n,) the number the model writes; NaN where it writes none."""
+    """Return (n,) scores as the model writes them; NaN where it writes no number."""
     return np.array([p.score for p in PointwiseJudge(criterion, scoring="direct").batch(items, lm=lm)])
 
 
 def g_eval(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-    """(n,) the expectation over the labels' probabilities (Liu et al., 2023)."""
+    """Return (n,) expected scores under the probabilities of the labels (Liu et al., 2023)."""
     return np.array([p.score for p in PointwiseJudge(criterion).batch(items, lm=lm)])
 
 
 def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-    """(n,) the output's mean log-likelihood a token, given source and task (Fu et al., 2023)."""
+    """Return (n,) mean log-likelihoods per token of the output, given source and task (Fu et al., 2023)."""
     return likelihood_scores(items, criterion, lm, reduction="mean")
 
 
 class BERTScore:
-    """F1 of the output against its source (Zhang et al., 2020), with any encoder on this machine.
+    """BERTScore F1 of the output against its source (Zhang et al., 2020).
 
     Args:
-        encoder: A folder or name.
-        layers: Of its layers, how many are used.
+        encoder: Folder or name of the encoder.
+        layers: Number of the encoder's layers to use.
     """
 
     def __init__(self, encoder: str, layers: int) -> None:
@@ -41,6 +41,6 @@ class BERTScore:
         self._scorer = BERTScorer(model_type=encoder, num_layers=layers)
 
     def __call__(self, criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-        """(n,); the same whatever the criterion."""
+        """Return (n,) scores, which do not depend on the criterion."""
         _, _, f1 = self._scorer.score([e.output for e in items], [e.source for e in items])
         return f1.numpy().astype(np.float64)

@@ -1,4 +1,4 @@
-"""DSPy's optimizers with labels, on the same judge and the same pairs: what labels are worth beside fairness."""
+"""DSPy's optimizers, which need labels, on the same judge and documents as the label-free search."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dspy.utils.callback import BaseCallback
 from evalbias.programs import PairwiseJudge, preference_accuracy
 
 CANDIDATES, TRIALS = 10, 15
-"""Of MIPROv2."""
+"""Settings of MIPROv2: proposed instructions, and trials."""
 
 Compile = Callable[[PairwiseJudge, list[dspy.Example], list[dspy.Example]], PairwiseJudge]
 
 
 class Counter(BaseCallback):
-    """Counts the calls of one model."""
+    """Counter of the calls of one model."""
 
     def __init__(self, lm: Any) -> None:
         self._lm = lm
@@ -31,7 +31,7 @@ class Counter(BaseCallback):
 
 
 def miprov2(*, lm: Any, writer: Any, seed: int) -> Compile:
-    """Instructions by the writer, chosen by accuracy on the validation pairs."""
+    """Return MIPROv2: instructions by the writer, chosen by accuracy on the validation pairs."""
 
     def compile_(judge: PairwiseJudge, train: list[dspy.Example], val: list[dspy.Example]) -> PairwiseJudge:
         optimizer = dspy.MIPROv2(
@@ -44,14 +44,14 @@ def miprov2(*, lm: Any, writer: Any, seed: int) -> Compile:
             seed=seed,
         )
         counts = {"num_trials": TRIALS, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-        found: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val, minibatch=False, **counts)
-        return found
+        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val, minibatch=False, **counts)
+        return better
 
     return compile_
 
 
 def gepa(*, lm: Any, writer: Any, seed: int, budget: int) -> Compile:
-    """Instructions by reflection, chosen by accuracy on the validation pairs, within so many judgments."""
+    """Return GEPA: instructions by reflection, chosen by accuracy on the validation pairs, within a budget."""
 
     def metric(example: Any, prediction: Any, *_: Any) -> Any:
         score = preference_accuracy(example, prediction)
@@ -61,8 +61,8 @@ def gepa(*, lm: Any, writer: Any, seed: int, budget: int) -> Compile:
         optimizer = dspy.GEPA(
             metric, max_metric_calls=budget, reflection_lm=writer, num_threads=1, use_merge=False, seed=seed
         )
-        found: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val)
-        return found
+        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val)
+        return better
 
     return compile_
 
@@ -70,8 +70,8 @@ def gepa(*, lm: Any, writer: Any, seed: int, budget: int) -> Compile:
 def compiled(
     optimize: Compile, judge: PairwiseJudge, train: Sequence[dspy.Example], val: Sequence[dspy.Example], *, lm: Any
 ) -> tuple[PairwiseJudge, int]:
-    """A judge compiled with labels, and the judgments that took."""
+    """Compile a judge with labels, and count the judgments."""
     counter = Counter(lm)
-    with dspy.context(lm=lm, callbacks=[counter]), redirect_stdout(sys.stderr):  # their progress is no result
-        found = optimize(judge.deepcopy(), list(train), list(val))
-    return found, counter.calls
+    with dspy.context(lm=lm, callbacks=[counter]), redirect_stdout(sys.stderr):  # stdout is for results, not progress
+        better = optimize(judge.deepcopy(), list(train), list(val))
+    return better, counter.calls

@@ -1,4 +1,4 @@
-"""Every method on one criterion: searched on some documents, ranked on others."""
+"""Run every method on one criterion: search on some documents, rank others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence(
 SCORERS: dict[str, Callable[..., Any]] = {
     "direct scoring": baselines.direct,
     "G-Eval (expected score)": baselines.g_eval,
-    "GPTScore (LS a token)": baselines.gpt_score,
+    "GPTScore (LS per token)": baselines.gpt_score,
 }
 TITLES = {
     "initial": "pairwise + PairS",
@@ -35,15 +35,15 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How the methods are run.
+    """Settings of all methods.
 
     Attributes:
-        proposer: Of ZEPO's wordings.
-        writer: The LM that writes for DSPy's optimizers; None leaves them out.
-        bert_score: The scorer; None leaves it out.
-        pairs: Most pairs of a search and of a measurement.
-        curve: Of the wordings tried, how many are ranked with for the curve; None takes all.
-        seed: Of everything.
+        proposer: Source of ZEPO's wordings.
+        writer: LM that proposes instructions in DSPy's optimizers; None leaves these out.
+        bert_score: BERTScore baseline; None leaves it out.
+        pairs: Largest number of pairs in a search and in a measurement.
+        curve: Number of tried wordings to rank with, for the curve; None takes all.
+        seed: Seed for everything.
     """
 
     proposer: Proposer
@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One method on the test documents.
+    """Result of one method on the test documents.
 
     Attributes:
         spearman: Spearman's rho with people, mean over the documents where it is defined.
@@ -75,12 +75,12 @@ class Outcome:
 
 @dataclass
 class Cost:
-    """What a search took.
+    """Cost of a search.
 
     Attributes:
-        judgments: Prompts.
-        tokens: That went through the model, padding included; 0 where the model does not tell.
-        seconds: Wall clock.
+        judgments: Prompts that the judge answered.
+        tokens: Tokens that the model processed, including padding; 0 where the model does not report them.
+        seconds: Wall-clock time.
     """
 
     judgments: int = 0
@@ -89,15 +89,15 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Everything about one criterion.
+class CriterionResult:
+    """Results of all methods on one criterion.
 
     Attributes:
-        outcomes: By method.
-        costs: Of every search.
-        search: The whole search.
-        halving: The search with successive halving.
-        points: Every wording of the whole search on the test documents.
+        outcomes: Method -> result on the test documents.
+        costs: Search -> cost.
+        search: Report of the full search.
+        halving: Report of the search with successive halving.
+        points: Wordings of the full search, measured on the test documents.
     """
 
     outcomes: dict[str, Outcome]
@@ -109,8 +109,8 @@ class Found:
 
 def run(
     criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
-) -> Found:
-    """All methods on one criterion."""
+) -> CriterionResult:
+    """Run all methods on one criterion."""
     seed, costs, outcomes = settings.seed, dict[str, Cost](), dict[str, Outcome]()
     groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
     scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
@@ -134,7 +134,7 @@ def run(
         _labeled(criterion, train, test, lm, settings, outcomes, costs)
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points = sensitivity_curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
-    return Found(outcomes, costs, whole.report, part.report, points)
+    return CriterionResult(outcomes, costs, whole.report, part.report, points)
 
 
 def _labeled(
@@ -146,7 +146,7 @@ def _labeled(
     outcomes: dict[str, Outcome],
     costs: dict[str, Cost],
 ) -> None:
-    """DSPy's optimizers on the documents of the search, half of them to choose by."""
+    """Run DSPy's optimizers on the documents of the search; one half of them is the validation set."""
     documents = list(by_input(train).values())
     half = len(documents) // 2
     sides = [

@@ -1,4 +1,4 @@
-"""The figures as published: Spearman of pairwise ranking, initial instruction -> ZEPO."""
+"""Figures of the fairness paper as published (Zhou et al., EMNLP 2024)."""
 
 JUDGES = ("Mistral-7B", "Llama-3-8B")
 
@@ -16,7 +16,7 @@ SPEARMAN: dict[str, dict[str, tuple[str, str]]] = {
         "relevance": (".16 -> .30", ".21 -> .39"),
     },
 }
-"""data set -> criterion -> the two judges of ``JUDGES``."""
+"""Data set -> criterion -> Spearman of the two judges in ``JUDGES``, initial instruction -> ZEPO."""
 
 ROWS = {
     "initial": ".48",
@@ -24,10 +24,10 @@ ROWS = {
     "searched": ".56",
     "searched + permutation": ".64",
 }
-"""Newsroom, Llama-3-8B, average over the four criteria."""
+"""Judge -> Spearman on Newsroom with Llama-3-8B, averaged over the four criteria."""
 
 OBJECTIVES = {"fairness": ".75", "calibration": "weaker", "confidence": "poor", "context-free confidence": ".36"}
-"""Correlation of each objective with agreement over instructions, as far as the paper prints a number."""
+"""Objective -> correlation with agreement over instructions, or the paper's word where it prints no number."""
 
 PROMPTS = 60_000
-"""Judge prompts of the published code for one criterion of SummEval."""
+"""Number of judge prompts that the published code needs for one criterion of SummEval."""

@@ -1,6 +1,6 @@
-"""A writer without a model: wordings from the grammar, in whatever form DSPy's optimizers ask for them.
+"""A writer without a model: it answers DSPy's optimizers with wordings from the grammar, in the format they ask for.
 
-With it every search draws from the same wordings, so that only how they choose is compared.
+All searches then draw from the same wordings and differ only in how they choose.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JSON_FIELD = re.compile(r"`(\w+)`")
 
 
 class GrammarEngine:
-    """Answers every request with the next wording."""
+    """Engine that answers every request with the next wording."""
 
     def __init__(self, proposer: GrammarParaphraser, criterion: Criterion) -> None:
         self._wordings = (
@@ -29,13 +29,13 @@ class GrammarEngine:
         )
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """The wording as every field that is asked for, in the form that DSPy's adapter asked for."""
-        asked = (request.messages[-1].text or "").rpartition("Respond with")[2]
+        """Return the next wording as the value of every requested field, in the format of DSPy's adapter."""
+        output_format = (request.messages[-1].text or "").rpartition("Respond with")[2]
         wording = next(self._wordings)
-        if "JSON object" in asked:
-            answer = json.dumps(dict.fromkeys(JSON_FIELD.findall(asked), wording))
+        if "JSON object" in output_format:
+            answer = json.dumps(dict.fromkeys(JSON_FIELD.findall(output_format), wording))
         else:
-            fields = [name for name in FIELD.findall(asked) if name != "completed"]
+            fields = [name for name in FIELD.findall(output_format) if name != "completed"]
             text = "".join(f"[[ ## {name} ## ]]\n{wording}\n\n" for name in dict.fromkeys(fields))
             answer = f"{text}[[ ## completed ## ]]"
         return lm15.Response(
@@ -47,10 +47,10 @@ class GrammarEngine:
         )
 
     def dump_state(self) -> dict[str, Any]:
-        """Nothing to keep."""
+        """Return an empty state: the engine has none."""
         return {}
 
 
 def grammar_writer(proposer: GrammarParaphraser, criterion: Criterion) -> dspy.LM:
-    """The writer as DSPy wants it."""
+    """Return the writer as a DSPy language model."""
     return dspy.LM("local/grammar", engine=GrammarEngine(proposer, criterion), cache=False)

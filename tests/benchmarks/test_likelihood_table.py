@@ -1,4 +1,4 @@
-"""Table 1 from a finished run: signs, published figures, cases, and the file of results."""
+"""Table 1 of a finished run: signs of significance, published figures, cases, and the file of results."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def run(tmp_path):
     return Finished.read("tmu-gfm", tmp_path)
 
 
-def test_rows_carry_the_signs_and_the_published_figures(run):
+def test_rows_have_signs_of_significance_and_published_figures(run):
     grammar, fluency = rows(run)
     assert grammar[:5] == ["grammar", ".40 -> .10*", ".50 -> .25", "0.0400 / nan", "4"]
     assert grammar[5:] == [".46 -> .37† / .48 -> .54", ".24 -> .24 / .45 -> .46"]
@@ -64,7 +64,7 @@ def test_rows_carry_the_signs_and_the_published_figures(run):
     assert rows(run)[1][3] == "<.0001 / nan"
 
 
-def test_intrinsic_criteria_are_averaged_apart(run):
+def test_intrinsic_criteria_are_averaged_separately(run):
     assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
     run.result["likelihood"]["relevance"] = to_json(comparison(0.9, 0.8, 0.5))
     assert intrinsic(run)[1] == ["not intrinsic", "relevance", ".90", ".80"]
@@ -72,7 +72,7 @@ def test_intrinsic_criteria_are_averaged_apart(run):
     assert intrinsic(run)[1] == ["not intrinsic", "relevance, correctness", ".90 (1 undefined)", ".70"]
 
 
-def test_cases_are_the_items_that_moved_most(run):
+def test_cases_are_the_items_whose_score_changed_most(run):
     first, second, third = cases(run, "fluency")
     assert (first.id, first.before, first.after, first.human) == ("c", 3.0, 1.0, 3.0)
     assert first.likelihood_rank == pytest.approx(1 / 3)
@@ -96,7 +96,7 @@ def test_a_section_of_the_results_is_replaced_in_place(tmp_path):
     file = tmp_path / "RESULTS.md"
     for name, text in (("one", "first"), ("two", "second"), ("one", "third")):
         write_section(name, text, file)
-    told = file.read_text()
-    assert "first" not in told
-    assert told.index("third") < told.index("second")
-    assert told.count("<!-- one -->") == 1
+    content = file.read_text()
+    assert "first" not in content
+    assert content.index("third") < content.index("second")
+    assert content.count("<!-- one -->") == 1

@@ -1,4 +1,4 @@
-"""The self-bias benchmark: what it reads of the recordings, and its loops of the embedded model."""
+"""The self-bias benchmark: figures of the recorded loops, and loops of the embedded model."""
 
 import re
 
@@ -10,13 +10,13 @@ from benchmarks.self_bias.recorded import recorded
 
 
 def test_the_recordings_have_the_published_figures(data_dir):
-    told = recorded(data_dir / "self_bias_recorded", n_resamples=20)
-    rows = [line.strip("| ").split(" | ") for line in told.splitlines() if line.startswith("|")]
-    people = [row for row in rows if row[0] == "gpt-3.5-turbo" and len(row) == 5]
-    assert [row[2] for row in people] == ["19.60 / 0.803", "21.86 / 0.885"]
+    text = recorded(data_dir / "self_bias_recorded", n_resamples=20)
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    human = [row for row in rows if row[0] == "gpt-3.5-turbo" and len(row) == 5]
+    assert [row[2] for row in human] == ["19.60 / 0.803", "21.86 / 0.885"]
     best = {row[0]: row[1:3] for row in rows if row[0] in ("1", "4", "8", "16", "32")}
-    for here, published in best.values():
-        bias, skewness = (float(x) for x in here.split(" / "))
+    for ours, published in best.values():
+        bias, skewness = (float(x) for x in ours.split(" / "))
         assert (bias, skewness) == pytest.approx(tuple(map(float, published.split(" / "))), abs=0.055)
     pairs = [row for row in rows if len(row) == 8 and row[1].endswith("-en")]
     assert len(pairs) == 16
@@ -32,8 +32,8 @@ def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic, "ITEMS", 4)
     monkeypatch.setattr(synthetic, "REFINEMENTS", 2)
     monkeypatch.setattr(synthetic, "RATED", 24)
-    told = synthetic_section(0, tmp_path, 4)
-    assert "| the truth |" in told
-    assert "On 2 other items" in told
+    text = synthetic_section(0, tmp_path, 4)
+    assert "| true quality |" in text
+    assert "On 2 other items" in text
     assert (tmp_path / "judged.png").exists()
     assert (tmp_path / "sides.png").exists()

@@ -8,7 +8,7 @@ from fakes import PARTS
 import benchmarks.zepo.__main__ as command
 from benchmarks.zepo.baselines import BERTScore
 from benchmarks.zepo.labeled import compiled, gepa, miprov2
-from benchmarks.zepo.methods import Found, Settings, run
+from benchmarks.zepo.methods import CriterionResult, Settings, run
 from benchmarks.zepo.published import SPEARMAN
 from benchmarks.zepo.table import agreement_table, report
 from benchmarks.zepo.writer import grammar_writer
@@ -28,43 +28,43 @@ def lm():
 
 
 @pytest.fixture(scope="module")
-def found(lm):
+def result(lm):
     train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
     return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0))
 
 
-def test_every_method_has_its_row(found):
-    assert isinstance(found, Found)
-    assert list(found.outcomes) == [
+def test_every_method_has_its_row(result):
+    assert isinstance(result, CriterionResult)
+    assert list(result.outcomes) == [
         "direct scoring",
         "G-Eval (expected score)",
-        "GPTScore (LS a token)",
+        "GPTScore (LS per token)",
         "BERTScore",
         "pairwise + PairS",
         "pairwise + permutation",
         "ZEPO",
         "ZEPO + permutation",
     ]
-    for outcome in found.outcomes.values():
+    for outcome in result.outcomes.values():
         assert -1 <= outcome.spearman <= 1
         assert outcome.documents + outcome.undefined == 12
-    initial, searched = found.outcomes["pairwise + PairS"], found.outcomes["ZEPO"]
+    initial, searched = result.outcomes["pairwise + PairS"], result.outcomes["ZEPO"]
     assert searched.spearman > initial.spearman
     assert abs(searched.decision_rate - 0.5) < abs(initial.decision_rate - 0.5)
-    assert found.costs["ZEPO"].judgments == 26 * 40
-    assert found.costs["ZEPO, successive halving"].judgments < 26 * 40
-    assert all(cost.tokens > 0 for cost in found.costs.values())
-    assert len(found.points) == len(found.search.tried)
-    assert found.points[0].objectives.keys() == {"fairness", "calibration", "confidence", "context-free confidence"}
+    assert result.costs["ZEPO"].judgments == 26 * 40
+    assert result.costs["ZEPO, successive halving"].judgments < 26 * 40
+    assert all(cost.tokens > 0 for cost in result.costs.values())
+    assert len(result.points) == len(result.search.tried)
+    assert result.points[0].objectives.keys() == {"fairness", "calibration", "confidence", "context-free confidence"}
 
 
-def test_the_report_stands_beside_the_published_figures(found):
-    text = report("synthetic", {"quality": found}, "told")
+def test_the_report_has_the_published_figures(result):
+    text = report("synthetic", {"quality": result}, "settings")
     assert "| ZEPO | " in text
     assert "60000" in text
-    assert "winner under halving" in text
+    assert "winner with halving" in text
     assert "published: Llama-3-8B" not in text
-    table = agreement_table("newsroom", dict.fromkeys(SPEARMAN["newsroom"], found))
+    table = agreement_table("newsroom", dict.fromkeys(SPEARMAN["newsroom"], result))
     assert ".49 -> .57" in table
     assert table.count("published") == 2
 
@@ -79,18 +79,18 @@ def test_optimizers_with_labels_compile_the_same_judge(lm, optimizer):
     better, judgments = compiled(optimize, judge, train, val, lm=lm)
     assert better.predict.signature.instructions != judge.predict.signature.instructions
     assert judgments >= 100
-    lean = [fairness([p.positions[0] for p in j.batch(val, lm=lm)]) for j in (judge, better)]
-    assert lean[1] > lean[0]  # with labels too, the way to accuracy leads over fairness here
+    before, after = (fairness([p.positions[0] for p in j.batch(val, lm=lm)]) for j in (judge, better))
+    assert after > before  # here, higher accuracy requires higher fairness
 
 
-def test_the_writer_answers_in_every_form():
+def test_the_writer_answers_in_every_format():
     writer = grammar_writer(GrammarParaphraser(PARTS), SYNTHETIC)
     predict = dspy.Predict("question -> proposed_instruction, reason")
     for adapter in (dspy.ChatAdapter(), dspy.JSONAdapter()):
         with dspy.context(lm=writer, adapter=adapter):
-            told = predict(question="what?")
-        assert "quality" in told.proposed_instruction
-        assert told.reason == told.proposed_instruction
+            prediction = predict(question="what?")
+        assert "quality" in prediction.proposed_instruction
+        assert prediction.reason == prediction.proposed_instruction
 
 
 def test_documents_of_the_search_are_never_ranked(data_dir, monkeypatch):
