@@ -27,7 +27,7 @@ _correction = partial(
 WEBNLG = tuple(
     _data_to_text(name, definition)
     for name, definition in {
-        "text_structure": "is the text grammatical and well organized?",
+        "text_structure": "is the text grammatical and well organised?",
         "relevance": "does the text keep to what the data says, without saying anything else?",
         "fluency": "does the text read as naturally as if a good writer had written it?",
         "correctness": "does the text state each relation of the data with the right subject and the right object?",
@@ -47,7 +47,7 @@ TMU_GFM = tuple(
 
 _summary = partial(
     Criterion,
-    task="Summarize the following article.",
+    task="Summarise the following article.",
     source_label="Article",
     output_label="Summary",
 )
@@ -72,7 +72,7 @@ NEWSROOM = tuple(
 SUMMEVAL = tuple(
     _summary(name, definition)
     for name, definition in {
-        "coherence": "do the sentences of the summary build up to one well organized text?",
+        "coherence": "do the sentences of the summary build up to one well organised text?",
         "fluency": "is each sentence of the summary free of mistakes and easy to read?",
         "consistency": "does the summary say only what the article supports?",
         "relevance": "does the summary hold what matters in the article, and nothing else?",

@@ -1,0 +1,48 @@
+"""The texts that models are asked with decide every recorded number: a change must be meant.
+
+If one of these fails because you changed a wording on purpose, run the benchmarks that use it again, then put the new
+digest here.
+"""
+
+from dataclasses import asdict
+
+from evalbias.evaluation.style import Paraphrase
+from evalbias.programs import criteria
+from evalbias.programs.feedback.concepts import FindMissing
+from evalbias.programs.feedback.mqm import FindErrors
+from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.tasks import TASKS
+from evalbias.runs.fingerprint import digest
+
+C = criteria.SYNTHETIC
+DEMO = ("s", "o", "2")
+
+
+def test_the_criteria():
+    presets = {name: [asdict(c) for c in group] for name, group in criteria.PRESETS.items()}
+    assert digest([presets, asdict(C)]) == "4c304cd63b409ef7"
+
+
+def test_the_signatures_of_the_loops():
+    loops = [task().loop for task in TASKS.values()]
+    texts = [predictor.signature.instructions for loop in loops for _, predictor in loop.named_predictors()]
+    texts += [signature.instructions for signature in (FindMissing, FindErrors, Paraphrase)]
+    assert digest(texts) == "f468dc9ea8496e10"
+
+
+def test_the_messages_of_a_judge():
+    assert [m["content"] for m in judge_messages(C, "src", "out", demos=[DEMO])] == [
+        "Judge the text on quality: does the text say the data well?\n"
+        "Answer with a whole number from 1 (worst) to 5 (best).",
+        "Data: s\nText: o\nQuality:",
+        "2",
+        "Data: src\nText: out\nQuality:",
+    ]
+    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), demos=[("s", ["p", "q"], "B")])
+    assert [m["content"] for m in compared] == [
+        "Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.",
+        "Data: s\nText A: p\nText B: q\nBetter quality:",
+        "B",
+        "Data: src\nText A: x\nText B: y\nBetter quality:",
+    ]
+    assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
