@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,16 @@ from dspy.teleprompt import Teleprompter
 
 from evalbias.evaluation.comparison import Comparison, compare
 from evalbias.evaluation.estimates import measure
-from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.judged import Judged, check_pairs, judge_examples
 from evalbias.evaluation.registry import BIASES
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
 from evalbias.lm.types import MeasuringLM
+from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs.fingerprint import describe
+from evalbias.runs.lock import lock_folder
 
-NOT_SETTINGS = ("kind", "log_dir", "progress")
+NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
 """Attributes of an optimizer that decide no number."""
 
 
@@ -116,7 +119,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """
 
     report_type: type[CompileReport] = CompileReport
-    measures = True
+    needs_probabilities = True
     """If True, the student's model must measure probabilities."""
 
     def __init__(
@@ -166,18 +169,19 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         train, held_out = list(trainset), list(valset or [])
         self.check(student, train, held_out)
         started = time.monotonic()
-        model = CountingLM(measuring(resolve_lm(lm, student.predict))) if self.measures else lm
-        problem = Problem(student, train, held_out, model)
-        outcome = self.search(problem)
-        reported = {"comparison": {}, **self.validate(problem, outcome), **outcome.details}
-        counted = {} if not self.measures else {"judgments": model.judgments, "likelihoods": model.likelihoods}
+        lm = CountingLM(measuring(resolve_lm(lm, student.predict))) if self.needs_probabilities else lm
+        problem = Problem(student, train, held_out, lm)
+        if self.log_dir is not None:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
+        with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
+            outcome = self.search(problem)
+            fields = {**self.validate(problem, outcome), **outcome.details}
+        cost = Cost(calls=problem.calls, seconds=time.monotonic() - started)
+        if isinstance(lm, CountingLM):
+            calls = problem.calls + lm.texts
+            cost = replace(cost, judgments=lm.judgments, likelihoods=lm.likelihoods, calls=calls)
         settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
-        outcome.program.report = self.report_type(
-            **reported,
-            cost=Cost(**counted, calls=problem.calls, seconds=time.monotonic() - started),
-            seed=self.seed,
-            settings=settings,
-        )
+        outcome.program.report = self.report_type(**fields, cost=cost, seed=self.seed, settings=settings)
         return outcome.program
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
@@ -188,7 +192,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
-        check_disjoint(trainset, valset, lambda e: (e.get("id"), e.source, e.get("output"), *e.get("candidates", [])))
+        if isinstance(student, PairwiseJudge):
+            check_pairs(valset)
+        check_disjoint(trainset, valset, _texts)
 
     def search(self, problem: Problem) -> Outcome:
         """Find the program; this is all that a method has to write."""
@@ -240,7 +246,13 @@ def check_disjoint(
         ValueError: Some examples are in both; the first is named.
     """
     seen = {key(e) for e in trainset}
-    both = list(dict.fromkeys(key(e) for e in valset if key(e) in seen))
+    both = {key(e): e for e in valset if key(e) in seen}
     if both:
-        first = both[0][0] if isinstance(both[0], tuple) else both[0]
-        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {str(first)[:60]!r}: split them.")
+        first = next(iter(both.values()))
+        name = str(first.get("id") or first.get("ids") or first.get("source"))[:60]
+        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {name!r}: split them.")
+
+
+def _texts(example: dspy.Example) -> tuple[Any, ...]:
+    """Return what makes an example the same as another: its texts; the order of a pair does not count."""
+    return (example.source, example.get("output"), *sorted(example.get("candidates") or []))

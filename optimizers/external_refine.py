@@ -69,7 +69,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     """
 
     report_type = RefineReport
-    measures = False
+    needs_probabilities = False
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         runner, scorer = self._runner(problem), self._scorer()
         named = ((outcome.baseline, "before"), (outcome.program, "after"))
         runs = [runner.run(loop, problem.valset, name) for loop, name in named]
-        sides = [self._end(run, run.quality(problem.valset, scorer), scorer) for run in runs]
+        sides = [self._end(run, run.quality(problem.valset, scorer)) for run in runs]
         problem.calls += sum(loop.calls for run in runs for loop in run.loops)
         comparison = compare(*sides, n_resamples=self.n_resamples, n_intervals=self.n_resamples, seed=self.seed)
         failed = {name: error for run in runs for name, error in _failed(run, scorer).items()}
@@ -232,7 +232,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
                     predictor.demos = [*predictor.demos, *demos]
         return loop
 
-    def _end(self, run: LoopRun, quality: FloatArray, scorer: CachedScorer) -> Measurement:
+    def _end(self, run: LoopRun, quality: FloatArray) -> Measurement:
         """Measure a loop's final outputs; its cost is the mean of an item."""
         (measurement,) = self._measure(run, run.own()[-1:], quality[-1:])
         return replace(measurement, cost={"tokens": float(run.tokens()[-1]), "calls": float(run.calls()[-1])})

@@ -109,10 +109,12 @@ class Run(Closable):
         """Show a bar on stderr with rate and time left, for about so many answers."""
         with _bar("judging") as self._bar:
             self._bar.add_task("", total=total, rate="")
-            yield
-            (task,) = self._bar.tasks
-            self._bar.update(task.id, total=task.completed)
-        self._bar = None
+            try:
+                yield
+                (task,) = self._bar.tasks
+                self._bar.update(task.id, total=task.completed)
+            finally:
+                self._bar = None
 
     def finish(
         self,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evalbias.commands.options import Json
+
+if TYPE_CHECKING:
+    from evalbias.runs.listing import RunRecord
 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the run folders.", file_okay=False)]
 Folder = Annotated[Path, typer.Argument(help="A run folder.", exists=True, file_okay=False)]
@@ -25,17 +28,18 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
 
     from evalbias.runs.listing import list_runs
 
+    if not root.is_dir():
+        raise typer.BadParameter(f"{root} is not a folder: name the folder that holds the run folders with --root.")
     runs = list_runs(root)
     if as_json:
-        rows = [{"path": str(r.path), "command": r.settings.get("command"), "status": r.status} for r in runs]
-        _print_json(rows)
+        _print_json([_summary(run) for run in runs])
         return
     table = Table(title=f"{len(runs)} runs in {root}")
     for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
         table.add_column(heading, overflow="fold")
     for run in runs:
-        model = run.settings.get("lm") or {}
-        cells = (run.settings.get("command"), run.settings.get("data"), model.get("model"), run.status)
+        row = _summary(run)
+        cells = (row[name] for name in ("command", "data", "model", "status"))
         table.add_row(run.path.name, *(str(cell or "-") for cell in cells), f"{run.changed:%Y-%m-%d %H:%M}")
     Console().print(table)
 
@@ -50,6 +54,8 @@ def show_command(run: Folder, as_json: Json = False) -> None:
         _print_json({"settings": record.settings, "result": record.result, "status": record.status})
         return
     typer.echo(f"{record.path}: {record.status}")
+    if record.damage:
+        typer.echo(record.damage)
     for part, content in (("settings", record.settings), ("result", record.result)):
         typer.echo(f"\n{part}")
         for name, value in flatten(content or {}).items():
@@ -87,8 +93,21 @@ def delete_command(
     record = read_run(run)
     if not yes:
         typer.confirm(f"Delete {record.path} ({record.status})?", abort=True)
-    delete_run(record)
+    delete_run(record.path)
     typer.echo(f"deleted {record.path}")
+
+
+def _summary(run: RunRecord) -> dict[str, Any]:
+    model = run.settings.get("lm") or {}
+    return {
+        "path": str(run.path),
+        "command": run.settings.get("command"),
+        "data": run.settings.get("data"),
+        "model": model.get("model", model.get("name")),
+        "status": run.status,
+        "process": run.process,
+        "changed": run.changed.isoformat(),
+    }
 
 
 def _print_json(content: Any) -> None:

@@ -128,11 +128,19 @@ def compare(
     Raises:
         ValueError: The two measure different biases or items, or were measured differently.
     """
-    if (before.bias, before.ids) != (after.bias, after.ids):
-        raise ValueError("Before and after were measured on different items or biases: measure both on one valset.")
+    if (before.bias, before.criterion, before.ids) != (after.bias, after.criterion, after.ids):
+        raise ValueError(
+            "Before and after are of different items, criteria or biases: measure both on the same valset."
+        )
     if before.provenance.get("reduction") != after.provenance.get("reduction"):
         raise ValueError("Before and after were measured with different reductions of LS: use the same.")
     names = [name for name in before.samples if name in after.samples]
+    for name in names:
+        if not before.samples[name].statistic.matches(after.samples[name].statistic):
+            raise ValueError(
+                f"{name} was measured before and after with different likelihoods, human scores or normalizations: use "
+                "the same likelihood_lm, scores and settings for both."
+            )
     kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
     sides = [
         measured(

@@ -28,6 +28,8 @@ class Sample:
         label: Column heading in tables.
         null: Value of an unbiased judge; None where the estimate is not of a bias.
         interval: ``"percentile"``, or ``"basic"`` for a statistic whose resamples are biased upward.
+        bounds: Range of the statistic, to which a basic interval is clipped.
+        excluded: Number of items left out by definition, such as pairs of equal lengths; their values are NaN.
         signed: Whether tables show a sign.
         tested: Whether ``compare`` tests it; resampling a costly statistic 100,000 times takes too long.
     """
@@ -37,6 +39,8 @@ class Sample:
     label: str
     null: float | None = None
     interval: Literal["percentile", "basic"] = "percentile"
+    bounds: tuple[float, float] = (-np.inf, np.inf)
+    excluded: int = 0
     signed: bool = True
     tested: bool = True
 
@@ -55,6 +59,7 @@ class Estimate:
         n: Items that count.
         undefined: Items left out because a number is NaN.
         signed: Whether tables show a sign.
+        excluded: Items left out by definition, such as pairs of equal lengths.
     """
 
     name: str
@@ -66,6 +71,7 @@ class Estimate:
     n: int
     undefined: int
     signed: bool = True
+    excluded: int = 0
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -81,6 +87,7 @@ class Estimate:
         """Say the estimate, its interval and what no bias would be."""
         unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
         left_out = f", {self.undefined} undefined" if self.undefined else ""
+        left_out += f", {self.excluded} excluded" if self.excluded else ""
         return (
             f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {count(self.n, 'item')}{left_out})."
         )
@@ -245,11 +252,11 @@ def _estimate(name: str, sample: Sample, n_resamples: int, seed: int) -> Estimat
     interval = bootstrap_ci(sample.statistic.rows, *arrays, n_resamples=n_resamples, seed=seed)
     low, high = interval.low, interval.high
     if sample.interval == "basic":
-        low, high = (float(np.clip(2 * interval.estimate - end, 0.0, 1.0)) for end in (high, low))
+        low, high = (float(np.clip(2 * interval.estimate - end, *sample.bounds)) for end in (high, low))
     n = int(defined_items(*aligned(*arrays)).sum())
-    return Estimate(
-        name, sample.label, estimate_value(sample), low, high, sample.null, n, len(sample.values) - n, sample.signed
-    )
+    undefined = len(sample.values) - n - sample.excluded
+    value = estimate_value(sample)
+    return Estimate(name, sample.label, value, low, high, sample.null, n, undefined, sample.signed, sample.excluded)
 
 
 def _orders(judged: Judged) -> dict[str, FloatArray]:

@@ -30,7 +30,7 @@ class CachedScorer:
         self.failed: dict[str, str] = {}
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))
-        records = self._journal.read() if self._journal else []
+        records = self._journal.read("item", "output", "by", "score") if self._journal else []
         self._scores = {(r["item"], r["output"]): number(r["score"]) for r in records if r["by"] == self._identity}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:

@@ -25,6 +25,12 @@ LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
 
 
+REMEDIES = {
+    LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
+    HUMAN_SCORES: "give items with human scores on the criterion",
+}
+
+
 @dataclass(frozen=True)
 class Judged:
     """A judge's answers on n items.
@@ -66,9 +72,10 @@ class Judged:
             ValueError: It was not measured or given.
         """
         if name not in self.covariates:
+            remedy = REMEDIES.get(name, "give it when the Judged is made")
             raise ValueError(
-                f"The judged items on {self.criterion} have no {name.replace('_', ' ')}, only "
-                f"{sorted(self.covariates)}: give items with human scores, or measure likelihoods (likelihood_lm)."
+                f"The judged items on {self.criterion} lack the covariate {name!r}, they have "
+                f"{sorted(self.covariates)}: {remedy}."
             )
         return self.covariates[name]
 
@@ -109,7 +116,7 @@ def judge_examples(
     scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
     covariates: dict[str, FloatArray] = {}
     if isinstance(judge, PairwiseJudge):
-        _check_pairs(examples)
+        check_pairs(examples)
         if scorer is not None:
             texts = [(e.source, text) for e in examples for text in e.candidates]
             values = likelihood_scores(_items(texts), judge.criterion, scorer, reduction=reduction)
@@ -118,7 +125,7 @@ def judge_examples(
         answers, coverage = _compare(judge, examples, model, progress)
         judgments = 2 * len(examples)
     else:
-        if any(e.get("scores") for e in examples):
+        if any(judge.criterion.name in (e.get("scores") or {}) for e in examples):
             covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
         if scorer is not None:
             covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
@@ -216,7 +223,12 @@ def _compare(
     return positions, np.array([p.coverage for p in predictions], dtype=np.float64)
 
 
-def _check_pairs(examples: Sequence[dspy.Example]) -> None:
+def check_pairs(examples: Sequence[dspy.Example]) -> None:
+    """Refuse examples without two candidates.
+
+    Raises:
+        ValueError: An example has another number of candidates; it is named.
+    """
     for index, example in enumerate(examples):
         if len(example.get("candidates") or ()) != 2:
             raise ValueError(

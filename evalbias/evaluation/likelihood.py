@@ -30,7 +30,7 @@ class LikelihoodBias:
 
     name = "likelihood"
     headlines = ("bias_score", "performance", "likelihood_correlation")
-    objective = "likelihood_correlation"
+    objective = None
 
     def __init__(self, normalization: str = "min-max") -> None:
         self.normalization = normalization

@@ -227,7 +227,7 @@ def _check_program(folder: Path, program: LoopProgram, lm: Any) -> None:
 def _logged(log: Journal) -> dict[str, Loop]:
     """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
     loops = {}
-    for record in log.read():
+    for record in log.read("id", "item", "stopped", "calls", "steps"):
         steps = tuple(Step(**{**step, "score": number(step["score"])}) for step in record["steps"])
         loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
     return loops

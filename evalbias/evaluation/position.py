@@ -8,15 +8,16 @@ from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import FloatArray
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
+from evalbias.measures.calibration import win_share
 from evalbias.measures.statistic import FairnessStatistic, MeanStatistic
 
 
 class PositionBias:
     """Win rate of the first position, fairness, consistency between both orders, and confidence.
 
-    Estimates: ``first_rate`` (win rate of the first position, in [0, 1]), ``fairness`` (in [-2, 0], 0 is fair),
-    ``position_consistency`` (share of pairs with the same winner in both orders; only where both were asked) and
-    ``confidence`` (mean negative entropy, in [-log c, 0]).
+    Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; a tie counts half), ``fairness`` (in
+    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where
+    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]).
     """
 
     name = "position"
@@ -36,7 +37,9 @@ class PositionBias:
         places = answers.shape[2] - int(judged.ties)
         fair = FairnessStatistic(ties=judged.ties)
         samples = {
-            "first_rate": Sample(shares[:, 0], MeanStatistic(), "first", null=1 / places, signed=False),
+            "first_rate": Sample(
+                win_share(shares, ties=judged.ties), MeanStatistic(), "first", null=1 / places, signed=False
+            ),
             "fairness": Sample(shares, fair, "fairness", null=0.0),
         }
         if len(orders) == 2:

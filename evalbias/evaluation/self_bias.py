@@ -25,7 +25,7 @@ class SelfBias:
 
     name = "self"
     headlines = ("bias", "skewness")
-    objective = "bias"
+    objective = None
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
@@ -39,7 +39,9 @@ class SelfBias:
         samples = {
             "bias": Sample(difference, MeanStatistic(), "Bias", null=0.0),
             # resamples are more skewed than their sample: a percentile interval would lie above the estimate
-            "skewness": Sample(difference, SkewnessStatistic(), "Dskew", null=0.0, interval="basic", signed=False),
+            "skewness": Sample(
+                difference, SkewnessStatistic(), "Dskew", null=0.0, interval="basic", bounds=(0.0, 1.0), signed=False
+            ),
             "own": Sample(np.where(undefined, np.nan, own), MeanStatistic(), "own score"),
             "expected": Sample(np.where(undefined, np.nan, expected), MeanStatistic(), "expected score"),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from evalbias.evaluation.loops import LoopRun, run_loops
 from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine_step import take_step
+from evalbias.runs.lock import lock_folder
 
 
 class Paraphrase(dspy.Signature):  # type: ignore[misc]
@@ -105,8 +107,9 @@ def measure_style(
     run = run_loops(program, examples, lm=lm, log_dir=log_dir, num_threads=num_threads, progress=progress)
     if len(run.failed) == len(run.loops):
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
-    scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
-    expected = as_fraction_of_range(run.quality(examples, scorer), quality)
+    with nullcontext() if log_dir is None else lock_folder(log_dir):
+        scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
+        expected = as_fraction_of_range(run.quality(examples, scorer), quality)
     own = as_fraction_of_range(run.own(), run)
     summary = summarize_loop("style", own, expected, n_resamples=n_resamples, seed=seed)
     before, after = summary.rounds

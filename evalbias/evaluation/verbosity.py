@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.measures import longer_wins
@@ -11,7 +13,7 @@ from evalbias.measures.statistic import MeanStatistic
 class VerbosityBias:
     """Win rate of the longer candidate, both orders averaged.
 
-    Estimate: ``longer_rate`` (in [0, 1]; a tie counts half). Pairs of equal lengths are left out.
+    Estimate: ``longer_rate`` (in [0, 1]; a tie counts half). Pairs of equal lengths are excluded.
     """
 
     name = "verbosity"
@@ -25,5 +27,7 @@ class VerbosityBias:
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         lengths = judged.covariate(LENGTHS)
-        wins = longer_wins(judged.win_shares, lengths[:, 0], lengths[:, 1])
-        return {"longer_rate": Sample(wins, MeanStatistic(), "longer", null=0.5, signed=False)}
+        first, second = lengths[:, 0], lengths[:, 1]
+        wins = longer_wins(judged.win_shares, first, second)
+        equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
+        return {"longer_rate": Sample(wins, MeanStatistic(), "longer", null=0.5, excluded=equal, signed=False)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from evalbias.lm.contract import written
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
 
 
@@ -14,12 +15,14 @@ class CountingLM:
     Attributes:
         judgments: Prompts whose choices were measured so far.
         likelihoods: Texts whose likelihood was measured so far.
+        texts: Texts that the model wrote so far.
     """
 
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
         self.judgments = 0
         self.likelihoods = 0
+        self.texts = 0
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
@@ -31,5 +34,12 @@ class CountingLM:
         self.likelihoods += len(pairs)
         return self._lm.loglikelihood(pairs)
 
+    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """Greedily decoded text after every prompt; see ``evalbias.lm.contract.written``."""
+        self.texts += len(prompts)
+        return written(self._lm, prompts, max_tokens=max_tokens)
+
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has the model
+            raise AttributeError(name)
         return getattr(self._lm, name)

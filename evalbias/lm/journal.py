@@ -54,11 +54,7 @@ class JournaledLM:
         self._progress = progress or (lambda _: None)
         self._chunk = chunk or chunk_of(lm)
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
-        self._answers: dict[str, dict[str, Any]] = {}
-        for position, record in enumerate(self._journal.read(), start=1):
-            if "key" not in record:
-                raise ValueError(f"{path}:{position} is no recorded answer: delete the file to start over.")
-            self._answers[record["key"]] = record
+        self._answers = {record["key"]: record for record in self._journal.read("key")}
         self.asked = 0
         self.replayed = 0
 

@@ -52,6 +52,10 @@ class Statistic:
         """Compute the statistic of one system's scores, (n,) or (n, d)."""
         return float(self.rows(np.asarray(scores, dtype=np.float64)[None], *self._single())[0])
 
+    def matches(self, other: Statistic) -> bool:
+        """Return whether another statistic has the same kind, settings and references."""
+        return type(self) is type(other) and all(_same(value, vars(other).get(n)) for n, value in vars(self).items())
+
     def keep(self, kept: BoolArray) -> Statistic:
         """Return the same statistic of a part of the items, given as a mask (n,)."""
         part = copy.copy(self)
@@ -108,6 +112,17 @@ class FairnessStatistic(Statistic):
             return np.asarray(-np.abs(share - rates[:, :-1]).sum(axis=1))
         prior = np.full(rates.shape[1], 1 / rates.shape[1]) if self._prior is None else self._prior
         return np.asarray(-np.abs(prior - rates).sum(axis=1))
+
+    def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
+        """See ``Statistic``; mean shares are linear in the swaps, so one matrix product serves all rows."""
+        totals, change = (a.sum(axis=0), b.sum(axis=0)), b - a  # (c,), (n, c)
+
+        def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+            moved = swap.astype(np.float64) @ change  # (k, c)
+            first, second = ((total + sign * moved) / len(a) for total, sign in zip(totals, (1, -1), strict=True))
+            return self.rows(first[:, None]), self.rows(second[:, None])
+
+        return swapped
 
 
 class OddsStatistic(Statistic):
@@ -179,6 +194,16 @@ class RankStatistic(Statistic):
             return values
 
         return lambda swap: (rho(swap), rho(~swap))
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, Statistic) and isinstance(b, Statistic):
+        return a.matches(b)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=True)
+    return a is b or bool(a == b)
 
 
 def performance_statistic(human_scores: ArrayLike) -> RankStatistic:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement, measure
+from evalbias.evaluation.estimates import estimate_value
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import unfairness_scores
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def likelihood_scatter(
-    before: Judged, after: Judged | None, path: Path, *, normalization: str = "min-max", seed: int = 0
-) -> None:
+def likelihood_scatter(before: Judged, after: Judged | None, path: Path, *, normalization: str = "min-max") -> None:
     """Write a PNG with one panel a judge.
 
     Args:
@@ -27,7 +25,6 @@ def likelihood_scatter(
         after: Answers of the second judge; None draws one panel.
         path: PNG file to write.
         normalization: Normalization of US.
-        seed: Seed for the bootstrap.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -36,22 +33,21 @@ def likelihood_scatter(
     figure = new_figure(5.2 * len(panels), 4.4)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (title, judged) in zip(axes, panels, strict=True):
-        measurement = measure(LikelihoodBias(normalization), judged, seed=seed, n_resamples=1)
-        _panel(axis, title, judged, measurement, normalization)
+        _panel(axis, title, judged, normalization)
     axes[0].set_ylabel("unfairness score US (model - human)")
     figure.savefig(path, dpi=120)
 
 
-def _panel(axis: Axes, title: str, judged: Judged, measurement: Measurement, normalization: str) -> None:
+def _panel(axis: Axes, title: str, judged: Judged, normalization: str) -> None:
     likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
     kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
     unfairness = unfairness_scores(model[kept], human[kept], normalization=normalization)
     axis.axhline(0.0, color="0.6", linewidth=1)
     axis.scatter(likelihoods[kept], unfairness, s=12, alpha=0.5, edgecolors="none", color="#2b6cb0")
-    bias, performance = measurement["bias_score"], measurement["performance"]
+    samples = LikelihoodBias(normalization).samples(judged)
+    bias, performance = (estimate_value(samples[name]) for name in ("bias_score", "performance"))
     axis.set_title(
-        f"{judged.criterion}, {title} (n = {bias.n}): BiasScore {bias.value:+.2f}, "
-        f"performance {performance.value:+.2f}",
+        f"{judged.criterion}, {title} (n = {kept.sum()}): BiasScore {bias:+.2f}, performance {performance:+.2f}",
         fontsize="medium",
     )
     axis.set_xlabel(f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)")

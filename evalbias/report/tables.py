@@ -75,7 +75,8 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport) -> Table:
 
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> list[str]:
     best, first = report.tried[report.best], report.tried[0]
-    undefined = sum(sum(row.measurements["position"].undefined.values()) for row in rows.values())
+    counts_of = [row.measurements["position"].undefined for row in rows.values()]
+    undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))
     caption = [
         f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}",
         f"{report.judgments} judgments, {report.stopped}",

@@ -128,4 +128,6 @@ def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -
     names = [name for name in sorted({*kept, *given}) if kept.get(name) != given.get(name)]
     if names:
         differences = "; ".join(f"{name}: {kept.get(name)!r} there, {given.get(name)!r} now" for name in names)
-        raise ValueError(f"{path} holds a run with other settings ({differences}): choose another, or delete it.")
+        raise ValueError(
+            f"{path} holds a run with other settings ({differences}): choose another folder, or delete this one."
+        )

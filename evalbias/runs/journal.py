@@ -27,11 +27,14 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self, *required: str) -> list[dict[str, Any]]:
         """Return the records of all whole chunks and cut a torn end off the file.
 
+        Args:
+            *required: Keys that every record must have.
+
         Raises:
-            ValueError: A line before the torn end is no record; file and line are named.
+            ValueError: A line before the torn end is not such a record; file and line are named.
         """
         if not self.path.exists():
             return []
@@ -43,7 +46,7 @@ class Journal:
             end += len(line)
             if not line.endswith(b"\n"):
                 break
-            chunk.append(self._record(line, number))
+            chunk.append(self._record(line, number, required))
             if len(chunk) >= chunk[0].get(CHUNK, 1):
                 records += chunk
                 chunk, whole = [], end
@@ -65,11 +68,12 @@ class Journal:
         if not records:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
-            before = file.tell()
+        content = memoryview("".join(_line(record) for record in records).encode())
+        with self.path.open("ab", buffering=0) as file:  # a buffer would write its rest after the truncation
+            before = file.seek(0, os.SEEK_END)
             try:
-                file.write("".join(_line(record) for record in records).encode())
-                file.flush()
+                while content:
+                    content = content[file.write(content) :]
                 os.fsync(file.fileno())
             except BaseException:
                 os.truncate(self.path, before)
@@ -79,13 +83,15 @@ class Journal:
         """Replace the whole content, in one step."""
         write_whole(self.path, "".join(_line(record) for record in records))
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
+    def _record(self, line: bytes, number: int, required: Sequence[str]) -> dict[str, Any]:
         try:
             record = json.loads(line)
         except ValueError as error:
             raise ValueError(f"{self.path}:{number} is not JSON ({error}): delete the file to start over.") from error
         if not isinstance(record, dict):
             raise ValueError(f"{self.path}:{number} is not a JSON object: delete the file to start over.")
+        if missing := [name for name in required if name not in record]:
+            raise ValueError(f"{self.path}:{number} is no record of this log, it lacks {missing}: delete the file.")
         return record
 
 

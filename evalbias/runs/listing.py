@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from evalbias.runs.folder import RESULT, SETTINGS, read_json
-from evalbias.runs.lock import FolderInUse, holder, lock_folder
+from evalbias.runs.lock import holder, lock_folder
+
+ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
+LONGEST_LIST = 16
+"""Longest list that is shown; longer ones hold one value an item."""
 
 
 @dataclass(frozen=True)
@@ -18,10 +22,11 @@ class RunRecord:
 
     Attributes:
         path: The folder.
-        settings: Content of run.json.
+        settings: Content of run.json; empty where it is damaged.
         result: Content of result.json; None before the run has finished.
         changed: Time of the last change of any file.
         process: Id of the process that works in it; None where there is none.
+        damage: Error of a damaged file; empty where none is.
     """
 
     path: Path
@@ -29,27 +34,40 @@ class RunRecord:
     result: dict[str, Any] | None
     changed: datetime
     process: int | None
+    damage: str = ""
 
     @property
     def status(self) -> str:
-        """State of the run: running, finished or stopped."""
+        """State of the run: running, damaged, finished or stopped."""
         if self.process is not None:
             return f"running ({self.process})"
-        return "stopped" if self.result is None else "finished"
+        return "damaged" if self.damage else "stopped" if self.result is None else "finished"
 
 
 def read_run(path: Path) -> RunRecord:
     """Read a run folder.
 
     Raises:
-        ValueError: The folder is not one of a run, or a file in it is damaged.
+        ValueError: The folder is not one of a run.
     """
     if not (path / SETTINGS).is_file():
         raise ValueError(f"{path} has no {SETTINGS}: give the folder that a command of evalbias left.")
-    result = read_json(path / RESULT) if (path / RESULT).exists() else None
-    changed = max(file.stat().st_mtime for file in path.iterdir())
-    when = datetime.fromtimestamp(changed, tz=timezone.utc)
-    return RunRecord(path, read_json(path / SETTINGS), result, when, holder(path))
+    settings: dict[str, Any] = {}
+    result, damage = None, ""
+    try:
+        settings = read_json(path / SETTINGS)
+        result = read_json(path / RESULT) if (path / RESULT).exists() else None
+    except ValueError as error:
+        damage = str(error)
+    changed = max(_changed(file) for file in path.iterdir())
+    return RunRecord(path, settings, result, datetime.fromtimestamp(changed, tz=timezone.utc), holder(path), damage)
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:  # a draft or a lock of the run that goes on
+        return 0.0
 
 
 def list_runs(root: Path) -> list[RunRecord]:
@@ -59,11 +77,14 @@ def list_runs(root: Path) -> list[RunRecord]:
 
 
 def flatten(content: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested JSON as dotted names -> plain values; lists are left out, because they hold items."""
+    """Return nested JSON as dotted names -> plain values and short lists; what belongs to single items is left out."""
+    if isinstance(content, list) and any(isinstance(value, dict) for value in content):
+        content = {value.get("name", str(n)): value for n, value in enumerate(content) if isinstance(value, dict)}
     if isinstance(content, dict):
-        parts = (flatten(value, f"{prefix}.{name}" if prefix else str(name)) for name, value in content.items())
+        named = ((f"{prefix}.{name}" if prefix else str(name), value) for name, value in content.items())
+        parts = (flatten(value, name) for name, value in named if not name.endswith(ITEM_FIELDS))
         return {name: value for part in parts for name, value in part.items()}
-    return {} if isinstance(content, list) else {prefix: content}
+    return {} if isinstance(content, list) and len(content) > LONGEST_LIST else {prefix: content}
 
 
 def compare_runs(a: RunRecord, b: RunRecord) -> dict[str, tuple[Any, Any]]:
@@ -73,13 +94,14 @@ def compare_runs(a: RunRecord, b: RunRecord) -> dict[str, tuple[Any, Any]]:
     return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
 
 
-def delete_run(run: RunRecord) -> None:
+def delete_run(path: Path) -> None:
     """Delete a run folder.
 
     Raises:
         FolderInUse: A process works in it.
     """
-    if run.process is not None:
-        raise FolderInUse(f"Process {run.process} works in {run.path}: wait until it ends.")
-    lock_folder(run.path)  # nobody may begin to work in it now; the lock goes with the folder
-    shutil.rmtree(run.path)
+    lock = lock_folder(path)  # nobody can begin to work in it now
+    try:
+        shutil.rmtree(path)
+    finally:
+        lock.release()

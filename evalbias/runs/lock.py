@@ -35,5 +35,12 @@ def lock_folder(path: Path) -> SoftFileLock:
 
 
 def holder(path: Path) -> int | None:
-    """Return the id of the process that holds a folder's lock; None if the folder is free."""
-    return SoftFileLock(path / FILE).pid if (path / FILE).exists() else None
+    """Return the id of the process that holds a folder's lock; None if the folder is free or that process has died."""
+    if not (path / FILE).exists():
+        return None
+    lock = SoftFileLock(path / FILE, timeout=PATIENCE, poll_interval=0.05)
+    try:
+        with lock:
+            return None
+    except Timeout:
+        return lock.pid

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from dspy import lm15
@@ -26,10 +26,12 @@ class Proposal:
     Attributes:
         instructions: Usable wordings, at most as many as requested; none is known or repeated.
         rejected: (reason, text) of every rejected wording.
+        calls: Requests to a model.
     """
 
     instructions: tuple[str, ...]
     rejected: tuple[tuple[str, str], ...] = ()
+    calls: int = 0
 
 
 class Proposer(Protocol):
@@ -69,9 +71,10 @@ class LMParaphraser:
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
         """See ``Proposer``; a rejected wording is requested again, with another seed."""
-        return _gathered(
+        proposal = _gathered(
             lambda attempt: self._reworded(criterion, instruction, seed * 10_007 + attempt), criterion, count, known
         )
+        return replace(proposal, calls=len(proposal.instructions) + len(proposal.rejected))
 
     def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
         prompt = (

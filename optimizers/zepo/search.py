@@ -16,7 +16,7 @@ from evalbias.measures import count_undefined, decision_rates
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate
-from evalbias.optimizers.zepo.objectives import Fairness, Objective, ScoreUniformity
+from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
@@ -77,7 +77,11 @@ class ZEPO(JudgeOptimizer):
         self.halving = halving
 
     def check(self, student: Judge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses what is no judge, and too few examples for halving."""
+        """See ``JudgeOptimizer``; also refuses too few examples for halving.
+
+        Raises:
+            TypeError: The student is no judge.
+        """
         if not isinstance(student, Judge):
             raise TypeError(f"{type(student).__name__} is no judge whose instruction can be searched.")
         if self.halving and len(trainset) < 2 * FEWEST:
@@ -93,9 +97,11 @@ class ZEPO(JudgeOptimizer):
         """
         student, examples = problem.student, problem.trainset
         target = target_of(student, examples, problem.lm)
+        _check_objective(self.objective, target, examples[:1])
         search = _Search(self, target, self.objective or _default(student), examples)
         with search.log.open():
             details = search.run()
+        problem.calls = search.calls
         compiled: Judge = student.deepcopy()
         instruct(compiled, target.instruction(details["chosen"]))
         return Outcome(compiled, student, details)
@@ -103,6 +109,15 @@ class ZEPO(JudgeOptimizer):
 
 def _default(student: Judge) -> Objective:
     return Fairness() if isinstance(student, PairwiseJudge) else ScoreUniformity()
+
+
+def _check_objective(objective: Objective | None, target: Target, example: list[dspy.Example]) -> None:
+    """Refuse a bias that cannot be measured on what the search knows, before anything is judged."""
+    if not isinstance(objective, BiasObjective):
+        return
+    answers = np.full((1, target.classes), 1 / target.classes)
+    if not objective.bias.applies(target.judged(answers, example, answers[:0])):
+        raise ValueError(f"The bias {objective.name!r} cannot be measured on this judge's answers: choose another.")
 
 
 class _Search:
@@ -122,7 +137,7 @@ class _Search:
             "instruction": target.first,
         }
         self.log = SearchLog(settings.log_dir, content)
-        self.judgments, self.count = 0, 0
+        self.judgments = self.calls = self.count = 0
         self.tried: list[Tried] = []
         self.rejected: list[tuple[str, str]] = []
 
@@ -191,6 +206,7 @@ class _Search:
             ),
         )
         self.rejected += proposal.rejected
+        self.calls += proposal.calls
         return [self._new(epoch, incumbent.number, text) for text in proposal.instructions]
 
     def _most_common_reason(self) -> str:

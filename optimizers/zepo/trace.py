@@ -96,9 +96,10 @@ class SearchLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(self._folder):
             check_settings(self._folder / "search.json", self._settings)
-            for record in Journal(self._folder / "proposals.jsonl").read():
+            for record in Journal(self._folder / "proposals.jsonl").read("key", "instructions", "rejected"):
                 rejected = tuple((reason, text) for reason, text in record["rejected"])
-                self._proposals[record["key"]] = Proposal(tuple(record["instructions"]), rejected)
+                calls = record.get("calls", 0)
+                self._proposals[record["key"]] = Proposal(tuple(record["instructions"]), rejected, calls)
             (self._folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
             yield
 

@@ -69,13 +69,13 @@ def test_the_longer_candidate_by_hand():
     answers = [[[0.8, 0.2], [0.2, 0.8]], [[0.6, 0.4], [0.7, 0.3]], [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]]]
     rate = measure(BIASES["verbosity"], judged(answers, [[9, 1], [9, 1], [9, 1], [3, 3]]), seed=0)["longer_rate"]
     assert rate.value == pytest.approx((1 + 0 + 0.5) / 3)
-    assert (rate.n, rate.undefined) == (3, 1)
+    assert (rate.n, rate.undefined, rate.excluded) == (3, 0, 1)
 
 
 def test_ties_and_undefined_answers_are_counted():
     pairs = [pair(1, 2), pair(3, 1)]
     tied = measured(PairwiseJudge(C, ties=True), pairs, lm=Comparer(tie=9.0))["position"]
-    assert (tied["first_rate"].value, tied["fairness"].value) == pytest.approx((0, 0))
+    assert (tied["first_rate"].value, tied["fairness"].value) == pytest.approx((0.5, 0))
     assert tied["position_consistency"].value == 1
     mute = measured(PairwiseJudge(C), pairs, lm=Comparer(mass=1e-9))["position"]
     assert mute.undefined == {"answers": 2, "answers_swapped": 2}

@@ -57,7 +57,7 @@ def test_a_torn_end_is_cut_off_and_asked_again(tmp_path, kept, asked):
 
 def test_a_spoilt_line_is_named(tmp_path):
     (tmp_path / "j").write_text("{}\n")
-    with pytest.raises(ValueError, match=r"j:1 is no recorded answer"):
+    with pytest.raises(ValueError, match=r"j:1 is no record of this log, it lacks \['key'\]"):
         JournaledLM(FormulaLM(), tmp_path / "j", model="m")
 
 

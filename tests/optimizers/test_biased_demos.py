@@ -196,13 +196,13 @@ def test_total_over_criteria():
     with pytest.raises(ValueError, match="different items"):
         total([parts[0], shorter])
     sides = [measure(LikelihoodBias(), one, seed=0) for one in (parts[0], shorter)]
-    with pytest.raises(ValueError, match="different items or biases"):
+    with pytest.raises(ValueError, match="different items, criteria or biases"):
         compare(*sides, seed=0)
 
 
 def test_a_covariate_that_was_not_measured_is_named():
     judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
-    with pytest.raises(ValueError, match=r"have no likelihoods, only \['human_scores', 'lengths'\]"):
+    with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
         measure(LikelihoodBias(), judged, seed=0)
 
 
