@@ -194,7 +194,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):
             check_pairs(valset)
-        check_disjoint(trainset, valset, _texts)
+        check_disjoint(trainset, valset, _identity)
 
     def search(self, problem: Problem) -> Outcome:
         """Find the program; this is all that a method has to write."""
@@ -253,6 +253,9 @@ def check_disjoint(
         raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {name!r}: split them.")
 
 
-def _texts(example: dspy.Example) -> tuple[Any, ...]:
-    """Return what makes an example the same as another: its texts; the order of a pair does not count."""
-    return (example.source, example.get("output"), *sorted(example.get("candidates") or []))
+def _identity(example: dspy.Example) -> tuple[Any, ...]:
+    """Return what makes an example the same as another: its id, if any, and texts; the order of a pair does not count.
+
+    Two systems may write the same text, so the texts of two ids are not compared.
+    """
+    return (example.get("id"), example.source, example.get("output"), *sorted(example.get("candidates") or []))

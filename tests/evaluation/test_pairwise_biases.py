@@ -8,7 +8,7 @@ import pytest
 from fakes import Comparer, numbers, pair, rated
 
 from evalbias import data
-from evalbias.evaluation import BIASES, Judged, judge_examples, measure, measure_ranking
+from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure, measure_ranking
 from evalbias.lm.types import LogLikelihood
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
@@ -109,3 +109,23 @@ def test_permutation_is_fair_by_construction():
     assert position["first_rate"].value == pytest.approx(0.5)
     assert position["position_consistency"].value == 1
     assert position.coverage == pytest.approx(0.8)
+
+
+def test_measurements_made_differently_are_not_compared():
+    def by(likelihood_lm, **options):
+        judged = judge_examples(
+            PairwiseJudge(C), leaning_pairs(), lm=Comparer(), likelihood_lm=likelihood_lm, **options
+        )
+        return measure(BIASES["likelihood"], judged, seed=0, n_resamples=9)
+
+    class Other(Comparer):
+        def loglikelihood(self, asked):
+            return [LogLikelihood(np.array([9 * numbers(text)[1]])) for _, text in asked]
+
+    options = {"seed": 0, "n_resamples": 9, "n_intervals": 9}
+    same = compare(by(Model()), by(Model()), **options)
+    assert same["likelihood_correlation"].difference.estimate == 0
+    with pytest.raises(ValueError, match=r"likelihood_correlation was measured .* different likelihoods"):
+        compare(by(Model()), by(Other()), **options)
+    with pytest.raises(ValueError, match="different reductions of LS"):
+        compare(by(Model()), by(Model(), reduction="mean"), **options)

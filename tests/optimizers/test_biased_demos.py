@@ -287,6 +287,26 @@ def test_direct_scoring_on_a_real_model(real_lm):
         assert prediction.distribution is None
 
 
+def test_demonstrations_for_a_judge_that_writes_its_score():
+    class Writer(FormulaLM):
+        def written(self, prompts, *, max_tokens):
+            rows = self.choice_logprobs(prompts, "12345").logprobs
+            return [f"Score: {1 + row.argmax()}" for row in rows]
+
+    student = PointwiseJudge(C, scoring="direct")
+    compiled = BiasedDemos(8, n_resamples=500).compile(
+        student, trainset=items(120, 1), valset=items(90, 2), lm=Writer()
+    )
+    change = compiled.report.comparison["likelihood"]["bias_score"]
+    assert change.before.value > 0.5
+    assert abs(change.after.value) < change.before.value / 2
+    cost = compiled.report.cost
+    assert (cost.calls, cost.judgments) == (
+        112 + 2 * 90,
+        2 * 16,
+    )  # scores are written; only the fit is tried by a score
+
+
 def test_a_judge_can_be_awaited(real_lm):
     judge = PointwiseJudge(C)
     judge.predict.lm = real_lm

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from dspy import lm15
-from fakes import LEANS, PARTS, Wording, pair
+from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.measures import decision_rates, fairness
@@ -391,3 +391,23 @@ def test_verbosity_can_be_the_objective():
     assert report.objective == "verbosity"
     assert report.history[0] == pytest.approx(-0.5)
     assert report.history[-1] > -0.5
+
+
+def test_a_bias_that_the_search_cannot_measure_is_refused_before_anything_is_judged():
+    lm = Comparer()
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=BiasObjective(UnknownBias()))
+    with pytest.raises(ValueError, match="The bias 'unknown' cannot be measured on this judge's answers"):
+        zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=lm)
+    assert lm.prompts == []
+
+
+class UnknownBias:
+    """Needs a covariate that the search does not have."""
+
+    name, headlines, objective = "unknown", ("share",), "share"
+
+    def applies(self, judged):
+        return "moods" in judged.covariates
+
+    def samples(self, judged):
+        raise AssertionError("asked although it does not apply")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from evalbias.runs.folder import RunFolder, check_settings, default_path
+from evalbias.runs.listing import delete_run, read_run
 from evalbias.runs.lock import FILE, FolderInUse, holder
 from evalbias.runs.values import number, to_json
 
@@ -79,6 +80,7 @@ OPENS = """
 import sys, time
 from pathlib import Path
 from evalbias.runs.folder import RunFolder
+from evalbias.runs.listing import delete_run, read_run
 from evalbias.runs.lock import FolderInUse
 try:
     folder = RunFolder(Path(sys.argv[1]), {})
@@ -113,7 +115,12 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
     assert first.stdout.readline() == "open\n"
     with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
         RunFolder(tmp_path, {})
+    with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
+        delete_run(tmp_path)
     first.kill()
     first.wait()
+    assert read_run(tmp_path).status == "stopped"
     with RunFolder(tmp_path, {}):
         assert holder(tmp_path) == os.getpid()
+    delete_run(tmp_path)
+    assert not tmp_path.exists()

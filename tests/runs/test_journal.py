@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -43,6 +45,27 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     monkeypatch.undo()
     journal.append([{"c": 3}])
     assert journal.read() == [{"a": 1}, {"c": 3}]
+
+
+LIMITED = """
+import resource, signal, sys
+from evalbias.runs.journal import Journal
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+journal = Journal(sys.argv[1])
+journal.append([{"a": 1}])
+resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))
+try:
+    journal.append([{"b": "x" * 30}, {"c": "y" * 30}])
+except OSError:
+    sys.exit(3)
+"""
+
+
+def test_a_write_that_ends_halfway_is_cut_back(tmp_path):
+    """The system writes a part of the chunk and then refuses the rest."""
+    assert subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "log.jsonl")], check=False).returncode == 3
+    assert (tmp_path / "log.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_a_damaged_line_is_named(tmp_path):
