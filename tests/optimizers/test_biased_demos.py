@@ -304,7 +304,7 @@ def test_demonstrations_for_a_judge_that_writes_its_score():
     assert (cost.calls, cost.judgments) == (
         112 + 2 * 90,
         2 * 16,
-    )  # scores are written; only the fit is tried by a score
+    )  # scores are written; the fit is tried by one
 
 
 def test_a_judge_can_be_awaited(real_lm):
