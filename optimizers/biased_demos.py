@@ -15,8 +15,9 @@ from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.lm.types import MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
+from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.context_errors import name_overlong_items

@@ -17,8 +17,8 @@ from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.formatting import count
 from evalbias.evaluation.loops import LoopRun
 from evalbias.evaluation.self_bias import SelfBias, measure_rounds
-from evalbias.lm.types import FloatArray
 from evalbias.measures import MeanStatistic, paired_permutation_test
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport

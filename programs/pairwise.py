@@ -12,7 +12,8 @@ from dspy import lm15
 
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import (
     Comparisons,
     Order,

@@ -20,7 +20,7 @@ from evalbias.data import world
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loops import LoopRun, run_loops
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback

@@ -21,7 +21,7 @@ from benchmarks.results import write_section
 from benchmarks.throughput.methods import measured
 from benchmarks.throughput.workloads import Workload, model, pointwise
 from evalbias import LocalLM
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 
 DTYPES = ("float32", "bfloat16", "float16")
 HEADINGS = ["dtype", "one by one against one batch", "without against with shared prefixes"]

@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.commands.run import print_result
 from evalbias.data.refinements import load_refinements
 from evalbias.evaluation import summarize_loop
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
 from evalbias.runs.fingerprint import file_digest
 from evalbias.runs.folder import RESULT, RunFolder, read_json

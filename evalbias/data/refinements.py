@@ -10,14 +10,12 @@ from typing import Any
 
 import dspy
 import numpy as np
-from numpy.typing import NDArray
 
 from evalbias.data.dataset import DataError
 from evalbias.data.reading import Source
 from evalbias.data.reading import number as finite
 from evalbias.measures.answers import boxed_answer
-
-FloatArray = NDArray[np.float64]
+from evalbias.measures.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
 from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, mark
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.significance import (
     ConfidenceInterval,
     PermutationTest,

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.evaluation.formatting import Tabular, count, number, share
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.significance import aligned, bootstrap_ci, defined_items
 from evalbias.measures.statistic import Statistic
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.types import FloatArray, MeasuringLM
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.context_errors import name_overlong_items

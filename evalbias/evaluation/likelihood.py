@@ -6,7 +6,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.ranks import spearman_rows
 from evalbias.measures.statistic import (
     OddsStatistic,

@@ -16,7 +16,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine_step import Step, count_usage
 from evalbias.runs.fingerprint import describe, digest

@@ -6,8 +6,8 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.types import FloatArray
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_share
 from evalbias.measures.statistic import FairnessStatistic, MeanStatistic
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, MeasuringLM, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
+from evalbias.measures.arrays import FloatArray
 
 
 class LikelihoodMemo:

@@ -33,7 +33,7 @@ from evalbias.lm.prefix_cache import PrefixStore
 from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.tree_attention import cascade_attention, install, uninstall
 from evalbias.lm.trie import Ids, Pack, packs, shared
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 
 MAX_LOGITS = 1 << 26
 """Number of logits in memory at once, 256 MiB in float32; all positions of a large vocabulary would take far more."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from evalbias.measures.arrays import FloatArray
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
-FloatArray = NDArray[np.float64]
 
 
 class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import pearson_rows, spearman_rows
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

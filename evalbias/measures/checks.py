@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
+from evalbias.measures.arrays import FloatArray
 
 
 def vector(values: ArrayLike, name: str) -> FloatArray:

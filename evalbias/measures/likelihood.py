@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import spearman_rows
 
-FloatArray = NDArray[np.float64]
 TOTAL = "total"
 NORMALIZATIONS = ("min-max", "mean-range", "center-max")
 DECIMALS = 12

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.statistic import FairnessStatistic
 
-FloatArray = NDArray[np.float64]
 SUM_SLACK = 1e-4
 """Largest deviation of a row's sum from 1."""
 

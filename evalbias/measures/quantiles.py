@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

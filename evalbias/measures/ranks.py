@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from evalbias.measures.arrays import FloatArray
 
 
 def rank_rows(x: FloatArray) -> FloatArray:

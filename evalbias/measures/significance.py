@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.statistic import Statistic
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 CELLS = 1 << 21
 """Numbers in a chunk of resamples."""
 SLACK = 1e-12

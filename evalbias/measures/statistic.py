@@ -11,15 +11,14 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.bias_and_skewness import distance_skewness
 from evalbias.measures.likelihood import DECIMALS, normalize, unfairness_scores
 from evalbias.measures.ranks import rank_rows, spearman_rows
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 FEW = 64
 """Fewest rows for which ``Mixture`` builds its quadratic form; fewer are ranked one by one."""

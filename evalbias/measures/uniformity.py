@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
-
-FloatArray = NDArray[np.float64]
 
 
 def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 
 
 @dataclass

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from evalbias.evaluation.estimates import Bias, estimate_value
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.types import FloatArray
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
+from evalbias.measures.arrays import FloatArray
 
 DISTRIBUTIONS = "distributions"
 """Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""

@@ -11,8 +11,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.lm.types import FloatArray
 from evalbias.measures import count_undefined, decision_rates
+from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate

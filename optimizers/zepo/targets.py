@@ -10,7 +10,8 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.judged import LENGTHS, Judged
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
 from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
 from evalbias.programs.context_errors import name_overlong_items

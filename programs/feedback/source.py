@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.lm.types import FloatArray
 from evalbias.measures import MQMError
+from evalbias.measures.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from dspy import lm15
 
 from evalbias.lm.servers.connection import Connection, Job
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.measures.arrays import FloatArray
 
 
 @dataclass(frozen=True)

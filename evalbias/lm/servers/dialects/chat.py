@@ -16,7 +16,8 @@ from evalbias.lm.servers.connection import Job, Unreadable
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, Message, Prompt
+from evalbias.lm.types import ChoiceLogprobs, Message, Prompt
+from evalbias.measures.arrays import FloatArray
 
 TOP = 20
 """Number of most probable tokens that OpenAI's protocol returns at most."""

@@ -12,7 +12,7 @@ from evalbias.lm.servers.connection import Unreadable
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.dialects.tokenized import TEXT, TokenizedDialect
 from evalbias.lm.tokens import Ids, Scored
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 
 
 class Echo(TokenizedDialect):

@@ -16,7 +16,8 @@ from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import Ids, Scored, check_lengths, choice_sequences, joint
-from evalbias.lm.types import ChoiceLogprobs, FloatArray, LogLikelihood, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.measures.arrays import FloatArray
 
 TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
 """Text on which a dialect is tried; its last token is one character."""

@@ -11,7 +11,7 @@ from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
 from evalbias.lm.servers.connection import Unreadable
 from evalbias.lm.servers.dialects.tokenized import NextTokenDialect
 from evalbias.lm.tokens import Ids, Scored
-from evalbias.lm.types import FloatArray
+from evalbias.measures.arrays import FloatArray
 
 MOST_TOKENS = 128
 """Number of named tokens that vLLM scores in one request."""
