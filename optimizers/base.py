@@ -13,9 +13,8 @@ import dspy
 from dspy.teleprompt import Teleprompter
 
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import Judged, check_pairs, judge_examples
-from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.registry import measure_all
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
 from evalbias.lm.types import MeasuringLM
@@ -219,11 +218,11 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
         """Compare two programs' answers on every bias that applies."""
-        options = {"n_resamples": self.n_resamples, "seed": self.seed}
+        first, second = (measure_all(judged, seed=self.seed) for judged in (before, after))
         return {
-            bias.name: compare(measure(bias, before, seed=self.seed), measure(bias, after, seed=self.seed), **options)
-            for bias in BIASES.values()
-            if bias.applies(before) and bias.applies(after)
+            bias: compare(first[bias], second[bias], n_resamples=self.n_resamples, seed=self.seed)
+            for bias in first
+            if bias in second
         }
 
 

@@ -146,7 +146,8 @@ def measure_preference(
     from evalbias.commands.run_ranking import open_pairwise
     from evalbias.commands.task import open_documents
     from evalbias.data import pairs as draw_pairs
-    from evalbias.evaluation import BIASES, judge_examples, measure
+    from evalbias.evaluation import judge_examples
+    from evalbias.evaluation.registry import measure_all
     from evalbias.report.preference import consistency_bars
 
     labels = (source_label, output_label)
@@ -169,7 +170,7 @@ def measure_preference(
         with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.lm, likelihood_lm=scorer)
-        measurements = {b.name: measure(b, judged, seed=seed) for b in BIASES.values() if b.applies(judged)}
+        measurements = measure_all(judged, seed=seed)
         name = program.criterion.name
         consistency = measurements["position"]["position_consistency"].value
         consistency_bars({name: consistency}, run.folder.path / "consistency.png")

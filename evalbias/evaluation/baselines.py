@@ -15,9 +15,9 @@ import dspy
 from evalbias.data.pairing import by_input, pairs
 from evalbias.evaluation.agreement import NAME, measure_ranking
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import Measurement, measure
+from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import judge_examples
-from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.registry import measure_all
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
@@ -76,7 +76,7 @@ def compare_with_baselines(
         one: PairwiseJudge = judge.deepcopy()
         one.debias = "permutation" if title.endswith("permutation") else None
         judged = judge_examples(one, compared, lm=lm, likelihood_lm=likelihood_lm, progress=progress)
-        measurements = {b.name: measure(b, judged, seed=seed) for b in BIASES.values() if b.applies(judged)}
+        measurements = measure_all(judged, seed=seed)
         if rated:
             ranker = PairwiseRanker(one, search=search, seed=seed)
             measurements[NAME] = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evalbias.evaluation.estimates import Bias
+from evalbias.evaluation.estimates import Bias, Measurement, measure
+from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.evaluation.position import PositionBias
 from evalbias.evaluation.self_bias import SelfBias
@@ -18,3 +19,8 @@ BIASES: dict[str, Bias] = {
     )
 }
 """Name -> bias."""
+
+
+def measure_all(judged: Judged, *, seed: int) -> dict[str, Measurement]:
+    """Measure every bias that applies to a judge's answers; name of the bias -> measurement."""
+    return {bias.name: measure(bias, judged, seed=seed) for bias in BIASES.values() if bias.applies(judged)}

@@ -28,6 +28,7 @@ class VerbosityBias:
         """See ``Bias``."""
         lengths = judged.covariate(LENGTHS)
         first, second = lengths[:, 0], lengths[:, 1]
-        wins = longer_wins(judged.win_shares, first, second)
-        equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
+        shares = judged.win_shares
+        wins = longer_wins(shares, first, second)
+        equal = int((~np.isnan(shares) & (first == second)).sum())
         return {"longer_rate": Sample(wins, MeanStatistic(), "longer", null=0.5, excluded=equal, signed=False)}
