@@ -18,6 +18,7 @@ from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.zepo.proposers import LMParaphraser as LMParaphraser
 from .optimizers.zepo.search import ZEPO as ZEPO
+from .programs.best_of_k import BestOfK as BestOfK
 from .programs.criterion import Criterion as Criterion
 from .programs.metrics import judge_metric as judge_metric
 from .programs.metrics import judge_reward as judge_reward
@@ -29,6 +30,5 @@ from .programs.pairwise import load_pairwise_judge as load_pairwise_judge
 from .programs.pointwise import PointwiseJudge as PointwiseJudge
 from .programs.pointwise import load_judge as load_judge
 from .programs.ranking import PairwiseRanker as PairwiseRanker
-from .programs.refine import BestOfK as BestOfK
 from .programs.refine import Improvement as Improvement
 from .programs.refine import SelfRefine as SelfRefine

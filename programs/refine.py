@@ -1,8 +1,7 @@
-"""Refine loops and best-of-k sampling as DSPy programs: write, get feedback, rewrite, keep improvements."""
+"""Refine loops as DSPy programs: write, get feedback, rewrite, keep improvements."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +10,8 @@ from typing import Any, Literal
 import dspy
 
 from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.refine_step import take_step
-from evalbias.programs.resample import sample
+from evalbias.programs.refine_step import ItemFeedback, input_names, shown_inputs, take_step
+from evalbias.programs.resample import draws, sample
 
 Accept = Callable[[float, float], bool]
 """Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
@@ -63,10 +62,15 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         accept: Rule that decides whether a refinement replaces the current output.
         perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
         plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
+        seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
 
     A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``, which is
-    ``"perfect"``, ``"plateau"`` or ``"iterations"``.
+    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``.
+
+    Every refinement is a new draw, so the refiner needs a temperature above 0: after a rejected refinement it is asked
+    the same again. One that decodes greedily would write the same text, and the loop stops there (``"repeats"``).
+    Feedback that decodes greedily is asked once for each different output.
 
     Raises:
         ValueError: ``max_iterations`` or ``plateau`` is outside its range.
@@ -82,6 +86,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         accept: Accept = STRICT,
         perfect: float | Literal["best"] | None = "best",
         plateau: int | None = None,
+        seed: int = 0,
         field: str = "output",
     ) -> None:
         super().__init__()
@@ -96,16 +101,17 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         self.accept = accept
         self.perfect = perfect
         self.plateau = plateau
+        self.seed = seed
         self.field = field
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
-        names = self.inputs
-        shown = {name: value for name, value in inputs.items() if name in names}
+        shown, source = shown_inputs(self.generate, inputs), ItemFeedback(self.feedback, self.seed)
         write = partial(self._write, self.generate, 0, **shown)
-        steps = [take_step(0, write, self.feedback, inputs, lambda _: True)]
+        steps = [take_step(0, write, source, inputs, lambda _: True)]
         best, rejected, stopped = steps[0], 0, "iterations"
         perfect = self.feedback.high if isinstance(self.perfect, str) else self.perfect
+        redraws = draws(self.refine)
         for iteration in range(1, self.max_iterations + 1):
             if perfect is not None and best.score >= perfect:
                 stopped = "perfect"
@@ -114,31 +120,22 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
                 stopped = "plateau"
                 break
             write = partial(self._write, self.refine, iteration, **shown, draft=best.output, feedback=best.feedback)
-            step = take_step(iteration, write, self.feedback, inputs, partial(self.accept, best.score))
+            step = take_step(iteration, write, source, inputs, partial(self.accept, best.score))
             steps.append(step)
             best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
+            if rejected and not redraws:
+                stopped = "repeats"
+                break
         fields = {self.field: best.output, "score": best.score, "steps": steps}
         return dspy.Prediction(**fields, iterations=len(steps) - 1, stopped=stopped)
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Names of the generator's inputs.
-
-        They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields
-        of its predictors that are not output fields of another predictor.
-        """
-        _, *parameters = inspect.signature(type(self.generate).forward).parameters.values()
-        if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
-            return frozenset(p.name for p in parameters)
-        consumed: set[str] = set()
-        produced: set[str] = set()
-        for predictor in self.generate.predictors():
-            consumed |= set(predictor.signature.input_fields)
-            produced |= set(predictor.signature.output_fields)
-        return frozenset(consumed - produced)
+        """Names of the generator's inputs; see ``input_names``."""
+        return input_names(self.generate)
 
     def _write(self, module: dspy.Module, index: int, /, **inputs: Any) -> str:
-        return str(sample(module, index, **inputs)[self.field])
+        return str(sample(module, index, self.seed, **inputs)[self.field])
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the predictors' state and the options; models and API keys are left out.
@@ -175,53 +172,3 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
 
     def _fields(self) -> dict[str, list[str]]:
         return {name: list(predictor.signature.fields) for name, predictor in self.named_predictors()}
-
-
-class BestOfK(dspy.Module):  # type: ignore[misc]
-    """Writes k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 5.4).
-
-    Args:
-        generate: DSPy module that samples its output at a temperature above 0.
-        feedback: Feedback source; the model's own judge for self-reward.
-        k: Number of outputs.
-        field: Name of the output field.
-
-    A call returns the output field, ``score`` and ``steps``. An output with an undefined score is returned only if all
-    scores are undefined.
-
-    Raises:
-        ValueError: ``k`` is below 1.
-    """
-
-    def __init__(self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, field: str = "output") -> None:
-        super().__init__()
-        if k < 1:
-            raise ValueError(f"k={k}: give at least 1.")
-        self.generate = generate
-        self.feedback = feedback
-        self.k = k
-        self.field = field
-
-    def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Write k outputs for one item and return the best."""
-        loop = SelfRefine(
-            self.generate,
-            self.feedback,
-            WriteAgain(self.generate),
-            max_iterations=self.k - 1,
-            perfect=None,
-            field=self.field,
-        )
-        return loop(**inputs)
-
-
-class WriteAgain(dspy.Module):  # type: ignore[misc]
-    """Refiner that ignores draft and feedback and generates again."""
-
-    def __init__(self, generate: dspy.Module) -> None:
-        super().__init__()
-        self.generate = generate
-
-    def forward(self, draft: str, feedback: str, **inputs: Any) -> Any:
-        """Generate another output."""
-        return self.generate(**inputs)

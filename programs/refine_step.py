@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.programs.feedback.source import Feedback, FeedbackSource, validated
+from evalbias.programs.resample import sample, temperatures
 
 EMPTY = "The output is empty."
 """Feedback on an empty output, which is not shown to the feedback source."""
@@ -70,6 +72,58 @@ def take_step(
             feedback = Feedback(float("nan"), EMPTY, status="empty output")
     accepted = accepts(feedback.score)
     return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, usage.tokens, usage.calls)
+
+
+class ItemFeedback:
+    """Feedback on the outputs of one item: a source that decodes greedily is asked once for each different output.
+
+    A source that draws its answer, at a temperature above 0, is asked every time, for a draw of its own. The same text
+    may then get a better score and replace itself, as in the published loops.
+
+    Args:
+        source: Source to ask.
+        seed: Seed for the source's draws, for models that draw by a seed.
+    """
+
+    def __init__(self, source: FeedbackSource, seed: int) -> None:
+        self.name, self.low, self.high = source.name, source.low, source.high
+        self._source, self._seed = source, seed
+        self._drawn = isinstance(source, dspy.Module) and any(temperatures(source))
+        self._count = 0
+        self._answers: dict[str, Feedback] = {}
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Return the source's feedback on an output of the item."""
+        if self._drawn:
+            self._count += 1
+            drawn: Feedback = sample(self._source, self._count - 1, self._seed, example, output)
+            return drawn
+        if output not in self._answers:
+            self._answers[output] = self._source(example, output)
+        return self._answers[output]
+
+
+def input_names(generate: dspy.Module) -> frozenset[str]:
+    """Return the names of a generator's inputs.
+
+    They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields of
+    its predictors that are not output fields of another predictor.
+    """
+    _, *parameters = inspect.signature(type(generate).forward).parameters.values()
+    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+        return frozenset(p.name for p in parameters)
+    consumed: set[str] = set()
+    produced: set[str] = set()
+    for predictor in generate.predictors():
+        consumed |= set(predictor.signature.input_fields)
+        produced |= set(predictor.signature.output_fields)
+    return frozenset(consumed - produced)
+
+
+def shown_inputs(generate: dspy.Module, example: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an item that a generator takes; the others, such as a reference, are for the feedback."""
+    names = input_names(generate)
+    return {name: value for name, value in example.items() if name in names}
 
 
 @dataclass

@@ -21,6 +21,9 @@ from evalbias.programs.feedback.concepts import required_concepts
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import SelfRefine
 
+TEMPERATURE = 1.0
+"""Temperature at which outputs, refinements and solutions are drawn: the published code's. The paper states none."""
+
 
 class Translate(dspy.Signature):  # type: ignore[misc]
     """Translate the source into the target language. Write the translation and nothing else."""
@@ -91,47 +94,58 @@ class RefineTask:
     fields: tuple[str, ...]
 
 
-def translation(*, max_iterations: int = 10, critical: float = -5.0, **config: Any) -> RefineTask:
+def translation(*, max_iterations: int = 10, critical: float = -5.0, seed: int = 0, **config: Any) -> RefineTask:
     """Make a translation task: MQM self-feedback, with sacrebleu's chrF against the reference as external source.
+
+    Outputs and refinements are drawn; the feedback decodes greedily, so that an output has one score.
 
     Args:
         max_iterations: Largest number of refinements.
         critical: Weight of a critical error; see ``MQMFeedback``.
-        **config: Settings of the writing requests; ``max_tokens`` applies to the feedback too.
+        seed: Seed for the draws, for models that draw by a seed.
+        **config: Settings of the writing requests, such as ``temperature``; ``max_tokens`` applies to the feedback too.
     """
-    writing = {"temperature": 0.0, "max_tokens": 300, **config}
+    writing = {"temperature": TEMPERATURE, "max_tokens": 300, **config}
     loop = SelfRefine(
         PlainPredict(Translate, **writing),
         MQMFeedback(critical=critical, **_limit(config)),
         PlainPredict(RefineTranslation, **writing),
         max_iterations=max_iterations,
+        seed=seed,
     )
     return RefineTask(
         "translation", loop, ReferenceFeedback("chrf"), "source", ("source", "target_language", "reference")
     )
 
 
-def constrained_generation(*, max_iterations: int = 10, **config: Any) -> RefineTask:
-    """Make a constrained-generation task: the model lists missing concepts, with exact match as external source."""
-    writing = {"temperature": 0.0, "max_tokens": 400, **config}
+def constrained_generation(*, max_iterations: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+    """Make a constrained-generation task: the model lists missing concepts, with exact match as external source.
+
+    For the arguments, see ``translation``.
+    """
+    writing = {"temperature": TEMPERATURE, "max_tokens": 400, **config}
     loop = SelfRefine(
         PlainPredict(WriteWithConcepts, **writing),
         ConceptsFeedback(**_limit(config)),
         PlainPredict(RefineWithConcepts, **writing),
         max_iterations=max_iterations,
+        seed=seed,
     )
     return RefineTask("constrained-generation", loop, ExactConcepts(), "concepts", ("concepts",))
 
 
-def mathematics(*, max_iterations: int = 10, paths: int = 10, **config: Any) -> RefineTask:
-    """Make a mathematics task: self-consistency over ``paths`` samples, with the correct answer as external source."""
-    writing = {"temperature": 0.0, "max_tokens": 800, **config}
-    solve = PlainPredict(Solve, **{**writing, "temperature": 0.7})
+def mathematics(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+    """Make a mathematics task: self-consistency over ``paths`` samples, with the correct answer as external source.
+
+    For the other arguments, see ``translation``.
+    """
+    writing = {"temperature": TEMPERATURE, "max_tokens": 800, **config}
     loop = SelfRefine(
         PlainPredict(Solve, **writing),
-        ConsistencyFeedback(solve, paths=paths),
+        ConsistencyFeedback(PlainPredict(Solve, **writing), paths=paths, seed=seed),
         PlainPredict(RefineSolution, **writing),
         max_iterations=max_iterations,
+        seed=seed,
     )
     return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
 

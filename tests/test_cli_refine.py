@@ -85,6 +85,28 @@ def test_every_task_runs_with_a_real_local_model(task, model, tmp_path):
     assert told["tokens"][0] > 0
 
 
+def test_best_of_k_is_reported_by_k(model, tmp_path):
+    rows = [{**ITEMS["constrained-generation"], "id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(3)]
+    write(tmp_path / "items.jsonl", rows)
+    task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
+    shown = evalbias("refine", *task, "--best-of", 3, "--feedback", "external", "--out", "run", cwd=tmp_path).stdout
+    assert "all 3 drafts of every item are different" in " ".join(shown.split())
+    told = json.loads((tmp_path / "run/result.json").read_text())
+    assert (told["by"], told["distinct"]) == ("k", {"i0": 3, "i1": 3, "i2": 3})
+    assert json.loads((tmp_path / "run/run.json").read_text())["temperature"] == 1.0
+    assert len(told["own"]) == 3
+    drafts = {step["output"] for one in told["loops"] for step in one["steps"]}
+    (loop,) = json.loads(evalbias("measure", "self", "--data", "run", "--json", cwd=tmp_path).stdout)["loops"]
+    assert loop["numbers"] == [1, 2, 3]
+    assert loop["rounds"][0]["estimates"]["bias"]["value"] == 0  # the exact match is both the feedback and the quality
+    other = evalbias(
+        "refine", *task, "--best-of", 3, "--feedback", "external", "--seed", 1, "--json", cwd=tmp_path
+    ).stdout
+    assert not drafts & {step["output"] for one in json.loads(other)["loops"] for step in one["steps"]}
+    wrong = evalbias("refine", *task, "--best-of", 3, "--max-iterations", 2, cwd=tmp_path, check=False)
+    assert "leave --max-iterations and --program out" in wrong.stderr
+
+
 @pytest.mark.slow
 def test_a_killed_loop_goes_on(model, tmp_path):
     write(tmp_path / "items.jsonl", [{"source": f"{n} + {n}", "answer": str(2 * n)} for n in range(1, 5)])

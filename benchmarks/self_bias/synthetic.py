@@ -25,7 +25,7 @@ from evalbias.optimizers.refine_report import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback
 from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine, WriteAgain
+from evalbias.programs.refine import SelfRefine
 
 ITEMS = 200
 REFINEMENTS = 10
@@ -69,6 +69,18 @@ class Arm:
     commonness: FloatArray
     own: LoopSummary
     judged: LoopSummary
+
+
+class WriteAgain(dspy.Module):  # type: ignore[misc]
+    """Refiner that ignores draft and feedback and draws again from the generator."""
+
+    def __init__(self, generate: dspy.Module) -> None:
+        super().__init__()
+        self.generate = generate
+
+    def forward(self, draft: str, feedback: str, **inputs: Any) -> Any:
+        """Draw another output."""
+        return self.generate(**inputs)
 
 
 def items(n: int, *, seed: int) -> list[dspy.Example]:

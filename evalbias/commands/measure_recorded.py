@@ -11,7 +11,7 @@ import numpy as np
 
 from evalbias.commands.run import print_result
 from evalbias.data.refinements import load_refinements
-from evalbias.evaluation import summarize_loop
+from evalbias.evaluation import doublings, summarize_loop
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
 from evalbias.runs.fingerprint import file_digest
@@ -31,6 +31,7 @@ class Rounds:
         sha256: Hash of the data.
         own: (t, n) own scores.
         expected: (t, n) expected scores.
+        by: What the rounds are numbered by, ``"iteration"`` or ``"k"``.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Rounds:
     sha256: str
     own: FloatArray
     expected: FloatArray
+    by: str
 
 
 def measure_recorded(
@@ -58,6 +60,9 @@ def measure_recorded(
     """
     _check_one_kind(data, own, expected, by)
     loops = [_from_run(path) if path.is_dir() else _from_file(path, own, expected, by) for path in data]
+    if len({loop.by for loop in loops}) > 1:
+        raise ValueError("Some of the runs refine and some draw the best of k: measure them one kind at a time.")
+    by = loops[0].by
     names = [loop.name for loop in loops]
     loops = [
         replace(loop, name=f"{loop.name} ({n})") if names.count(loop.name) > 1 else loop
@@ -123,7 +128,7 @@ def _from_file(data: Path, own: str, expected: str, by: str) -> Rounds:
     for name in (own, expected):
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
-    return Rounds(loop.name, loop.numbers, loop.sha256, loop.scores(own), loop.scores(expected))
+    return Rounds(loop.name, loop.numbers, loop.sha256, loop.scores(own), loop.scores(expected), by=by)
 
 
 def _from_run(folder: Path) -> Rounds:
@@ -140,4 +145,10 @@ def _from_run(folder: Path) -> Rounds:
         low, high = result["ranges"][side]
         sides.append((np.array(result[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
     own, quality = sides
-    return Rounds(folder.name, range(len(own)), file_digest(file), own, quality)
+    numbers: Sequence[int] = range(len(own))
+    by = result.get("by", "iteration")  # runs of earlier versions only refined
+    if by == "k":  # row i is the best of i + 1
+        numbers = doublings(len(own))
+        rows = np.array(numbers) - 1
+        own, quality = own[rows], quality[rows]
+    return Rounds(folder.name, numbers, file_digest(file), own, quality, by)

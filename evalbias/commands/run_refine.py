@@ -17,13 +17,14 @@ from evalbias.data.refinements import load_items
 from evalbias.evaluation import CachedScorer, Loop, Paraphrased, measure_aspects, measure_style, run_loops
 from evalbias.lm.contract import measuring
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
+from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refine import STATE_KEY, Improvement
 from evalbias.programs.saving import read_state
-from evalbias.programs.tasks import TASKS, RefineTask, check_items
+from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.folder import Closable, RunFolder
@@ -40,6 +41,7 @@ class RefineOptions:
         prompt: File with that model's request; None takes the default.
         program: File of a compiled loop; None takes the task's.
         feedback: Feedback of the loop.
+        best_of: Number of outputs to draw and to choose from; None refines.
         aspects: Whether to judge fluency and understandability of every output.
         k: Largest number of demonstrations.
         until: See ``ExternalFeedbackRefine``.
@@ -52,6 +54,7 @@ class RefineOptions:
     prompt: Path | None = None
     program: Path | None = None
     feedback: Literal["own", "external"] = "own"
+    best_of: int | None = None
     aspects: bool = False
     k: int = 4
     until: Literal["quality", "quality or bias"] = "quality"
@@ -71,7 +74,7 @@ class Refining(Closable):
         max_tokens: Largest length of an answer; None leaves it to the task.
         options: Options of the command.
         limit: Use only the first so many items.
-        seed: Seed for the split and the tests.
+        seed: Seed for the draws, the split and the tests.
         out: Run folder; by default one under runs/.
     """
 
@@ -92,8 +95,10 @@ class Refining(Closable):
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         if options.program is not None and options.max_iterations is not None:
             raise ValueError("--program decides the refinements: leave --max-iterations out.")
+        if options.best_of is not None and (options.max_iterations, options.program) != (None, None):
+            raise ValueError("--best-of draws and does not refine: leave --max-iterations and --program out.")
         iterations = 10 if options.max_iterations is None else options.max_iterations
-        self.task = TASKS[task](max_iterations=iterations, **self.config)
+        self.task = TASKS[task](max_iterations=iterations, seed=seed, **self.config)
         state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:
             _load(self.task.loop, state, options.program)
@@ -113,6 +118,7 @@ class Refining(Closable):
             "seed": seed,
             "limit": limit,
             "max_tokens": max_tokens,
+            "temperature": TEMPERATURE,
             "lm": identity(self.lm),
             **asdict(options),
             "program": state,
@@ -137,10 +143,16 @@ class Refining(Closable):
             loop.feedback = self.external
             if isinstance(loop.accept, Improvement):
                 loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
+        best_of = self.options.best_of
+        program = (
+            loop
+            if best_of is None
+            else BestOfK(loop.generate, loop.feedback, k=best_of, seed=self.seed, field=loop.field)
+        )
         judges = self._aspects() if self.options.aspects else []
         with progress_bar(len(self.items), "refining") as advance:
             run = run_loops(
-                loop, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
+                program, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
             )
         if len(run.failed) == len(run.loops):
             raise ValueError(f"No item came through the loop: {next(iter(run.failed.values()))}")
@@ -154,12 +166,14 @@ class Refining(Closable):
             "ranges": {"own": [run.low, run.high], "quality": [source.low, source.high]},
             "own": run.own(),
             "quality": quality,
+            "by": "iteration" if best_of is None else "k",
+            "distinct": run.distinct,
             "tokens": run.tokens(),
             "calls": run.calls(),
             "aspects": aspects,
             "failed": failed,
         }
-        shown = [loop_table(run, quality, source.name), *([aspects_table(aspects)] if aspects else [])]
+        shown = [loop_table(run, quality, source.name, best_of=best_of), *([aspects_table(aspects)] if aspects else [])]
         self._finish(result, shown, as_json, failed)
 
     def compile(self, *, threads: int, as_json: bool) -> None:

@@ -93,6 +93,10 @@ def refine(
         Path | None,
         typer.Option(help="A compiled loop; it decides the refinements.", exists=True, dir_okay=False),
     ] = None,
+    best_of: Annotated[
+        int | None,
+        typer.Option(help="Draw so many outputs and keep the one with the best feedback, without refining.", min=1),
+    ] = None,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
     aspects: Annotated[
@@ -106,7 +110,10 @@ def refine(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Run a refine loop on every item; outputs.jsonl and steps.jsonl in the run's folder. A stopped run goes on."""
+    """Run a refine loop, or best of k, on every item; outputs.jsonl and steps.jsonl in the run's folder.
+
+    A stopped run goes on. evalbias measure self --data FOLDER shows Bias and Dskew by refinement, or by k.
+    """
     from evalbias.commands.run_refine import RefineOptions, Refining
 
     options = RefineOptions(
@@ -115,6 +122,7 @@ def refine(
         prompt=instructscore_prompt,
         program=program,
         feedback=feedback,
+        best_of=best_of,
         aspects=aspects,
     )
     with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:

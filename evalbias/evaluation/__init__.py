@@ -7,7 +7,7 @@ from evalbias.evaluation.comparison import Change, Comparison, compare
 from evalbias.evaluation.estimates import Bias, Estimate, Measurement, Sample, measure
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.judged import Judged, judge_examples, total
-from evalbias.evaluation.loop_summary import LoopSummary, summarize_loop
+from evalbias.evaluation.loop_summary import LoopSummary, doublings, summarize_loop
 from evalbias.evaluation.loops import Loop, LoopRun, run_loops
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.self_bias import measure_rounds
@@ -32,6 +32,7 @@ __all__ = [
     "StyleReport",
     "compare",
     "compare_with_baselines",
+    "doublings",
     "judge_examples",
     "measure",
     "measure_aspects",

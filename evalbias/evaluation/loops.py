@@ -98,6 +98,11 @@ class LoopRun:
         """Identifiers of the items."""
         return tuple(loop.id for loop in self.loops)
 
+    @property
+    def distinct(self) -> dict[str, int]:
+        """Item -> number of different outputs among its steps; failed items are left out."""
+        return {loop.id: len({step.output for step in loop.steps}) for loop in self.loops if loop.steps}
+
     def own(self) -> FloatArray:
         """Return (t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
         return self._each(lambda loop, step: step.score)

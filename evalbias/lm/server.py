@@ -53,6 +53,9 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             dialect is unknown.
     """
 
+    draws_by_seed = True
+    """A request's seed is passed on; a server repeats a draw as far as its batches give the same numbers."""
+
     def __init__(
         self,
         model: str,

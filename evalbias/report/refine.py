@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
-from evalbias.evaluation import Aspect, LoopRun, Measurement, StyleReport
+from evalbias.evaluation import Aspect, LoopRun, Measurement, StyleReport, doublings
 from evalbias.evaluation.formatting import SIGNIFICANCE, count, number, short
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import RefineReport
@@ -17,18 +17,38 @@ from evalbias.report.figure import new_figure
 from evalbias.report.self_bias import COLORS
 
 
-def loop_table(run: LoopRun, quality: ArrayLike, external: str) -> Table:
-    """Return one row a number of refinements: mean own score, mean quality, tokens spent on an item."""
-    table = Table(
-        title=f"{run.feedback} beside {external}", caption=f"{len(run.failed)} of {len(run.loops)} items failed"
-    )
-    for heading in ("refinements", "own score", "quality", "tokens", "undefined"):
+def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int | None = None) -> Table:
+    """Return one row a number of refinements, or a size k: mean own score, mean quality, tokens spent on an item.
+
+    Args:
+        run: The loops.
+        quality: (t + 1, n) quality of the outputs.
+        external: Name of its source.
+        best_of: k of a run that draws the best of k; None for refinements.
+    """
+    caption = f"{len(run.failed)} of {len(run.loops)} items failed"
+    rows, first = tuple(range(run.iterations + 1)), "refinements"
+    if best_of is not None:
+        rows, first = tuple(k - 1 for k in doublings(len(rows))), "k"
+        caption += f"; {_repeated(run, best_of)}"
+    table = Table(title=f"{run.feedback} beside {external}", caption=caption)
+    for heading in (first, "own score", "quality", "tokens", "undefined"):
         table.add_column(heading, justify="right")
-    values = np.asarray(quality, dtype=np.float64)
-    for k, (own, expected, tokens) in enumerate(zip(run.own(), values, run.tokens(), strict=True)):
-        means = (number(mean_of_defined(row)) for row in (own, expected))
-        table.add_row(str(k), *means, f"{tokens:.0f}", str(int(np.isnan(own + expected).sum())))
+    own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
+    for row in rows:
+        means = (number(mean_of_defined(scores[row])) for scores in (own, values))
+        undefined = int(np.isnan(own[row] + values[row]).sum())
+        table.add_row(str(row + (best_of is not None)), *means, f"{tokens[row]:.0f}", str(undefined))
     return table
+
+
+def _repeated(run: LoopRun, k: int) -> str:
+    """Say how many items have fewer than k different drafts."""
+    counts = list(run.distinct.values())
+    fewer = [count for count in counts if count < k]
+    if not fewer:
+        return f"all {k} drafts of every item are different"
+    return f"{len(fewer)} of {len(counts)} items have fewer than {k} different drafts, {np.mean(fewer):.1f} on average"
 
 
 def refine_table(report: RefineReport) -> Table:

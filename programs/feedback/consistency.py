@@ -22,6 +22,7 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
     Args:
         solve: Module from ``source`` to ``output``; it is sampled ``paths`` times at its own temperature.
         paths: Number of sampled solutions; the paper's is 10.
+        seed: Seed for the samples, for models that draw by a seed.
 
     Attributes:
         name: Name in reports.
@@ -35,18 +36,19 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
     name = "majority of its own paths"
     low, high = 0.0, 1.0
 
-    def __init__(self, solve: dspy.Module, *, paths: int = 10) -> None:
+    def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
         super().__init__()
         if paths < 1:
             raise ValueError(f"paths={paths}: give at least 1.")
         self.solve = solve
         self.paths = paths
+        self.seed = seed
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Compare a solution with the majority of sampled solutions of the example's ``source``."""
         source = required_field(self.name, example, "source")
-        first = 1 + zlib.crc32(output.encode()) * self.paths  # every output is compared with samples of its own
-        paths = [sample(self.solve, first + k, source=source).output for k in range(self.paths)]
+        seed = self.seed + zlib.crc32(output.encode())  # every output is compared with samples of its own
+        paths = [sample(self.solve, 1 + k, seed, source=source).output for k in range(self.paths)]
         answers = map(boxed_answer, paths)
         winner = majority([answer for answer in answers if answer is not None])
         own = boxed_answer(output)

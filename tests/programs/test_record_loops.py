@@ -16,6 +16,7 @@ from evalbias.programs.tasks import constrained_generation, translation
 def translation_loop(iterations):
     loop = translation(max_iterations=iterations).loop
     loop.perfect = None  # the recorded loops went on
+    loop.feedback.find.predict.config["temperature"] = 1.0  # and drew the feedback: the same text got several scores
     return loop
 
 

@@ -6,9 +6,10 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
+from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.feedback import ConsistencyFeedback, Feedback
 from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import BestOfK, Improvement, SelfRefine
+from evalbias.programs.refine import Improvement, SelfRefine
 
 
 class Score:

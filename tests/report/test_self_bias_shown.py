@@ -95,6 +95,9 @@ def test_a_loop_its_aspects_and_its_style_fit():
     run = LoopRun((Loop("a", steps), Loop("b", (), error="down")), "own MQM", -25, 0)
     rows = cells(loop_table(run, [[-3.0, math.nan]] * 3, "sacrebleu chrf"))
     assert rows[2] == ["2", "-2.00", "-3.00", "3000", "1"]
+    drawn = loop_table(run, [[-3.0, math.nan]] * 3, "sacrebleu chrf", best_of=4)
+    assert [row[0] for row in cells(drawn)] == ["1", "2", "3"]
+    assert "1 of 1 items have fewer than 4 different drafts, 3.0 on average" in " ".join(printed(drawn).split())
     aspects = measure_aspects(run, [{"id": "a"}, {"id": "b"}], [Short()], n_resamples=20)
     (row,) = cells(aspects_table(aspects))
     assert row == ["judge of understandability", "+1.00 -> +3.00", "1"]
