@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -46,3 +47,11 @@ def lms(folders):
     from evalbias import LocalLM
 
     return {kind: LocalLM(folder, device="cpu", dtype="float32") for kind, folder in folders.items()}
+
+
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt, although a process that a shell started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

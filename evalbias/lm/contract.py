@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import dspy
@@ -12,7 +12,7 @@ from dspy import lm15
 from dspy.utils.exceptions import LMError
 
 from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt, Unanswered
+from evalbias.lm.types import ChoiceLogprobs, Interrupted, LogLikelihood, MeasuringLM, Message, Prompt, Unanswered
 
 Answer = TypeVar("Answer")
 
@@ -62,22 +62,32 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
 
 
 def _all(ask: Callable[[Prompt], Answer], prompts: Sequence[Prompt]) -> list[Answer]:
-    """Ask for every prompt, several at the same time; after an error no further prompt is sent.
+    """Ask for every prompt, several at the same time; after an error or an interrupt no further prompt is sent.
 
     Raises:
         Unanswered: A prompt has no answer; the exception holds the answers of the others.
+        Interrupted: The user interrupted the call; requests in flight are not waited for.
         ValueError: A local model refuses a prompt.
     """
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        futures = [pool.submit(ask, prompt) for prompt in prompts]
+    pool = ThreadPoolExecutor(IN_FLIGHT)
+    futures = [pool.submit(ask, prompt) for prompt in prompts]
+    try:
         error = next((f.exception() for f in futures if f.exception() is not None), None)  # waits for those before it
-        if error is not None:
-            pool.shutdown(cancel_futures=True)
-            answered = {i: f.result() for i, f in enumerate(futures) if not f.cancelled() and f.exception() is None}
-            if isinstance(error, ConnectionError):
-                raise Unanswered(str(error), answered) from error
-            raise error
-        return [future.result() for future in futures]
+        pool.shutdown(cancel_futures=True)
+    except KeyboardInterrupt as interrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise Interrupted(_answers(futures)) from interrupt
+    if isinstance(error, ConnectionError):
+        raise Unanswered(str(error), _answers(futures)) from error
+    if error is not None:
+        raise error
+    return [future.result() for future in futures]
+
+
+def _answers(futures: Sequence[Future[Answer]]) -> dict[int, Answer]:
+    """Return the answers that have arrived, by the index of their prompt."""
+    ended = {i: f for i, f in enumerate(futures) if f.done() and not f.cancelled()}
+    return {i: f.result() for i, f in ended.items() if f.exception() is None}
 
 
 def _messages(prompt: Prompt) -> Sequence[Message]:

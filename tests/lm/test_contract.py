@@ -1,13 +1,18 @@
 """A model behind a server, as DSPy's own engine reaches it."""
 
 import math
+import signal
+import threading
+import time
 
 import dspy
 import numpy as np
 import pytest
 from fake_server import serving
 
-from evalbias.lm.contract import measuring
+from evalbias.lm.contract import IN_FLIGHT, measuring, written
+from evalbias.lm.journal import JournaledLM
+from evalbias.lm.types import Interrupted
 from evalbias.programs import Criterion, PointwiseJudge
 
 LABELS = ["1", "2", "3"]
@@ -55,3 +60,56 @@ def test_a_server_that_does_not_answer_is_named():
     lm = hosted("http://127.0.0.1:9/v1").copy(num_retries=0)
     with pytest.raises(ConnectionError, match="hosted_vllm/tiny did not answer"):
         measuring(lm).choice_logprobs([ask("a cat")], LABELS)
+
+
+class SlowEngine:
+    """Writes "fine" at once for the first prompts; the next one interrupts the user, and all others take 5 seconds."""
+
+    def __init__(self, quick):
+        self.quick, self.calls, self.lock = quick, 0, threading.Lock()
+
+    def complete(self, request):
+        with self.lock:
+            self.calls += 1
+            call = self.calls
+        if call > self.quick:
+            if call == self.quick + 1:
+                time.sleep(0.3)  # the quick ones arrive before
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(5)
+        return dspy.lm15.Response(
+            id=None,
+            model=request.model,
+            message=dspy.lm15.Message.assistant("fine"),
+            finish_reason="stop",
+            usage=dspy.lm15.Usage(),
+        )
+
+    def stream(self, request):
+        raise NotImplementedError
+
+    def close(self):
+        pass
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
+    engine = SlowEngine(quick=20)
+    lm = dspy.LM("test/slow", engine=engine, cache=False)
+    prompts = [ask(f"cat {n}") for n in range(256)]
+    started = time.monotonic()
+    with pytest.raises(Interrupted) as raised:
+        written(lm, prompts, max_tokens=4)
+    assert time.monotonic() - started < 4.0
+    assert sorted(raised.value.answered) == list(range(20))
+    assert set(raised.value.answered.values()) == {"fine"}
+    time.sleep(0.2)
+    assert engine.calls <= 20 + IN_FLIGHT
+    journal = JournaledLM(
+        measuring(dspy.LM("test/slow", engine=SlowEngine(quick=20), cache=False)), tmp_path / "j", model="m"
+    )
+    with pytest.raises(Interrupted):
+        journal.written(prompts, max_tokens=4)
+    again = JournaledLM(journal, tmp_path / "j", model="m")
+    again.written(prompts[:20], max_tokens=4)
+    assert (again.asked, again.replayed) == (0, 20)

@@ -193,14 +193,6 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
     assert distinct <= 10  # the others were not sent
 
 
-@pytest.fixture
-def interruptible():
-    """Let SIGINT interrupt, although a process that a shell started in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("interruptible")
 def test_answers_are_kept_after_an_interrupt(lms, tmp_path):
     local, prompts = lms["qwen2"], [f"the cat {word}" for word in "abcdef"]
