@@ -41,7 +41,7 @@ STATE_KEY = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
 INSTRUCTION_PLACES = ("first", "last")
-OPTIONS = ("ties", "debias", "calibration", "min_coverage", "instruction")
+OPTIONS = ("ties", "debias", "calibration", "min_coverage", "instruction_place")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
 """Default for the total probability of the answers below which a comparison is undefined."""
@@ -61,8 +61,10 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         calibration: Estimate of the position bias to subtract in log space: ``"contextual"`` measures it on a
             content-free input, ``"batch"`` as the mean over a batch. None subtracts nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
-        instruction: Place of the instruction in the prompt: ``"first"``, as in the paper, or ``"last"``, after the
-            candidates. With ``"last"``, different wordings share the prompt's prefix, which is much faster.
+        instruction: Wording of the question, without the line that names the answers. Defaults to a question about the
+            criterion's name and definition.
+        instruction_place: Place of the instruction in the prompt: ``"first"``, as in the paper, or ``"last"``, after
+            the candidates. With ``"last"``, different wordings share the prompt's prefix, which is much faster.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. The line
     that names the answers is not part of the instructions.
@@ -83,11 +85,12 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         debias: str | None = None,
         calibration: str | None = None,
         min_coverage: float = MIN_COVERAGE,
-        instruction: str = "first",
+        instruction: str | None = None,
+        instruction_place: str = "first",
     ) -> None:
         super().__init__()
-        if instruction not in INSTRUCTION_PLACES:
-            raise ValueError(f"instruction={instruction!r} is unknown: choose one of {INSTRUCTION_PLACES}.")
+        if instruction_place not in INSTRUCTION_PLACES:
+            raise ValueError(f"instruction_place={instruction_place!r} is unknown: choose one of {INSTRUCTION_PLACES}.")
         if debias not in DEBIASING:
             raise ValueError(f"debias={debias!r} is unknown: choose one of {DEBIASING}.")
         if calibration not in CALIBRATIONS:
@@ -97,9 +100,9 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         self.debias = debias
         self.calibration = calibration
         self.min_coverage = min_coverage
-        self.instruction = instruction
+        self.instruction_place = instruction_place
         self.offsets: dict[int, list[float]] = {}
-        instructions = comparison_instructions(criterion)
+        instructions = comparison_instructions(criterion) if instruction is None else instruction
         self.predict = dspy.Predict(
             dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions)
         )
@@ -255,7 +258,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         return predictions
 
     def _adapter(self) -> ComparisonAdapter:
-        return ComparisonAdapter(self.criterion, self.ties, last=self.instruction == "last")
+        return ComparisonAdapter(self.criterion, self.ties, last=self.instruction_place == "last")
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the predictor's state, the criterion and the options; models and API keys are left out."""

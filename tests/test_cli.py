@@ -334,6 +334,17 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     assert (tmp_path / "run/curve.png").exists()
 
 
+def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
+    own = ["--instruction", "Which text is better on politeness?", "--instruction-place", "first"]
+    options = ["politeness: is the text polite?", "--data", outputs, "--lm", "embedded", *own, "--pairs", 20]
+    finished = evalbias("optimize", *options, "--epochs", 1, "--population", 2, "--out", "run", cwd=tmp_path)
+    assert "The grammar cannot reword this instruction" in finished.stderr
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    assert result["search"]["tried"][0]["instruction"] == own[1]
+    judge = load_pairwise_judge(tmp_path / "run/judge.json")
+    assert judge.predict.signature.instructions == result["search"]["chosen"]
+
+
 @pytest.mark.slow
 def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path):
     folder = save("llama", tmp_path / "model")

@@ -56,6 +56,10 @@ def optimize(
     budget: Annotated[int | None, typer.Option(help="Largest number of judgments in the search.", min=1)] = None,
     ties: Ties = False,
     instruction: Annotated[
+        str | None,
+        typer.Option(help="Your own wording to begin with; it must hold the criterion's name, and no answers."),
+    ] = None,
+    instruction_place: Annotated[
         Literal["first", "last"],
         typer.Option(help="Place of the instruction in the prompt: last is faster, first is the paper's."),
     ] = "first",
@@ -98,6 +102,7 @@ def optimize(
         budget=budget,
         ties=ties,
         instruction=instruction,
+        instruction_place=instruction_place,
         search=search,
         curve=curve,
     )

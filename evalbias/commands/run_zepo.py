@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 import numpy as np
+import typer
 
 from evalbias.commands.run import Run
 from evalbias.data import by_input, pairs
@@ -49,7 +50,8 @@ class SearchOptions:
     halving: bool = False
     budget: int | None = None
     ties: bool = False
-    instruction: str = "first"
+    instruction: str | None = None
+    instruction_place: str = "first"
     search: str = "greedy"
     curve: bool = False
 
@@ -96,9 +98,11 @@ def run_zepo(
     seed: int,
 ) -> Searched:
     """Search on pairs of the training documents; measure on the others; leave plots and the judge in the folder."""
-    judge = PairwiseJudge(criterion, ties=options.ties, instruction=options.instruction)
+    judge = PairwiseJudge(
+        criterion, ties=options.ties, instruction=options.instruction, instruction_place=options.instruction_place
+    )
     zepo = ZEPO(
-        GrammarParaphraser(grammar) if run.proposer_lm is None else LMParaphraser(run.proposer_lm),
+        _grammar(grammar, judge) if run.proposer_lm is None else LMParaphraser(run.proposer_lm),
         population=options.population,
         objective=objective_of(options.objective),
         stopping=Epochs(options.epochs),
@@ -133,6 +137,18 @@ def run_zepo(
         result["curve"] = points
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     return Searched(result, brief, rows_table(rows, report), coverage)
+
+
+def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:
+    """Return the proposer without a model; says on stderr if it cannot reword the first instruction."""
+    proposer = GrammarParaphraser(parts)
+    if not proposer.makes(judge.criterion, judge.predict.signature.instructions):
+        typer.echo(
+            "The grammar cannot reword this instruction: its own wordings compete with it. To reword it, name a model "
+            "with --proposer-lm.",
+            err=True,
+        )
+    return proposer
 
 
 def _most_answers(items: Sequence[dspy.Example], limit: int) -> int:

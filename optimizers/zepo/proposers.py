@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ class Proposal:
 
 
 class Proposer(Protocol):
-    """Makes new instructions from a good one. The same seed gives the same proposals."""
+    """Rewords an instruction, the incumbent of the search. The same seed gives the same proposals."""
 
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
@@ -96,11 +96,15 @@ def _first_line(answer: str) -> str:
 
 
 class GrammarParaphraser:
-    """Combines wordings from parts, without a model.
+    """Rewords without a model: a wording takes one phrase from each part, and a new one changes some of these.
+
+    It changes one part, with probability one half another one, and so on, so that most wordings stay close to the given
+    instruction. An instruction that the parts cannot make, such as a hand-written one, has no parts to change: wordings
+    are then drawn freely.
 
     Args:
-        parts: Alternatives for each place; a wording takes one from each. ``{source}``, ``{output}``, ``{name}`` and
-            ``{definition}`` stand for the criterion's.
+        parts: Alternatives for each place. ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` stand for the
+            criterion's.
     """
 
     def __init__(self, parts: Iterable[Iterable[str]]) -> None:
@@ -109,17 +113,54 @@ class GrammarParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``; the given instruction does not matter."""
-        rng = random.Random(seed)
+        """See ``Proposer``."""
+        rng, parts = random.Random(seed), self._filled(criterion)
+        choices = _choices(instruction, parts)
+
+        def draw(_: int) -> str:
+            if choices is None:
+                return " ".join(rng.choice(options) for options in parts)
+            return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True))
+
+        return _gathered(draw, criterion, count, known)
+
+    def makes(self, criterion: Criterion, instruction: str) -> bool:
+        """Return whether an instruction is one of the grammar's wordings."""
+        return _choices(instruction, self._filled(criterion)) is not None
+
+    def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:
         fields = {
             "output": criterion.output_label.lower(),
             "source": criterion.source_label.lower(),
             "name": criterion.title,
             "definition": criterion.definition,
         }
-        return _gathered(
-            lambda _: " ".join(rng.choice(options) for options in self.parts).format(**fields), criterion, count, known
-        )
+        return [tuple(option.format(**fields) for option in options) for options in self.parts]
+
+
+def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:
+    """Return the phrase of each part that a text was made from, or None if the parts cannot make it."""
+    if not parts:
+        return None
+    (first, *rest) = parts
+    for index, phrase in enumerate(first):
+        if not rest and text == phrase:
+            return (index,)
+        if rest and text.startswith(f"{phrase} "):
+            remaining = _choices(text[len(phrase) + 1 :], rest)
+            if remaining is not None:
+                return (index, *remaining)
+    return None
+
+
+def _mutated(choices: Sequence[int], parts: Sequence[tuple[str, ...]], rng: random.Random) -> list[int]:
+    """Return the choices with one part's phrase changed, with probability one half another one's, and so on."""
+    mutated, changeable = list(choices), [place for place, options in enumerate(parts) if len(options) > 1]
+    for place in rng.sample(changeable, len(changeable)):
+        mutated[place] = rng.choice([i for i in range(len(parts[place])) if i != choices[place]])
+        if rng.random() < 0.5:
+            break
+    return mutated
 
 
 def _gathered(draw: Callable[[int], str], criterion: Criterion, count: int, known: Collection[str]) -> Proposal:

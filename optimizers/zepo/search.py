@@ -17,7 +17,7 @@ from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
-from evalbias.optimizers.zepo.proposers import Proposer
+from evalbias.optimizers.zepo.proposers import Proposer, fault
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
 from evalbias.optimizers.zepo.trace import SearchLog, Tried, ZEPOReport
@@ -31,12 +31,15 @@ FEWEST = 20
 class ZEPO(JudgeOptimizer):
     """Searches for the instruction under which a judge is fairest; no labels are used (Zhou et al., EMNLP 2024).
 
+    The search is greedy and begins with the judge's own instruction: every epoch proposes rewordings of the incumbent,
+    and the fairest of these takes its place if it is fairer.
+
     The trainset holds pairs with ``source`` and ``candidates`` for a pairwise judge (``evalbias.data.pairs`` makes
     them), or items with ``source`` and ``output`` for a pointwise one. A pairwise judge's debiasing and calibration
     take no part in the search: decision rates are those of the given order, so that there is a bias to remove.
 
     Args:
-        proposer: Source of new wordings.
+        proposer: What rewords the incumbent.
         population: Wordings in an epoch (the paper: 5).
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours).
@@ -92,11 +95,16 @@ class ZEPO(JudgeOptimizer):
         """See ``JudgeOptimizer``.
 
         Raises:
-            ValueError: Pairs of different sizes, a budget that does not cover the first instruction, or a judge that
-                answers nothing.
+            ValueError: Pairs of different sizes, a first instruction that does not name the criterion, a budget that
+                does not cover it, or a judge that answers nothing.
         """
         student, examples = problem.student, problem.trainset
         target = target_of(student, examples, problem.lm)
+        if wrong := fault(target.first, target.criterion, ()):
+            raise ValueError(
+                f"The search cannot begin with the instruction {target.first!r}: it is {wrong}, which every wording "
+                "must hold."
+            )
         _check_objective(self.objective, target, examples[:1])
         search = _Search(self, target, self.objective or _default(student), examples)
         with search.log.open():

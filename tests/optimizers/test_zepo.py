@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from dspy import lm15
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.zepo import (
     ZEPO,
@@ -48,6 +50,68 @@ def search(lm=None, **options):
     )
 
 
+FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
+
+
+def test_a_grammar_changes_some_phrases_of_the_incumbent_and_keeps_the_others():
+    incumbent = "a0 b1 c2 quality."
+    changed = []
+    for seed in range(60):
+        proposal = GrammarParaphraser(FOUR)(C, incumbent, 5, known={incumbent}, seed=seed)
+        assert len(proposal.instructions) == 5
+        pairs = [zip(text.split(), incumbent.split(), strict=True) for text in proposal.instructions]
+        changed += [sum(new != old for new, old in one) for one in pairs]
+    assert set(changed) == {1, 2, 3}
+    assert changed.count(1) == pytest.approx(len(changed) / 2, rel=0.2)
+
+
+def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
+    grammar = GrammarParaphraser(FOUR)
+    assert grammar.makes(C, "a0 b1 c2 quality.")
+    assert not grammar.makes(C, "a0 b1 quality.")
+    assert not grammar.makes(C, "Which one has more quality?")
+    proposal = grammar(C, "Which one has more quality?", 40, known=(), seed=0)
+    assert {text[:2] for text in proposal.instructions} == {f"a{option}" for option in range(6)}
+
+
+def test_a_grammar_recognizes_a_wording_whose_phrases_begin_alike():
+    grammar = GrammarParaphraser([("on", "on the"), ("whole", "the whole"), ("{name}",)])
+    for text in ("on the whole quality", "on whole quality", "on the the whole quality"):
+        assert grammar.makes(C, text)
+    assert not grammar.makes(C, "on quality")
+
+
+class Additive(Wording):
+    """Leans by the sum of what each phrase of a grammar adds; fair at zero."""
+
+    def choice_logprobs(self, prompts, choices):
+        rows = []
+        for prompt in prompts:
+            phrases = re.findall(r"[a-h](-?\d+)", prompt[0]["content"].splitlines()[0])
+            self.lean = sum(map(int, phrases)) / 8
+            rows.append(Comparer.choice_logprobs(self, [prompt], choices).logprobs[0])
+        return ChoiceLogprobs(tuple(choices), np.array(rows))
+
+
+def test_a_greedy_search_finds_fairer_wordings_than_as_many_independent_draws():
+    parts = [tuple(f"{place}{lean}" for lean in range(10)) for place in "abcdefgh"] + [("quality.",)]
+    worst = PairwiseJudge(C)
+    worst.predict.signature = worst.predict.signature.with_instructions("a9 b9 c9 d9 e9 f9 g9 h9 quality.")
+
+    class Independent(GrammarParaphraser):
+        def __call__(self, criterion, instruction, count, *, known, seed):
+            return super().__call__(criterion, "", count, known=known, seed=seed)
+
+    def lean(proposer, seed):
+        zepo = ZEPO(proposer, seed=seed, stopping=Epochs(8), objective=CalibrationGap())
+        chosen = zepo.compile(worst, trainset=all_pairs(2), lm=Additive()).report.chosen
+        return sum(map(int, re.findall(r"\d", chosen)))
+
+    greedy = [lean(GrammarParaphraser(parts), seed) for seed in range(6)]
+    drawn = [lean(Independent(parts), seed) for seed in range(6)]
+    assert all(a < b for a, b in zip(greedy, drawn, strict=True))
+
+
 def test_the_search_finds_a_fairer_wording():
     lm = Wording()
     judge = search(lm)
@@ -79,13 +143,13 @@ def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_ins
     run = {}
     for place in ("first", "last"):
         counting, before = Counting(), lms["qwen2"].tokens_run
-        judge = PairwiseJudge(C, instruction=place, min_coverage=0.0)
+        judge = PairwiseJudge(C, instruction_place=place, min_coverage=0.0)
         found = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2)).compile(
             judge, trainset=pairs, lm=counting
         )
         assert counting.calls == (12, 48, 48)
         assert found.report.judgments == 108
-        assert found.instruction == place
+        assert found.instruction_place == place
         run[place] = lms["qwen2"].tokens_run - before
     assert run["last"] < run["first"]
 
@@ -333,6 +397,20 @@ def test_bad_input():
     assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
     nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
     assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)
+
+
+def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
+    lm = Says("Say it better on quality: lean=0.5")
+    judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
+    compiled = ZEPO(LMParaphraser(lm), population=1, stopping=Epochs(2)).compile(
+        judge, trainset=all_pairs(), lm=Wording()
+    )
+    assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
+    assert compiled.report.chosen == "Say it better on quality: lean=0.5"
+    rewordings_of = [request.messages[0].text.split("Instruction: ")[1].split("\n")[0] for request in lm.asked]
+    assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
+    with pytest.raises(ValueError, match=r"cannot begin with the instruction 'Which\?': it is without the name 'qual"):
+        ZEPO(LMParaphraser(lm)).compile(PairwiseJudge(C, instruction="Which?"), trainset=all_pairs(), lm=Wording())
 
 
 def test_a_valset_reports_and_takes_no_part_in_the_search():

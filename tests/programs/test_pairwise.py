@@ -79,7 +79,7 @@ def test_listwise_choice_and_ties():
 
 
 def test_the_instruction_may_follow_the_candidates():
-    first, last = PairwiseJudge(C), PairwiseJudge(C, instruction="last")
+    first, last = PairwiseJudge(C), PairwiseJudge(C, instruction_place="last")
     demo = dspy.Example(source="s", candidates=["a", "b"], preference="A")
     for judge in (first, last):
         judge.predict.demos = [demo]
@@ -89,6 +89,13 @@ def test_the_instruction_may_follow_the_candidates():
     assert moved[:2] == others[:2]
     head, answer_line = others[2]["content"].rsplit("\n", 1)
     assert moved[2]["content"] == f"{head}\n\n{system['content']}\n{answer_line}"
+
+
+def test_an_instruction_of_ones_own(tmp_path):
+    judge = PairwiseJudge(C, instruction="Mind the quality.")
+    assert judge.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
+    judge.save(str(tmp_path / "judge.json"))
+    assert load_pairwise_judge(tmp_path / "judge.json").messages(pair(1, 2)) == judge.messages(pair(1, 2))
 
 
 def test_low_coverage_is_undefined():
@@ -143,7 +150,7 @@ def test_bad_candidates(example, match):
         PairwiseJudge(C).batch([example], lm=Comparer())
 
 
-@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}, {"instruction": "middle"}])
+@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}, {"instruction_place": "middle"}])
 def test_unknown_options(options):
     with pytest.raises(ValueError, match="is unknown"):
         PairwiseJudge(C, **options)
@@ -151,7 +158,7 @@ def test_unknown_options(options):
 
 def test_save_and_load(tmp_path):
     judge = PairwiseJudge(
-        C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction="last"
+        C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction_place="last"
     )
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
     judge.predict.signature = judge.predict.signature.with_instructions("Which one would you keep?")
@@ -159,7 +166,7 @@ def test_save_and_load(tmp_path):
     judge.save(str(tmp_path / "judge.json"))
     loaded = load_pairwise_judge(tmp_path / "judge.json")
     assert loaded.messages(pair(1, 2)) == judge.messages(pair(1, 2))
-    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets", "instruction"):
+    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets", "instruction_place"):
         assert getattr(loaded, name) == getattr(judge, name)
     assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
     (tmp_path / "x.json").write_text("{}")
