@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from evalbias.lm.head import Head, decoder
 from evalbias.lm.tokens import PromptTooLong
 
 
@@ -112,15 +113,16 @@ def generate(
     ids = torch.tensor([[0] * (width - len(r.prompt)) + r.prompt for r in rows], device=model.device)  # (b, T)
     mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in rows], device=model.device)
     running, cache, ends = rows, None, _ends(model)
+    body, head = decoder(model), Head(model, float32=False)
     with torch.inference_mode():
         while running:
             # 1. One forward pass: the prompts at first, then one token per running row.
             positions = (mask.cumsum(dim=1) - 1).clamp_min(0)[:, -ids.shape[1] :]
-            out = model.base_model(
+            out = body(
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
             cache = out.past_key_values
-            logits = model.get_output_embeddings()(out.last_hidden_state[:, -1]).float().cpu()  # (b, V)
+            logits = head(out.last_hidden_state[:, -1]).cpu()  # (b, V)
             # 2. The next token of every row.
             for row, row_logits in zip(running, logits, strict=True):
                 _extend(row, row_logits, ends, tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-BLOCKS, BLOCK = 1024, 4096
-"""Number of evenly spread blocks of a file that are hashed, and their size in bytes; whole weights take too long."""
+from evalbias.lm.checks import check_config, check_model, check_weights
+from evalbias.lm.fingerprint import model_fingerprint
 
 
 @dataclass(frozen=True)
@@ -39,23 +38,28 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
 
     Raises:
         FileNotFoundError: The folder does not exist or contains no model.
-        ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, or the
-            model changes its logits after the output layer.
+        ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, the model
+            is not a causal language model, or weights are missing.
     """
     _check_folder(model)
     target = _device(device)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     config = _config(model, options)
+    check_config(config, model)
     tokenizer = load_tokenizer(model, **options)
     hide_progress()
-    weights = AutoModelForCausalLM.from_pretrained(model, config=config, dtype=_dtype(dtype), **options)
+    weights, loading = AutoModelForCausalLM.from_pretrained(
+        model, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
+    )
+    check_weights(loading["missing_keys"], model)
     weights = weights.eval().to(target)
-    _check_head(weights, model)
+    check_model(weights, model)
     arguments = {"model": model, "device": device, "dtype": dtype, **options}
-    limits = (getattr(config, "max_position_embeddings", None), getattr(config, "n_positions", None))
+    text = config.get_text_config()  # of a multimodal model; else the configuration itself
+    limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
-    details = f"{getattr(config, '_commit_hash', None)} {weights.dtype} {tokenizer.chat_template}"
-    return Loaded(weights, tokenizer, arguments, _fingerprint(model, details), context)
+    details = (getattr(config, "_commit_hash", None), weights.dtype, tokenizer.chat_template)
+    return Loaded(weights, tokenizer, arguments, model_fingerprint(model, details), context)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
@@ -116,43 +120,3 @@ def _dtype(dtype: str) -> Any:
     if not isinstance(value, torch.dtype) or not value.is_floating_point:
         raise ValueError(f"dtype={dtype!r} is unknown: use 'auto', 'float32', 'bfloat16' or 'float16'.")
     return value
-
-
-def _check_head(model: Any, name: str) -> None:
-    """Check that the output layer alone turns hidden states into logits, as ``Scorer`` assumes.
-
-    Raises:
-        ValueError: The model scales or caps its logits, or returns no hidden states.
-    """
-    probe = torch.tensor([[0, 1, 2, 1]], device=model.device)
-    with torch.inference_mode():
-        whole = model(probe).logits
-        try:
-            ours = model.get_output_embeddings()(model.base_model(input_ids=probe).last_hidden_state)
-        except (AttributeError, TypeError, RuntimeError) as error:
-            raise ValueError(
-                f"{name} returns no hidden states apart from its logits, which is not supported: use another model."
-            ) from error
-    if ours.shape != whole.shape or not torch.allclose(
-        whole.float(), ours.float(), atol=1e-3, rtol=1e-3, equal_nan=True
-    ):
-        raise ValueError(
-            f"{name} changes its logits after the output layer (soft-capping or scaling): use another model."
-        )
-
-
-def _fingerprint(model: str, details: str) -> str:
-    digest = hashlib.sha256(details.encode())
-    folder = Path(model)
-    if not folder.is_dir():
-        digest.update(model.encode())  # a hub name: its commit is in ``details``
-        return digest.hexdigest()[:12]
-    for file in sorted(folder.iterdir()):
-        if file.suffix in (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt"):
-            size = file.stat().st_size
-            digest.update(f"{file.name} {size}".encode())
-            with file.open("rb") as content:
-                for start in range(0, size, max(BLOCK, size // BLOCKS)):
-                    content.seek(start)
-                    digest.update(content.read(BLOCK))
-    return digest.hexdigest()[:12]

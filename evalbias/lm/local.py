@@ -19,8 +19,9 @@ PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
 class LocalLM(dspy.LM):  # type: ignore[misc]
-    """A causal transformers model, on GPU or CPU.
+    """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
 
+    Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
     Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.text``.
 
     Args:
@@ -38,8 +39,8 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
 
     Raises:
         FileNotFoundError: The folder does not exist or contains no model.
-        ValueError: The device or dtype is unknown, the device is missing, or the model's probabilities cannot be
-            measured.
+        ValueError: The device or dtype is unknown, the device is missing, the model is not a causal language model, or
+            its checkpoint lacks weights.
     """
 
     draws_by_seed = True

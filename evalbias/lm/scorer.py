@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from evalbias.lm.head import Head, decoder
 from evalbias.lm.kv_cache import Context, PackCache
 from evalbias.lm.prefix_cache import PrefixStore
 from evalbias.lm.tokens import Scored, check_lengths
@@ -48,8 +49,8 @@ AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-3}
 AGREEMENT_16_BIT = 0.1
 """Largest mean difference in nats, due to rounding, between a text in a pack and by itself."""
 
-OWN_WINDOW = "window_size"
-"""Setting of GPT-Neo, whose local attention counts places in the pack whatever mask it is given."""
+COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
+"""Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
 
 Reads = dict[int, list[tuple[int, int, int]]]
 """Position -> (next token, sequence, index among its scored tokens) of every log-probability read there."""
@@ -88,7 +89,10 @@ class Scorer:
         self.tokens_run = 0
         self.tokens_distinct = 0
         self.prefixes = PrefixStore(prefix_bytes)
-        self._longest = _longest_packed(model.config)
+        self._decoder = decoder(model)
+        self._head = Head(model)
+        self._config = model.config.get_text_config()
+        self._longest = _longest_packed(self._config)
         self._pack_tokens = _pack_tokens(model)
         self._cascade = False
         self.share = share and self._can_pack()
@@ -171,7 +175,7 @@ class Scorer:
         cache = PackCache(context, whole=not self._cascade)
         self.tokens_run += n
         with cascade_attention(pack, context.prefix):
-            hidden = self.model.base_model(
+            hidden = self._decoder(
                 input_ids=torch.from_numpy(pack.ids).to(device)[None],
                 attention_mask=mask[None, None],
                 position_ids=torch.from_numpy(pack.positions).to(device)[None],
@@ -200,7 +204,7 @@ class Scorer:
             ids[index, : len(row.ids)] = torch.from_numpy(row.ids)
             mask[index, : len(row.ids)] = 1
         self.tokens_run += len(rows) * width
-        hidden = self.model.base_model(
+        hidden = self._decoder(
             input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
         ).last_hidden_state  # (b, T, d)
         reads = {
@@ -210,11 +214,11 @@ class Scorer:
 
     def _read(self, hidden: torch.Tensor, reads: Reads, logprobs: list[FloatArray]) -> None:
         """Read log-probabilities off (m, d) hidden states."""
-        head, places = self.model.get_output_embeddings(), list(reads)
-        step = max(1, MAX_LOGITS // self.model.config.vocab_size)
+        places = list(reads)
+        step = max(1, MAX_LOGITS // self._config.vocab_size)
         for start in range(0, len(places), step):
             part = places[start : start + step]
-            logits = head(hidden[torch.tensor(part, device=hidden.device)]).float()  # (p, V)
+            logits = self._head(hidden[torch.tensor(part, device=hidden.device)])  # (p, V)
             targets = [(row, *read) for row, place in enumerate(part) for read in reads[place]]
             finite = torch.isfinite(logits).all(dim=1)  # (p,)
             if not bool(finite.all()):
@@ -233,10 +237,10 @@ class Scorer:
 
         Cascade attention is tried first; a model that cannot use it is tried with its own attention.
         """
-        if hasattr(self.model.config, OWN_WINDOW):
-            _warn_unshared("its attention has a window of its own")
+        if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
+            _warn_unshared("its layers count places")
             return False
-        probe = _probe(self.model.config.vocab_size, int(min(self.context, self._longest)))
+        probe = _probe(self._config.vocab_size, int(min(self.context, self._longest)))
         reason: object = ""
         for cascade in (True, False) if install(self.model) else (False,):
             self._cascade = cascade
@@ -331,6 +335,6 @@ def _longest_packed(config: Any) -> float:
 
 def _pack_tokens(model: Any) -> int:
     """Return the pack size at which masked attention, which is wasted, costs an eighth of the other computation."""
-    config = model.config
-    weights = sum(p.numel() for p in model.base_model.parameters()) - model.get_input_embeddings().weight.numel()
+    config = model.config.get_text_config()
+    weights = sum(p.numel() for p in decoder(model).parameters()) - model.get_input_embeddings().weight.numel()
     return max(SMALLEST_PACK, int(weights / (8 * config.hidden_size * config.num_hidden_layers)))

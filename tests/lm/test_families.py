@@ -40,10 +40,51 @@ LINEAR = {
     "linear_key_head_dim": 16,
     "linear_value_head_dim": 16,
 }
+WINDOWS = {"sliding_window": 150, "layer_types": ["sliding_attention", "full_attention"]}
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+LOW_RANK = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
+PER_LAYER = {
+    "head_dim": 16,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 16,
+}
+GEMMA3N = {**PER_LAYER, "laurel_rank": 8, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.5, 0.0]}
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+GEMMA3 = {
+    "text_config": {**SIZE, "head_dim": 16, "sliding_window": 150},
+    "vision_config": {"model_type": "siglip_vision_model", **VISION},
+    "mm_tokens_per_image": 4,
+    "image_token_index": VOCABULARY - 1,
+}
+GEMMA4 = {
+    "text_config": {**SIZE, **PER_LAYER, **WINDOWS, "global_head_dim": 16, "num_kv_shared_layers": 0},
+    "vision_config": None,
+    "audio_config": None,
+}
+MAMBA2 = {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 8, "head_dim": 16}
 KINDS = {
     "llama": ("Llama", {}, True),
     "mistral, a window": ("Mistral", {"sliding_window": 150}, True),
     "gemma3, windows in some layers": ("Gemma3Text", {"head_dim": 16, "sliding_window": 150}, True),
+    "gemma2, capped logits": ("Gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, **WINDOWS}, True),
+    "gemma3n, capped logits": ("Gemma3nText", {**GEMMA3N, **WINDOWS, "num_kv_shared_layers": 0}, True),
+    "gemma3, multimodal": ("Gemma3", GEMMA3, True),
+    "gemma4, multimodal": ("Gemma4", GEMMA4, True),
+    "cohere2, scaled logits": ("Cohere2", {**WINDOWS, "logit_scale": 0.25}, True),
+    "granite, scaled logits": ("Granite", {"logits_scaling": 4.0, "embedding_multiplier": 3.0}, True),
+    "minicpm3, scaled states": ("MiniCPM3", {**LOW_RANK, "num_key_value_heads": 4, "dim_model_base": 32}, True),
+    "nanochat, capped logits": ("NanoChat", {"final_logit_softcapping": 5.0}, True),
+    "gpt-oss, sinks": ("GptOss", {"head_dim": 16, **EXPERTS, **WINDOWS}, True),
+    "opt, a decoder in the decoder": ("OPT", {"word_embed_proj_dim": 64, "ffn_dim": 96}, True),
+    "llama4, places by distance": ("Llama4Text", {**EXPERTS, "head_dim": 16, "intermediate_size_mlp": 96}, False),
+    "falcon-h1, scaled logits": ("FalconH1", {**MAMBA2, "lm_head_multiplier": 0.5}, False),
     "phi3, longrope": ("Phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 150}, True),
     "falcon, its own attention": ("Falcon", {"alibi": False, "new_decoder_architecture": False}, True),
     "falcon, new": ("Falcon", {"alibi": False, "new_decoder_architecture": True}, True),

@@ -1,0 +1,79 @@
+"""What a model must be for its probabilities to be measured; every other model is refused, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+from evalbias.lm.head import Head, decoder
+
+PROBE = [0, 1, 2, 1, 0, 2, 1, 2]
+"""Tokens on which a model is tried; every vocabulary has them."""
+
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
+ROUNDING_16_BIT = 2e-2
+"""Largest difference of logits due to rounding, as a share of the largest logit."""
+
+
+def check_config(config: Any, name: str) -> None:
+    """Check that a configuration is that of a decoder-only language model.
+
+    Raises:
+        ValueError: It is another kind of model.
+    """
+    kind = type(config).__name__.removesuffix("Config")
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{name} is an encoder-decoder model ({kind}), which does not continue its prompt: use a causal model."
+        )
+    own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
+        raise ValueError(f"{name} is not a causal language model ({kind}): use a model that continues text.")
+
+
+def check_weights(missing: Iterable[str], name: str) -> None:
+    """Check that a checkpoint held all weights, given those it lacked.
+
+    Raises:
+        ValueError: Weights are missing; transformers fills them with random numbers.
+    """
+    if lacking := sorted(missing):
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise ValueError(
+            f"{name} has no weights for {', '.join(lacking[:3])}{more}, which would be random: use a checkpoint of the "
+            "whole language model, output layer included."
+        )
+
+
+def check_model(model: Any, name: str) -> None:
+    """Check on a few tokens that no logit depends on later tokens, and that ``Head`` returns the model's logits.
+
+    Raises:
+        ValueError: The model looks ahead, or its logits cannot be computed from its hidden states.
+    """
+    limit = ROUNDING.get(model.dtype, ROUNDING_16_BIT)
+    probe = torch.tensor([PROBE], device=model.device)
+    other = torch.tensor([[*PROBE[:-1], 0]], device=model.device)
+    with torch.inference_mode():
+        whole = model(probe, use_cache=False).logits[0].float()  # (n, V)
+        if not _alike(whole[:-1], model(other, use_cache=False).logits[0, :-1].float(), limit):
+            raise ValueError(f"{name} attends to later tokens, so it is not a causal model: use one that is.")
+        try:
+            ours = Head(model)(decoder(model)(input_ids=probe, use_cache=False).last_hidden_state[0])
+        except (AttributeError, TypeError, RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"{name} returns no hidden states apart from its logits, which is not supported: use another model."
+            ) from error
+    if not _alike(whole, ours, limit):
+        raise ValueError(
+            f"{name}'s logits do not follow from its hidden states, which is not supported: use another model."
+        )
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor, limit: float) -> bool:
+    """Return whether two tensors are equal up to a share of the largest magnitude."""
+    scale = float(a.nan_to_num(0, 0, 0).abs().max())
+    return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=limit * scale, equal_nan=True)

@@ -1,0 +1,172 @@
+"""Which models are refused, and what tells two models apart."""
+
+import os
+import time
+
+import pytest
+import torch
+from models import save, sentencepiece_like
+from safetensors.torch import load_file, save_file
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from evalbias import LocalLM
+from evalbias.lm import fingerprint
+from evalbias.lm.fingerprint import file_hash, model_fingerprint
+
+HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
+
+
+def edited(folder, edit):
+    """Change a model's tensors by name."""
+    path = f"{folder}/model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def load(folder):
+    return LocalLM(str(folder), device="cpu", dtype="float32")
+
+
+def saved(model, folder):
+    model.save_pretrained(folder)
+    sentencepiece_like().save_pretrained(folder)
+    return folder
+
+
+def test_a_checkpoint_without_an_output_layer_is_refused(tmp_path):
+    folder = save("llama", tmp_path / "m")
+    load(folder)
+    edited(folder, lambda tensors: tensors.pop("lm_head.weight"))
+    with pytest.raises(ValueError, match=r"m has no weights for lm_head\.weight, which would be random"):
+        load(folder)
+
+
+def test_a_checkpoint_without_some_layers_is_refused(tmp_path):
+    folder = save("qwen2", tmp_path / "m")
+    edited(folder, lambda t: [t.pop(name) for name in list(t) if name.startswith("model.layers.1.")])
+    with pytest.raises(ValueError, match=r"no weights for .*layers\.1\..* and \d+ more, which would be random"):
+        load(folder)
+
+
+def test_tied_weights_are_not_missing(tmp_path, lms):
+    folder = save("gpt2", tmp_path / "m")  # its output layer is its input layer, stored once
+    assert "lm_head.weight" not in load_file(f"{folder}/model.safetensors")
+    assert load(folder).model.split("@")[1] == lms["gpt2"].model.split("@")[1]
+
+
+def test_models_that_do_not_continue_text_are_refused(tmp_path):
+    t5 = T5ForConditionalGeneration(T5Config(d_model=32, d_ff=48, num_layers=1, num_heads=2, vocab_size=200))
+    with pytest.raises(ValueError, match=r"an encoder-decoder model \(T5\).*: use a causal model"):
+        load(saved(t5, tmp_path / "t5"))
+    clip = CLIPTextModel(CLIPTextConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
+    with pytest.raises(ValueError, match=r"not a causal language model \(CLIPText\)"):
+        load(saved(clip, tmp_path / "clip"))
+    torch.manual_seed(0)
+    bert = BertLMHeadModel(BertConfig(vocab_size=200, max_position_embeddings=64, **HEADS))
+    with pytest.raises(ValueError, match="attends to later tokens, so it is not a causal model"):
+        load(saved(bert, tmp_path / "bert"))
+
+
+def test_a_multimodal_model_is_a_text_model(tmp_path):
+    text = {"vocab_size": len(sentencepiece_like()), "num_key_value_heads": 1, "head_dim": 16, **HEADS}
+    vision = {"model_type": "siglip_vision_model", "image_size": 28, "patch_size": 14, **HEADS}
+    config = Gemma3Config(
+        text_config={**text, "max_position_embeddings": 192},
+        vision_config=vision,
+        mm_tokens_per_image=4,
+        image_token_index=3,
+    )
+    torch.manual_seed(0)
+    lm = load(saved(Gemma3ForConditionalGeneration(config), tmp_path / "m"))
+    assert lm.context_length == 192
+    (likelihood,) = lm.loglikelihood([("the cat", " sat on a mat")])
+    ids = lm.engine.loaded.tokenizer("the cat sat on a mat")["input_ids"]
+    with torch.inference_mode():
+        logprobs = lm.engine.loaded.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    places = range(len(ids) - likelihood.tokens, len(ids))
+    assert likelihood.per_token == pytest.approx([float(logprobs[p - 1, ids[p]]) for p in places], abs=1e-5)
+
+
+def test_every_edit_of_the_weights_changes_the_fingerprint(tmp_path):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    weights = folder / "model.safetensors"
+    content = bytearray(9 << 20)
+    seen = set()
+    for place in range(0, len(content), 313_373):  # one byte at a time, all over the file
+        content[place] = 1
+        weights.write_bytes(content)
+        seen.add(model_fingerprint(str(folder), ()))
+    (folder / "merges.txt").write_text("a b")
+    seen |= {model_fingerprint(str(folder), ()), model_fingerprint(str(folder), ["bfloat16"])}
+    assert len(seen) == len(range(0, len(content), 313_373)) + 2
+    (folder / "README.md").write_text("Not part of the model.")
+    assert model_fingerprint(str(folder), ()) in seen
+
+
+@pytest.fixture
+def large(tmp_path, monkeypatch):
+    """A file that is large and old enough for its hash to be cached."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(fingerprint, "LARGE", 1)
+    monkeypatch.setattr(fingerprint, "SETTLED", 0.05)
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(b"x" * 1000)
+    time.sleep(0.1)
+    return file
+
+
+def counted(monkeypatch):
+    """Return a list that grows by a file each time one is read."""
+    read, hashed = [], fingerprint._hash
+    monkeypatch.setattr(fingerprint, "_hash", lambda file: read.append(file) or hashed(file))
+    return read
+
+
+def test_a_large_file_is_hashed_once(large, monkeypatch):
+    read = counted(monkeypatch)
+    first = file_hash(large)
+    assert [file_hash(large), file_hash(large)] == [first, first]
+    assert len(read) == 1
+    (entry,) = (large.parent / "cache" / "evalbias" / "hashes").iterdir()
+    entry.write_text("{")  # a torn entry is replaced
+    assert file_hash(large) == first
+    assert len(read) == 2
+    assert file_hash(large) == first
+    assert len(read) == 2
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen(large):
+    first, status = file_hash(large), large.stat()
+    with large.open("r+b") as file:
+        file.seek(500)
+        file.write(b"y")
+    os.utime(large, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert large.stat().st_mtime_ns == status.st_mtime_ns
+    assert file_hash(large) != first
+
+
+def test_a_hash_is_not_cached_while_the_file_may_still_change(large, monkeypatch):
+    monkeypatch.setattr(fingerprint, "SETTLED", 1e6)
+    read = counted(monkeypatch)
+    assert file_hash(large) == file_hash(large)
+    assert len(read) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(large, monkeypatch):
+    blocked = large.parent / "blocked"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    read = counted(monkeypatch)
+    assert file_hash(large) == file_hash(large)
+    assert len(read) == 2
