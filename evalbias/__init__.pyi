@@ -32,3 +32,4 @@ from .programs.pointwise import load_judge as load_judge
 from .programs.ranking import PairwiseRanker as PairwiseRanker
 from .programs.refine import Improvement as Improvement
 from .programs.refine import SelfRefine as SelfRefine
+from .programs.self_consistency import SelfConsistencyRefine as SelfConsistencyRefine

@@ -20,6 +20,7 @@ from evalbias.programs.feedback import (
 from evalbias.programs.feedback.concepts import required_concepts
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import SelfRefine
+from evalbias.programs.self_consistency import SelfConsistencyRefine
 
 TEMPERATURE = 1.0
 """Temperature at which outputs, refinements and solutions are drawn: the published code's. The paper states none."""
@@ -88,7 +89,7 @@ class RefineTask:
     """
 
     name: str
-    loop: SelfRefine
+    loop: SelfRefine | SelfConsistencyRefine
     external: FeedbackSource
     source: str
     fields: tuple[str, ...]
@@ -135,11 +136,21 @@ def constrained_generation(*, max_iterations: int = 10, seed: int = 0, **config:
 
 
 def mathematics(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **config: Any) -> RefineTask:
-    """Make a mathematics task: self-consistency over ``paths`` samples, with the correct answer as external source.
+    """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
 
-    For the other arguments, see ``translation``.
+    The correct answer is the external source. For the other arguments, see ``translation``.
     """
-    writing = {"temperature": TEMPERATURE, "max_tokens": 800, **config}
+    solve = PlainPredict(Solve, **_solving(config))
+    loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, seed=seed)
+    return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
+
+
+def mathematics_refiner(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+    """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
+
+    The correct answer is the external source. For the arguments, see ``mathematics``.
+    """
+    writing = _solving(config)
     loop = SelfRefine(
         PlainPredict(Solve, **writing),
         ConsistencyFeedback(PlainPredict(Solve, **writing), paths=paths, seed=seed),
@@ -147,7 +158,11 @@ def mathematics(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **c
         max_iterations=max_iterations,
         seed=seed,
     )
-    return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
+    return RefineTask("mathematics-refiner", loop, ExactAnswer(), "source", ("source", "answer"))
+
+
+def _solving(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {"temperature": TEMPERATURE, "max_tokens": 800, **config}
 
 
 def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +170,12 @@ def _limit(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name == "max_tokens"}
 
 
-TASKS = {"translation": translation, "constrained-generation": constrained_generation, "mathematics": mathematics}
+TASKS = {
+    "translation": translation,
+    "constrained-generation": constrained_generation,
+    "mathematics": mathematics,
+    "mathematics-refiner": mathematics_refiner,
+}
 
 
 def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:

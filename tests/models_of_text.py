@@ -1,4 +1,6 @@
-"""A language model that writes prepared texts, for refine loops."""
+"""Language models that write prepared texts, and texts drawn by a seed, for refine loops."""
+
+import zlib
 
 import dspy
 from dspy import lm15
@@ -37,3 +39,41 @@ class Scripted(dspy.LM):
     @property
     def asked(self):
         return self.engine.asked
+
+
+class Drawing:
+    """Writes by ``answer(request)`` and keeps every request."""
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+
+    def complete(self, request):
+        self.asked.append(request)
+        return lm15.Response(
+            id=None,
+            model=request.model,
+            message=lm15.Message.assistant(self.answer(request)),
+            finish_reason="stop",
+            usage=lm15.Usage(input_tokens=7, output_tokens=3, total_tokens=10),
+        )
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Seeded(dspy.LM):
+    """A model that draws by the request's seed, as LocalLM does; at temperature 0 it always writes the same."""
+
+    draws_by_seed = True
+
+    def __init__(self, answer=lambda request: f"a dog {drawn(request)}", **kwargs):
+        super().__init__("fake/seeded", engine=Drawing(answer), cache=False, **kwargs)
+
+    @property
+    def asked(self):
+        return self.engine.asked
+
+
+def drawn(request):
+    """Return a text that depends on the whole request, its seed included, unless it is greedy."""
+    return zlib.crc32(repr(request).encode()) if request.config.temperature else 0

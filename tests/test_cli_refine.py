@@ -11,6 +11,7 @@ ITEMS = {
     "translation": {"source": "un chien court", "target_language": "English", "reference": "a dog runs"},
     "constrained-generation": {"concepts": ["dog", "park"]},
     "mathematics": {"source": "2 + 2", "answer": "4"},
+    "mathematics-refiner": {"source": "2 + 2", "answer": "4"},
 }
 
 
@@ -154,7 +155,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     assert len(told["own"]) == report["iterations"] + 1
     wrong = evalbias("refine", *task, "--program", tmp_path / "killed/run.json", cwd=tmp_path, check=False)
     assert "is not a saved refine loop" in wrong.stderr
-    other = ["--task", "mathematics", *task[2:]]
+    other = ["--task", "mathematics-refiner", *task[2:]]
     wrong = evalbias("refine", *other, "--program", program, cwd=tmp_path, check=False)
     assert "is a compiled loop of another task" in wrong.stderr
 
@@ -180,6 +181,15 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     assert len(style["after"]["items"]["scores"]) == 2
     assert expected[0] == expected[1] > 0
     assert (tmp_path / "style/differences.png").exists()
+
+
+def test_a_vote_has_no_refiner_to_compile(model, tmp_path):
+    write(tmp_path / "items.jsonl", [{**ITEMS["mathematics"], "id": f"i{n}"} for n in range(4)])
+    task = ["--task", "mathematics", "--data", "items.jsonl", "--lm", model]
+    for command in (["compile", "refine"], ["refine", "--feedback", "external"]):
+        told = evalbias(*command, *task, cwd=tmp_path, check=False)
+        assert told.returncode == 2
+        assert "In the task mathematics votes replace the answer: use --task mathematics-refiner." in told.stderr
 
 
 @pytest.mark.parametrize(

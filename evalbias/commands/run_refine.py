@@ -22,7 +22,7 @@ from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.refine import STATE_KEY, Improvement
+from evalbias.programs.refine import STATE_KEY, Improvement, SelfRefine
 from evalbias.programs.saving import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
@@ -101,7 +101,7 @@ class Refining(Closable):
         self.task = TASKS[task](max_iterations=iterations, seed=seed, **self.config)
         state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:
-            _load(self.task.loop, state, options.program)
+            _load(_with_refiner(self.task), state, options.program)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
@@ -140,6 +140,7 @@ class Refining(Closable):
         """Run the loop; report its outputs and their quality by the task's external source."""
         loop, source = self.task.loop, self.task.external
         if self.options.feedback == "external":
+            loop = _with_refiner(self.task)
             loop.feedback = self.external
             if isinstance(loop.accept, Improvement):
                 loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
@@ -178,6 +179,7 @@ class Refining(Closable):
 
     def compile(self, *, threads: int, as_json: bool) -> None:
         """Compile the loop; report own and external feedback side by side."""
+        student = _with_refiner(self.task)
         train, test = data.split(self.items, seed=self.seed, test_fraction=self.options.test_fraction)
         optimizer = ExternalFeedbackRefine(
             self.external,
@@ -190,7 +192,7 @@ class Refining(Closable):
             log_dir=self.folder.path / "loops",
         )
         with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
-            compiled = optimizer.compile(self.task.loop, trainset=train, valset=test, lm=self.lm)
+            compiled = optimizer.compile(student, trainset=train, valset=test, lm=self.lm)
         compiled.save(str(self.folder.path / "program.json"))
         report = compiled.report
         sides_plot(report, self.folder.path / "sides.png")
@@ -254,7 +256,18 @@ def _check_instructscore(task: RefineTask, options: RefineOptions, command: str)
         raise ValueError("--instructscore is external feedback: add --feedback external.")
 
 
-def _load(loop: Any, state: Mapping[str, Any], file: Path | None) -> None:
+def _with_refiner(task: RefineTask) -> SelfRefine:
+    """Return the task's loop if a refiner listens to its feedback.
+
+    Raises:
+        ValueError: Votes replace the answer.
+    """
+    if not isinstance(task.loop, SelfRefine):
+        raise ValueError(f"In the task {task.name} votes replace the answer: use --task {task.name}-refiner.")
+    return task.loop
+
+
+def _load(loop: SelfRefine, state: dict[str, Any], file: Path | None) -> None:
     try:
         loop.load_state(state)
     except (KeyError, ValueError) as error:

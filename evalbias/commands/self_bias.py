@@ -16,8 +16,11 @@ Loops = Annotated[
     ),
 ]
 Task = Annotated[
-    Literal["translation", "constrained-generation", "mathematics"],
-    typer.Option(help="Task that is written and refined."),
+    Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"],
+    typer.Option(
+        help="Task that is written and refined. In mathematics votes replace the answer, as in the paper; in "
+        "mathematics-refiner a refiner is told the vote, and its solution is accepted if its score is better."
+    ),
 ]
 Items = Annotated[Path, typer.Option("--data", help="JSONL with the fields of the task.", exists=True, dir_okay=False)]
 MaxIterations = Annotated[

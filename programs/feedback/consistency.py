@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
 from evalbias.programs.feedback.source import Feedback, required_field
-from evalbias.programs.resample import sample
+from evalbias.programs.vote import Vote, vote
 
 
 class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
@@ -46,15 +45,15 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Compare a solution with the majority of sampled solutions of the example's ``source``."""
-        source = required_field(self.name, example, "source")
+        source = str(required_field(self.name, example, "source"))
         seed = self.seed + zlib.crc32(output.encode())  # every output is compared with samples of its own
-        paths = [sample(self.solve, 1 + k, seed, source=source).output for k in range(self.paths)]
-        answers = map(boxed_answer, paths)
-        winner = majority([answer for answer in answers if answer is not None])
-        own = boxed_answer(output)
-        if winner is None:
+        return self.read(vote(self.solve, source, paths=self.paths, seed=seed), output)
+
+    def read(self, ballot: Vote, output: str) -> Feedback:
+        """Return what a vote says about a solution; undefined (NaN) if no path came to an answer."""
+        if ballot.answer is None:
             return Feedback(float("nan"), "no path came to an answer", status="unreadable")
-        return Feedback(float(own is not None and same_value(own, winner)), f"most paths end in \\boxed{{{winner}}}")
+        return Feedback(float(ballot.agrees(output)), f"most paths end in \\boxed{{{ballot.answer}}}")
 
 
 class ExactAnswer:
@@ -74,16 +73,3 @@ class ExactAnswer:
         answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
-
-
-def majority(answers: list[str]) -> str | None:
-    """Return the answer whose value occurs most often; the first one on ties, None without answers."""
-    groups: list[tuple[str, int]] = []
-    for answer, count in Counter(answers).items():
-        for index, (known, total) in enumerate(groups):
-            if same_value(known, answer):
-                groups[index] = (known, total + count)
-                break
-        else:
-            groups.append((answer, count))
-    return max(groups, key=lambda pair: pair[1])[0] if groups else None

@@ -15,7 +15,7 @@ from evalbias.measures import self_bias
 from evalbias.programs.feedback import ExactConcepts, Feedback
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Improvement, SelfRefine
-from evalbias.programs.tasks import check_items, constrained_generation, mathematics, translation
+from evalbias.programs.tasks import check_items, constrained_generation, mathematics_refiner, translation
 
 
 class Number:
@@ -188,8 +188,8 @@ def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):
     assert self_bias(own, truth) > 0
 
 
-def test_mathematics_asks_every_path():
-    task = mathematics(max_iterations=1, paths=3)
+def test_a_mathematics_refiner_is_told_the_vote():
+    task = mathematics_refiner(max_iterations=1, paths=3)
     lm = Scripted(r"\boxed{5}", r"\boxed{4}", r"\boxed{4}", r"\boxed{6}", r"so \boxed{4}", *[r"\boxed{4}"] * 3)
     task.loop.set_lm(lm)
     found = task.loop(source="2+2", answer="4")

@@ -22,8 +22,8 @@ from evalbias.programs.feedback import (
     ScorerFeedback,
 )
 from evalbias.programs.feedback.concepts import coverage, read_missing
-from evalbias.programs.feedback.consistency import majority
 from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.vote import majority
 
 CONCEPTS = ["dog", "run", "park"]
 

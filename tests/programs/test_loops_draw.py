@@ -1,11 +1,10 @@
 """Refinements are new draws, requests that would be the same are made once, and best of k has k drafts."""
 
 import warnings
-import zlib
 
 import dspy
 import pytest
-from dspy import lm15
+from models_of_text import Seeded, drawn
 
 from evalbias.programs.best_of_k import BestOfK, RepeatedDrafts
 from evalbias.programs.feedback import Feedback
@@ -14,44 +13,6 @@ from evalbias.programs.refine import SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, translation
 
 ITEM = {"source": "un chien", "target_language": "English"}
-
-
-class Engine:
-    """Writes by ``answer(request)`` and keeps every request."""
-
-    def __init__(self, answer):
-        self.answer, self.asked = answer, []
-
-    def complete(self, request):
-        self.asked.append(request)
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(self.answer(request)),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=7, output_tokens=3, total_tokens=10),
-        )
-
-    def __deepcopy__(self, memo):
-        return self
-
-
-class Seeded(dspy.LM):
-    """A model that draws by the request's seed, as LocalLM does; at temperature 0 it always writes the same."""
-
-    draws_by_seed = True
-
-    def __init__(self, answer=lambda request: f"a dog {drawn(request)}", **kwargs):
-        super().__init__("fake/seeded", engine=Engine(answer), cache=False, **kwargs)
-
-    @property
-    def asked(self):
-        return self.engine.asked
-
-
-def drawn(request):
-    """Return a text that depends on the whole request, its seed included, unless it is greedy."""
-    return zlib.crc32(repr(request).encode()) if request.config.temperature else 0
 
 
 def translator(request):
@@ -132,7 +93,7 @@ def test_feedback_that_draws_is_drawn_anew_for_the_same_output():
 def test_the_paths_of_an_accepted_or_refused_solution_are_its_own():
     lm = Seeded(lambda request: rf"\boxed{{{drawn(request)}}}")  # no two paths agree, so that no solution is accepted
     with dspy.context(lm=lm):
-        TASKS["mathematics"](max_iterations=2, paths=3).loop(source="2 + 2")
+        TASKS["mathematics-refiner"](max_iterations=2, paths=3).loop(source="2 + 2")
     assert len(set(lm.asked)) == len(lm.asked) == 12
 
 
