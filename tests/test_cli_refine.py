@@ -56,6 +56,14 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
         first, last = (loop["rounds"][k]["estimates"]["bias"]["value"] for k in (0, -1))
         assert last > first
     assert len(list(run.glob("scores-*.png"))) == 2
+    assert "Between loops" in shown
+    (pair,) = json.loads((run / "result.json").read_text())["pairs"]
+    assert (pair["number"], pair["items"]) == (10, 100)
+    change = pair["comparison"]["changes"]["bias"]
+    assert [round(change[side]["value"], 2) for side in ("before", "after")] == [14.77, 16.37]  # as in RESULTS.md
+    other = folder / "gpt-3.5-turbo__jav_Latn-en.jsonl"  # the same ids, but other sources
+    unpaired = ["--data", file, "--data", other, "--expected", "bleurt_mapped", "--resamples", 9, "--out", "two"]
+    assert "no two loops have an item" in evalbias("measure", "self", *unpaired, cwd=tmp_path).stdout
     wrong = evalbias("measure", "self", "--data", file, cwd=tmp_path, check=False)
     assert wrong.returncode == 2
     assert "has no field 'expected'" in wrong.stderr
@@ -106,6 +114,25 @@ def test_best_of_k_is_reported_by_k(model, tmp_path):
     assert not drafts & {step["output"] for one in json.loads(other)["loops"] for step in one["steps"]}
     wrong = evalbias("refine", *task, "--best-of", 3, "--max-iterations", 2, cwd=tmp_path, check=False)
     assert "leave --max-iterations and --program out" in wrong.stderr
+
+
+def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(model, tmp_path):
+    write(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
+    task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
+    options = [*task, "--max-iterations", 1]
+    shown = evalbias("refine", *options, "--aspects-lm", "embedded", "--out", "other", cwd=tmp_path).stdout
+    assert "judged by local/embedded" in " ".join(shown.split())
+    assert "judge of fluency" in shown
+    told = json.loads((tmp_path / "other/result.json").read_text())
+    assert told["failed"] == {}
+    run = json.loads((tmp_path / "other/run.json").read_text())
+    assert run["aspects_lm"]["model"] != run["lm"]["model"]
+    shown = evalbias("refine", *options, "--aspects-lm", "same", "--out", "same", cwd=tmp_path).stdout
+    assert "judged by the model that wrote the texts" in " ".join(shown.split())
+    evalbias("refine", *options, "--out", "none", cwd=tmp_path)
+    assert json.loads((tmp_path / "none/result.json").read_text())["aspects"] == []
+    wrong = evalbias("refine", *options, "--aspects-api-base", "http://x/v1", cwd=tmp_path, check=False)
+    assert "--aspects-api-base is the address of a judge: name it with --aspects-lm" in wrong.stderr
 
 
 @pytest.mark.slow
@@ -166,7 +193,8 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     write(tmp_path / "items.jsonl", rows)
     (tmp_path / "request.txt").write_text("{reference} {output}")
     task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8]
-    judged = ["--feedback", "external", "--instructscore", model, "--instructscore-prompt", "request.txt", "--aspects"]
+    judged = ["--feedback", "external", "--instructscore", model, "--instructscore-prompt", "request.txt"]
+    judged += ["--aspects-lm", "same"]
     options = [*task, *judged, "--max-iterations", 1, "--json"]
     told = json.loads(evalbias("refine", *options, cwd=tmp_path).stdout)
     assert told["failed"] == {}

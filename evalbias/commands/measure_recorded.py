@@ -1,8 +1,8 @@
-"""Self-bias of recorded loops: tables, plots, and the test of the last round against the first."""
+"""Self-bias of recorded loops: tables, plots, and tests of the last round against the first and between loops."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,35 +10,35 @@ from typing import Any
 import numpy as np
 
 from evalbias.commands.run import print_result
-from evalbias.data.refinements import load_refinements
-from evalbias.evaluation import doublings, summarize_loop
-from evalbias.measures.arrays import FloatArray
-from evalbias.report.self_bias import differences_plot, loops_table, scores_plot, self_bias_table, trajectory_plot
-from evalbias.runs.fingerprint import file_digest
-from evalbias.runs.folder import RESULT, RunFolder, read_json
+from evalbias.data.refinements import Refinements, load_refinements
+from evalbias.evaluation import LoopScores, compare_loops, doublings, summarize_loop
+from evalbias.report.self_bias import (
+    differences_plot,
+    loops_table,
+    pairs_table,
+    scores_plot,
+    self_bias_table,
+    trajectory_plot,
+)
+from evalbias.runs.fingerprint import digest, file_digest
+from evalbias.runs.folder import RESULT, SETTINGS, RunFolder, read_json
 
 OWN, EXPECTED, BY = "self_score", "expected", "iteration"
 """Default names of the fields."""
+INPUTS = ("source", "concepts")
+"""Fields of a recorded output that tell, besides its id, which input it answers to."""
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """A loop's scores.
+class Rounds(LoopScores):
+    """The scores of a loop's file or folder.
 
     Attributes:
-        name: Name of the file or folder.
-        numbers: (t,) number of each round.
         sha256: Hash of the data.
-        own: (t, n) own scores.
-        expected: (t, n) expected scores.
         by: What the rounds are numbered by, ``"iteration"`` or ``"k"``.
     """
 
-    name: str
-    numbers: Sequence[int]
     sha256: str
-    own: FloatArray
-    expected: FloatArray
     by: str
 
 
@@ -89,11 +89,12 @@ def measure_recorded(
         trajectory_plot(summaries, folder.path / "trajectory.png", rounds=by)
         for loop in loops:
             _plot(folder, loop, by, alone=len(loops) == 1)
-        result: dict[str, Any] = {"loops": summaries}
+        pairs = compare_loops(loops, n_resamples=resamples, seed=seed)
+        result: dict[str, Any] = {"loops": summaries, "pairs": pairs}
         folder.write_result(result)
         alone = len(summaries) == 1
-        table = self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)
-        print_result(result, as_json, [table], folder)
+        shown = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
+        print_result(result, as_json, [*shown, *([] if alone else [pairs_table(pairs, rounds=by)])], folder)
 
 
 def _plot(folder: RunFolder, loop: Rounds, by: str, *, alone: bool) -> None:
@@ -128,7 +129,12 @@ def _from_file(data: Path, own: str, expected: str, by: str) -> Rounds:
     for name in (own, expected):
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
-    return Rounds(loop.name, loop.numbers, loop.sha256, loop.scores(own), loop.scores(expected), by=by)
+    items = tuple(digest([item, *map(_first(loop, item).get, INPUTS)]) for item in loop.ids)
+    return Rounds(loop.name, loop.numbers, items, loop.scores(own), loop.scores(expected), loop.sha256, by)
+
+
+def _first(loop: Refinements, item: str) -> Mapping[str, Any]:
+    return next(records[item] for records in loop.records.values() if item in records)
 
 
 def _from_run(folder: Path) -> Rounds:
@@ -145,10 +151,12 @@ def _from_run(folder: Path) -> Rounds:
         low, high = result["ranges"][side]
         sides.append((np.array(result[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
     own, quality = sides
-    numbers: Sequence[int] = range(len(own))
+    numbers = tuple(range(len(own)))
     by = result.get("by", "iteration")  # runs of earlier versions only refined
     if by == "k":  # row i is the best of i + 1
         numbers = doublings(len(own))
         rows = np.array(numbers) - 1
         own, quality = own[rows], quality[rows]
-    return Rounds(folder.name, numbers, file_digest(file), own, quality, by)
+    data = read_json(folder / SETTINGS)["data_sha256"]
+    items = tuple(digest([data, loop["id"]]) for loop in result["loops"])
+    return Rounds(folder.name, numbers, items, own, quality, file_digest(file), by)

@@ -30,6 +30,9 @@ from evalbias.report.self_bias import differences_plot
 from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import write_jsonl
 
+SAME = "same"
+"""Name of a judge that is the model which writes."""
+
 
 @dataclass(frozen=True)
 class RefineOptions:
@@ -42,7 +45,9 @@ class RefineOptions:
         program: File of a compiled loop; None takes the task's.
         feedback: Feedback of the loop.
         best_of: Number of outputs to draw and to choose from; None refines.
-        aspects: Whether to judge fluency and understandability of every output.
+        aspects_lm: Model that judges fluency and understandability of every output; ``SAME`` is the one that writes,
+            and None judges nothing.
+        aspects_api_base: Address of that model's server.
         k: Largest number of demonstrations.
         until: See ``ExternalFeedbackRefine``.
         budget: See ``ExternalFeedbackRefine``.
@@ -55,7 +60,8 @@ class RefineOptions:
     program: Path | None = None
     feedback: Literal["own", "external"] = "own"
     best_of: int | None = None
-    aspects: bool = False
+    aspects_lm: str | None = None
+    aspects_api_base: str | None = None
     k: int = 4
     until: Literal["quality", "quality or bias"] = "quality"
     budget: int | None = None
@@ -106,6 +112,8 @@ class Refining(Closable):
         self.items = items[:limit]
         check_items(self.task, self.items)
         _check_instructscore(self.task, options, command)
+        if options.aspects_lm is None and options.aspects_api_base is not None:
+            raise ValueError("--aspects-api-base is the address of a judge: name it with --aspects-lm.")
         self.seed, self.options = seed, options
         self.lm = open_lm(lm, models)
         self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
@@ -123,7 +131,14 @@ class Refining(Closable):
             **asdict(options),
             "program": state,
             "prompt": None,
+            "aspects_lm": None,
+            "aspects_api_base": None,  # an address does not decide the numbers
         }
+        self.aspects_lm: Any = None
+        if options.aspects_lm is not None:
+            server = replace(models, api_base=options.aspects_api_base, tokenizer=None)
+            self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, server)
+            settings["aspects_lm"] = identity(self.aspects_lm)
         if options.instructscore is not None:
             request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
             judge = open_lm(options.instructscore, replace(models, api_base=None))
@@ -150,7 +165,7 @@ class Refining(Closable):
             if best_of is None
             else BestOfK(loop.generate, loop.feedback, k=best_of, seed=self.seed, field=loop.field)
         )
-        judges = self._aspects() if self.options.aspects else []
+        judges = self._aspects()
         with progress_bar(len(self.items), "refining") as advance:
             run = run_loops(
                 program, self.items, lm=self.lm, log_dir=self.folder.path, num_threads=threads, progress=advance
@@ -174,7 +189,9 @@ class Refining(Closable):
             "aspects": aspects,
             "failed": failed,
         }
-        shown = [loop_table(run, quality, source.name, best_of=best_of), *([aspects_table(aspects)] if aspects else [])]
+        shown = [loop_table(run, quality, source.name, best_of=best_of)]
+        if aspects:
+            shown.append(aspects_table(aspects, judge=self._judge_name()))
         self._finish(result, shown, as_json, failed)
 
     def compile(self, *, threads: int, as_json: bool) -> None:
@@ -223,19 +240,25 @@ class Refining(Closable):
         self._finish({"report": report}, [style_table(report)], as_json, report.failed)
 
     def _aspects(self) -> list[CachedScorer]:
-        """Return judges of fluency and understandability by the same model, each with a log.
+        """Return judges of fluency and understandability, each with a log; none where no model is named for them.
 
         Raises:
             NotImplementedError: The model measures no probabilities.
         """
-        measuring(self.lm)
+        if self.aspects_lm is None:
+            return []
+        measuring(self.aspects_lm)
         scorers = []
         for criterion in (FLUENCY, UNDERSTANDABILITY):
             judge = PointwiseJudge(criterion)
-            judge.predict.lm = self.lm
+            judge.predict.lm = self.aspects_lm
             source = JudgeFeedback(judge, source=self.task.source)
             scorers.append(CachedScorer(source, self.folder.path / f"{criterion.name}.jsonl"))
         return scorers
+
+    def _judge_name(self) -> str:
+        same = identity(self.aspects_lm) == identity(self.lm)
+        return "the model that wrote the texts" if same else str(self.aspects_lm.model)
 
     def _finish(self, result: Mapping[str, Any], shown: list[Any], as_json: bool, failed: Mapping[str, str]) -> None:
         self.folder.write_result(result)

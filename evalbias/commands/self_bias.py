@@ -102,9 +102,11 @@ def refine(
     ] = None,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
-    aspects: Annotated[
-        bool, typer.Option("--aspects", help="Judge fluency and understandability of every output, by the same model.")
-    ] = False,
+    aspects_lm: Annotated[
+        str | None,
+        typer.Option(help="Model that judges fluency and understandability of every output; 'same' is --lm itself."),
+    ] = None,
+    aspects_api_base: Annotated[str | None, typer.Option(help="Address of the server that --aspects-lm names.")] = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -126,7 +128,8 @@ def refine(
         program=program,
         feedback=feedback,
         best_of=best_of,
-        aspects=aspects,
+        aspects_lm=aspects_lm,
+        aspects_api_base=aspects_api_base,
     )
     with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
         run.refine(threads=threads, as_json=as_json)

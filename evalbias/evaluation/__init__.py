@@ -7,6 +7,7 @@ from evalbias.evaluation.comparison import Change, Comparison, compare
 from evalbias.evaluation.estimates import Bias, Estimate, Measurement, Sample, measure
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.judged import Judged, judge_examples, total
+from evalbias.evaluation.loop_comparison import LoopPair, LoopScores, compare_loops
 from evalbias.evaluation.loop_summary import LoopSummary, doublings, summarize_loop
 from evalbias.evaluation.loops import Loop, LoopRun, run_loops
 from evalbias.evaluation.registry import BIASES
@@ -23,7 +24,9 @@ __all__ = [
     "Estimate",
     "Judged",
     "Loop",
+    "LoopPair",
     "LoopRun",
+    "LoopScores",
     "LoopSummary",
     "Measurement",
     "Paraphrased",
@@ -31,6 +34,7 @@ __all__ = [
     "Sample",
     "StyleReport",
     "compare",
+    "compare_loops",
     "compare_with_baselines",
     "doublings",
     "judge_examples",

@@ -90,9 +90,9 @@ def _refine_caption(report: RefineReport) -> str:
     )
 
 
-def aspects_table(aspects: Sequence[Aspect]) -> Table:
-    """Return one row an aspect: its mean before and after the loop."""
-    table = Table(title="Besides quality", caption=SIGNIFICANCE)
+def aspects_table(aspects: Sequence[Aspect], *, judge: str) -> Table:
+    """Return one row an aspect: its mean before and after the loop, and the name of the judge."""
+    table = Table(title=f"Besides quality, judged by {judge}", caption=SIGNIFICANCE)
     for heading in ("aspect", "first -> last output", "undefined"):
         table.add_column(heading, justify="left" if heading == "aspect" else "right")
     for aspect in aspects:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from rich.table import Table
 
-from evalbias.evaluation import LoopSummary
+from evalbias.evaluation import LoopPair, LoopSummary
 from evalbias.evaluation.formatting import SIGNIFICANCE, mark, short
 from evalbias.report.figure import new_figure
 
@@ -131,4 +131,23 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
             for name in ("bias", "skewness")
         ]
         table.add_row(loop.name, *cells, str(last["bias"].n))
+    return table
+
+
+def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
+    """Return one row a pair of loops: the Bias of both on the items that both have, its difference and its p."""
+    caption = "first -> second on the items of both, in their last common round; paired permutation test, two-sided"
+    caption += f", not corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
+    table = Table(
+        title="Between loops", caption=caption if pairs else "no two loops have an item and a round in common"
+    )
+    for heading in ("first", "second", rounds, "Bias", "p", "Dskew", "p", "n"):
+        left = heading in ("first", "second")
+        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+    for pair in pairs:
+        cells = []
+        for name in ("bias", "skewness"):
+            change = pair.comparison[name]
+            cells += [f"{change.before.text()} -> {change.after.text()}", f"{change.p_value:.4f}"]
+        table.add_row(pair.first, pair.second, str(pair.number), *cells, str(pair.comparison["bias"].after.n))
     return table

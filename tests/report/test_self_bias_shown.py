@@ -7,13 +7,22 @@ import numpy as np
 from commands import printed
 from matplotlib import image
 
-from evalbias.evaluation import StyleReport, compare, measure_aspects, measure_rounds, summarize_loop
+from evalbias.evaluation import (
+    LoopScores,
+    StyleReport,
+    compare,
+    compare_loops,
+    measure_aspects,
+    measure_rounds,
+    summarize_loop,
+)
 from evalbias.evaluation.loops import Loop, LoopRun
+from evalbias.measures import measure_self_bias
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.refine_step import Step
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
-from evalbias.report.self_bias import loops_table, self_bias_table
+from evalbias.report.self_bias import loops_table, pairs_table, self_bias_table
 
 RNG = np.random.default_rng(0)
 OWN = -RNG.uniform(0, 5, (11, 100))
@@ -35,6 +44,18 @@ def test_rounds_and_loops_fit():
     assert rows[0][3].startswith(f"{biases[0]:+.2f} (")
     rows = cells(loops_table([loop, loop], rounds="k"))
     assert rows[0][2].startswith(f"{biases[0]:+.2f} -> {biases[-1]:+.2f}")
+
+
+def test_pairs_of_loops_fit():
+    names = ("gpt-3.5-turbo__ibo_Latn-en", "deepseek_moe__ibo_Latn-en", "mistral_moe__ibo_Latn-en")
+    items = tuple(map(str, range(100)))
+    loops = [LoopScores(name, tuple(range(11)), items, OWN - 10 * k, EXPECTED) for k, name in enumerate(names)]
+    pairs = compare_loops(loops, n_resamples=50, seed=0)
+    rows = cells(pairs_table(pairs, rounds="iteration"))
+    bias = [measure_self_bias(OWN[-1] - 10 * k, EXPECTED[-1]).bias for k in range(3)]
+    assert rows[0][2:4] == ["10", f"{bias[0]:+.2f} -> {bias[1]:+.2f}"]
+    assert "not corrected for 3 pairs" in " ".join(printed(pairs_table(pairs, rounds="iteration")).split())
+    assert "no two loops have an item" in printed(pairs_table([], rounds="k"))
 
 
 def rounds():
@@ -99,7 +120,7 @@ def test_a_loop_its_aspects_and_its_style_fit():
     assert [row[0] for row in cells(drawn)] == ["1", "2", "3"]
     assert "1 of 1 items have fewer than 4 different drafts, 3.0 on average" in " ".join(printed(drawn).split())
     aspects = measure_aspects(run, [{"id": "a"}, {"id": "b"}], [Short()], n_resamples=20)
-    (row,) = cells(aspects_table(aspects))
+    (row,) = cells(aspects_table(aspects, judge="local/judge"))
     assert row == ["judge of understandability", "+1.00 -> +3.00", "1"]
     first, last = measure_rounds(OWN[:2], EXPECTED[:2], n_resamples=20, seed=0)
     change = compare(first, last, n_resamples=20, n_intervals=20, seed=0)
