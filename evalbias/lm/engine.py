@@ -54,6 +54,7 @@ class LocalEngine:
         self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)
         self._write: Batcher[Start, Generated] = Batcher(self._generations)
         self._draws: Counter[bytes] = Counter()
+        self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
         """Return the engine itself: copies of a program share the weights."""
@@ -108,7 +109,7 @@ class LocalEngine:
         """
         key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
         if settings.seed is None:
-            with self._busy:
+            with self._drawing:
                 self._draws[key] += 1
                 number = self._draws[key]
         seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1

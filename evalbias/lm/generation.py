@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from evalbias.lm.growing_cache import make_growing
 from evalbias.lm.head import Head, decoder
+from evalbias.lm.sampling import sample
 from evalbias.lm.tokens import PromptTooLong
 
 
@@ -121,17 +123,24 @@ def generate(
             out = body(
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
+            if cache is None:
+                make_growing(out.past_key_values)
             cache = out.past_key_values
             logits = head(out.last_hidden_state[:, -1]).cpu()  # (b, V)
+            if not bool(torch.isfinite(logits.sum(dim=1)).all()):  # a sum is not finite where a term is not
+                raise FloatingPointError("The model returned NaN or infinite logits: try dtype='float32'.")
             # 2. The next token of every row.
             for row, row_logits in zip(running, logits, strict=True):
                 _extend(row, row_logits, ends, tokenizer)
             # 3. Complete rows leave the batch and the KV cache.
-            kept = torch.tensor([i for i, row in enumerate(running) if not row.over], device=model.device)
-            running = [row for row in running if not row.over]
-            if running:
+            indices = [i for i, row in enumerate(running) if not row.over]
+            if indices and len(indices) < len(running):
+                kept = torch.tensor(indices, device=model.device)
                 cache.batch_select_indices(kept)
-                mask = torch.cat([mask[kept], mask.new_ones(len(kept), 1)], dim=1)
+                mask = mask[kept]
+            running = [running[i] for i in indices]
+            if running:
+                mask = torch.cat([mask, mask.new_ones(len(running), 1)], dim=1)
                 ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)  # (b, 1)
     return [Generated(_text(row, tokenizer), len(row.ids), tuple(row.tokens), row.finished) for row in rows]
 
@@ -152,9 +161,8 @@ def _text(row: Row, tokenizer: Any) -> str:
 
 def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     """Add the next token to a row, from its (V,) logits."""
-    if not bool(torch.isfinite(logits).all()):
-        raise FloatingPointError("The model returned NaN or infinite logits: try dtype='float32'.")
-    token = _choose(logits, row.settings, row.generator)
+    own = row.settings
+    token = sample(logits, temperature=own.temperature, top_p=own.top_p, top_k=own.top_k, generator=row.generator)
     if token in ends:
         row.finished = True
         return
@@ -174,17 +182,6 @@ def _stop(row: Row, tokenizer: Any) -> None:
         while row.ids and len(tokenizer.decode(row.ids[:-1], skip_special_tokens=True)) >= row.cut:
             row.ids.pop()
         del row.tokens[len(row.ids) :]
-
-
-def _choose(logits: torch.Tensor, settings: Settings, generator: torch.Generator) -> int:
-    """Return the most probable token, or a sample at the settings' temperature, top-k and top-p."""
-    if settings.temperature <= 0:
-        return int(logits.argmax())
-    shares, order = torch.sort((logits.double() / settings.temperature).softmax(-1), descending=True, stable=True)
-    if settings.top_k:
-        shares[settings.top_k :] = 0
-    shares[shares.cumsum(0) - shares >= settings.top_p * shares.sum()] = 0  # tokens after the nucleus
-    return int(order[torch.multinomial(shares, 1, generator=generator)])
 
 
 def _ends(model: Any) -> set[int]:

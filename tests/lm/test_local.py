@@ -17,7 +17,7 @@ from models import KINDS, save
 from evalbias import LocalLM
 from evalbias.lm import scorer
 from evalbias.lm.chat import Renderer
-from evalbias.lm.generation import Settings, _choose, generate
+from evalbias.lm.generation import Settings, generate
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.text import Rendered
 from evalbias.lm.tokens import PromptTooLong, choice_sequences, joint
@@ -362,15 +362,6 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
         assert [t.id for t in generated.tokens] == [t.id for t in alone.tokens]
     assert batch[0].length == 3
     assert all(token.id in [i for i, *_ in token.top] for token in batch[3].tokens)
-
-
-def test_top_p_keeps_the_nucleus():
-    logits, counts = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05])), [0] * 4
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(2_000):
-        counts[_choose(logits, Settings(temperature=1.0, top_p=0.7), generator)] += 1
-    assert counts[2:] == [0, 0]  # .5 + .3 reach .7
-    assert counts[0] / 2_000 == pytest.approx(0.5 / 0.8, abs=0.04)
 
 
 def test_texts_from_threads_are_batched(folders):

@@ -1,0 +1,72 @@
+"""A sample is drawn from the distribution that a sort of the whole vocabulary defines."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalbias.lm.sampling import _nucleus, sample
+
+
+def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):
+    generator = torch.Generator().manual_seed(0)
+    options = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "generator": generator}
+    tokens = [sample(logits, **options) for _ in range(n)]
+    return [tokens.count(i) / n for i in range(len(logits))]
+
+
+SHARES = torch.tensor([0.15, 0.5, 0.05, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.15, 0.5, 0.05, 0.3]),
+        ({"temperature": 0.0}, [0, 1, 0, 0]),
+        ({"temperature": 1e-30}, [0, 1, 0, 0]),
+        ({"temperature": 0.5}, [0.0225 / 0.365, 0.25 / 0.365, 0.0025 / 0.365, 0.09 / 0.365]),  # squares
+        ({"top_p": 0.7}, [0, 0.5 / 0.8, 0, 0.3 / 0.8]),  # .5 + .3 reach .7
+        ({"top_p": 0.5}, [0, 1, 0, 0]),
+        ({"top_p": 1e-9}, [0, 1, 0, 0]),
+        ({"top_k": 3}, [0.15 / 0.95, 0.5 / 0.95, 0, 0.3 / 0.95]),
+        ({"top_k": 9}, [0.15, 0.5, 0.05, 0.3]),
+        ({"top_k": 3, "top_p": 0.84}, [0, 0.5 / 0.8, 0, 0.3 / 0.8]),  # of .95: .8 are 84.2 %
+    ],
+)
+def test_shares_of_the_draws(options, expected):
+    assert drawn(SHARES.log(), **options) == pytest.approx(expected, abs=0.03)
+
+
+@given(
+    st.lists(st.sampled_from([-50.0, -3.0, -1.0, 0.0, 0.001, 2.0, 2.5, 9.0]), min_size=1, max_size=30),
+    st.floats(0.01, 0.999),
+)
+@settings(max_examples=300, deadline=None)
+def test_the_nucleus_is_that_of_a_sort(values, top_p):
+    logits = torch.tensor(values)
+    logits -= logits.max()
+    shares = logits.softmax(-1).double()
+    ordered, order = shares.sort(descending=True, stable=True)
+    before = ordered.cumsum(0) - ordered
+    if bool(((before - top_p).abs() < 1e-9).any()):
+        return  # a sum that equals top_p up to rounding may fall on either side
+    expected = order[: max(1, int((before < top_p).sum()))]
+    nucleus = _nucleus(logits, shares, top_p)
+    assert sorted(shares[nucleus].tolist()) == sorted(shares[expected].tolist())
+    assert len(set(nucleus.tolist())) == len(nucleus)
+
+
+def test_a_large_vocabulary_gives_the_nucleus_of_a_sort():
+    logits = torch.randn(50_000, generator=torch.Generator().manual_seed(1)) * 3
+    logits -= logits.max()
+    shares = logits.softmax(-1).double()
+    ordered, order = shares.sort(descending=True, stable=True)
+    for top_p in (0.1, 0.5, 0.9, 0.99):
+        expected = order[: int((ordered.cumsum(0) - ordered < top_p).sum())]
+        assert set(_nucleus(logits, shares, top_p).tolist()) == set(expected.tolist())
+
+
+def test_a_token_without_probability_is_never_drawn():
+    logits = torch.tensor([0.0, -1e30, 0.0, -1e30])
+    shares = drawn(logits, 500)
+    assert (shares[1], shares[3]) == (0, 0)
