@@ -8,6 +8,7 @@ keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same wa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +65,13 @@ class PackCache(DynamicCache):  # type: ignore[misc]
 
     Args:
         context: Keys and values of the tokens before the pack.
-        whole: Whether attention receives prefix, suffix and own keys in one tensor; else without the prefix.
+        first: First token of the context whose keys and values each layer's attention receives with the pack's own.
     """
 
-    def __init__(self, context: Context, *, whole: bool) -> None:
+    def __init__(self, context: Context, first: Sequence[int]) -> None:
         super().__init__()
         self._context = context
-        self._whole = whole
+        self._first = first
         self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # suffix and own keys and values
 
     def update(
@@ -80,7 +81,8 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         prefix, suffix = self._context.prefix, self._context.suffix
         own = (key_states, value_states)
         layer = self._layers[layer_idx] = _cat(suffix[layer_idx], own) if suffix else own
-        return _cat(prefix[layer_idx], layer) if self._whole and prefix else layer
+        before = sliced(prefix[layer_idx : layer_idx + 1], self._first[layer_idx], tokens(prefix))
+        return _cat(before[0], layer) if before else layer
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of context tokens."""

@@ -30,6 +30,7 @@ import torch
 
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.kv_cache import Context, PackCache
+from evalbias.lm.layer_masks import LayerKinds, layer_masks, narrowed
 from evalbias.lm.prefix_cache import PrefixStore
 from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.tree_attention import cascade_attention, install, uninstall
@@ -44,6 +45,9 @@ SMALLEST_PACK = 256
 
 PROBE_TOKENS = 300
 """Tokens in a pack of the probe texts, which test whether a model can run packs."""
+
+PROBE_WINDOW = 24
+"""Width in tokens of sliding windows while a model is tried, less than the probe texts' length."""
 
 AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-3}
 AGREEMENT_16_BIT = 0.1
@@ -92,9 +96,11 @@ class Scorer:
         self._decoder = decoder(model)
         self._head = Head(model)
         self._config = model.config.get_text_config()
+        self._kinds = LayerKinds.of(self._config)
         self._longest = _longest_packed(self._config)
         self._pack_tokens = _pack_tokens(model)
         self._cascade = False
+        self._told = False  # whether the log says that some texts are too long to share
         self.share = share and self._can_pack()
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
@@ -124,12 +130,23 @@ class Scorer:
         short = [row for row in rows if len(row.ids) <= self._longest]
         try:
             (self._packed if self.share else self._padded)(short, logprobs)
-            self._padded([row for row in rows if len(row.ids) > self._longest], logprobs)
+            self._padded(self._overlong(rows), logprobs)
         except torch.OutOfMemoryError:
             if self._most_tokens == 1:
                 raise
             return False
         return True
+
+    def _overlong(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows that are too long to run in packs, and log the first time that there are any."""
+        overlong = [row for row in rows if len(row.ids) > self._longest]
+        if overlong and self.share and not self._told:
+            self._told = True
+            _warn_unshared(
+                f"those of more than {self._longest} tokens have other positions (longrope)",
+                "Some texts run by themselves",
+            )
+        return overlong
 
     @property
     def _most_tokens(self) -> int:
@@ -164,20 +181,19 @@ class Scorer:
         partly_visible = np.flatnonzero(pack.ends[:c] < n)
         prefix_length = int(partly_visible[0]) if len(partly_visible) else c
         context = before.at(pack.source, prefix_length)
-        # 2. The tree mask: column j is visible to row i if it stands at or before i and its subtree is not left yet.
-        unmasked = prefix_length if self._cascade else 0  # columns that cascade attention attends to without a mask
-        ends = torch.from_numpy(pack.ends[unmasked:]).to(device)  # (c + n - unmasked,)
-        place = torch.arange(unmasked - c, n, device=device)  # (c + n - unmasked,), negative in the context
-        hidden_from = (place[None, :] > place[-n:, None]) | (place[-n:, None] >= ends[None, :])  # (n, c + n - unmasked)
-        mask = torch.zeros(hidden_from.shape, dtype=self.model.dtype, device=device)
-        mask.masked_fill_(hidden_from, torch.finfo(mask.dtype).min)  # additive: saves each layer the conversion
+        # 2. The tree mask of each kind of layer.
+        assert self._kinds is not None  # checked by ``_can_pack``
+        like = torch.empty(0, dtype=self.model.dtype, device=device)
+        masks = layer_masks(self._kinds, pack, prefix_length, cascade=self._cascade, like=like)
+        layers = [masks[kind] for kind in self._kinds.layers]
+        given = {kind: layer.mask for kind, layer in masks.items()}
         # 3. One forward pass over the pack.
-        cache = PackCache(context, whole=not self._cascade)
+        cache = PackCache(context, [layer.first for layer in layers])
         self.tokens_run += n
-        with cascade_attention(pack, context.prefix):
+        with cascade_attention(context.prefix, layers):
             hidden = self._decoder(
                 input_ids=torch.from_numpy(pack.ids).to(device)[None],
-                attention_mask=mask[None, None],
+                attention_mask=given if len(given) > 1 else layers[0].mask,
                 position_ids=torch.from_numpy(pack.positions).to(device)[None],
                 past_key_values=cache,
                 use_cache=True,
@@ -240,6 +256,9 @@ class Scorer:
         if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
             _warn_unshared("its layers count places")
             return False
+        if self._kinds is None:
+            _warn_unshared(f"it has layers of the kinds {sorted(set(self._config.layer_types))}")
+            return False
         probe = _probe(self._config.vocab_size, int(min(self.context, self._longest)))
         reason: object = ""
         for cascade in (True, False) if install(self.model) else (False,):
@@ -247,7 +266,8 @@ class Scorer:
             if not cascade:
                 uninstall(self.model)
             try:
-                difference = self._pack_difference(probe)
+                with narrowed(self.model, PROBE_WINDOW):
+                    difference = self._pack_difference(probe)
             except Exception as error:  # any model's own code: what fails in packs is run by itself
                 reason = f"{type(error).__name__}: {error}"
                 continue
@@ -283,8 +303,8 @@ def _probe(vocabulary: int, longest: int) -> list[Scored]:
     return [Scored((*trunk, *rng.integers(0, vocabulary, own).tolist()), len(trunk)) for _ in range(4)]
 
 
-def _warn_unshared(reason: object) -> None:
-    logging.getLogger(__name__).warning("This model runs every text by itself, without sharing prefixes: %s.", reason)
+def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
+    logging.getLogger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
 
 
 def _rows(sequences: Sequence[Scored]) -> list[Row]:
@@ -319,18 +339,15 @@ def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
 def _longest_packed(config: Any) -> float:
     """Return the length in tokens of the longest row that may run in a pack.
 
-    Longer rows need the model's own masks, because some layers do not see every token (sliding windows), or other
-    positions: "longrope" changes those of all tokens once a text exceeds the original context length.
+    "longrope" changes the positions of all tokens once a text exceeds the original context length.
     """
-    windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    if getattr(config, "use_sliding_window", True) is False:
-        windows = []
     ropes = getattr(config, "rope_parameters", None) or {}
+    limits = []
     for rope in [ropes, *ropes.values()]:  # of the model, or of each layer type
         if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
             original = getattr(config, "original_max_position_embeddings", None)
-            windows.append(rope.get("original_max_position_embeddings", original))
-    return min((int(window) for window in windows if window), default=float("inf"))
+            limits.append(rope.get("original_max_position_embeddings", original))
+    return min((int(limit) for limit in limits if limit), default=float("inf"))
 
 
 def _pack_tokens(model: Any) -> int:

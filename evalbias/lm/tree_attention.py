@@ -2,14 +2,15 @@
 
 Nearly all tokens of a pack attend to the same context and to little of the pack. The shared prefix is attended to once
 by all queries without a mask. The rest, suffix and pack, is attended to in short blocks under the tree mask; a block
-skips the keys before the first one that it attends to. The two results are merged by their log-sum-exps. This is
+skips the keys before the first one that it attends to. Layers whose windows cut into the prefix have one level: the
+prefix's last tokens are part of the rest. The two results are merged by their log-sum-exps. This is
 cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky et al.
 2024). Any other attention falls back to transformers' scaled-dot-product attention.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,13 +21,10 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from evalbias.lm.kv_cache import Layers, tokens
-from evalbias.lm.trie import Pack
+from evalbias.lm.kv_cache import Layers
+from evalbias.lm.layer_masks import BLOCK, LayerMask
 
 NAME = "evalbias_pack"
-BLOCK = 128
-"""Number of queries in a block."""
-
 _FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 """The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
 
@@ -37,17 +35,11 @@ class Cascade:
 
     Attributes:
         prefix: Keys and values of the shared prefix; may be empty.
-        first_keys: First key after the prefix that a query of each block attends to.
+        layers: Mask of each layer; some layers do not attend to the prefix.
     """
 
     prefix: Layers
-    first_keys: tuple[int, ...]
-
-    @classmethod
-    def of(cls, pack: Pack, prefix: Layers) -> Cascade:
-        """Return the levels of a pack after its shared prefix."""
-        ends = pack.ends[tokens(prefix) :]
-        return cls(prefix, tuple(int((ends > start).argmax()) for start in range(0, len(pack.ids), BLOCK)))
+    layers: Sequence[LayerMask]
 
 
 _CASCADE: ContextVar[Cascade | None] = ContextVar("cascade", default=None)
@@ -75,9 +67,9 @@ def uninstall(model: Any) -> None:
 
 
 @contextmanager
-def cascade_attention(pack: Pack, prefix: Layers) -> Iterator[None]:
+def cascade_attention(prefix: Layers, layers: Sequence[LayerMask]) -> Iterator[None]:
     """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix."""
-    token = _CASCADE.set(Cascade.of(pack, prefix))
+    token = _CASCADE.set(Cascade(prefix, layers))
     try:
         yield
     finally:
@@ -99,7 +91,7 @@ def attend(
     Args:
         module: Attention layer.
         query: Queries of the pack, (1, H, n, d).
-        key: Keys of the m suffix tokens and of the pack, (1, G, m + n, d) with G dividing H.
+        key: Keys of m tokens before the pack and of the pack, (1, G, m + n, d) with G dividing H.
         value: Values, shaped as the keys.
         attention_mask: Additive tree mask, (1, 1, n, m + n).
         dropout: Not used within a pack.
@@ -115,8 +107,10 @@ def attend(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
         )
     _, heads, n, size = query.shape
-    groups, m = heads // key.shape[1], key.shape[2] - n  # queries per key head, suffix tokens
+    groups, m = heads // key.shape[1], key.shape[2] - n  # queries per key head, tokens before the pack
     mask = attention_mask[0, 0]  # (n, m + n)
+    number: Any = module.layer_idx
+    layer = cascade.layers[number]
 
     def flash(
         start: int, stop: int, keys: torch.Tensor, values: torch.Tensor, block_mask: torch.Tensor | None
@@ -135,17 +129,16 @@ def attend(
 
     # 1. suffix and pack, block by block under the tree mask
     outs, lses = [], []
-    for number, start in enumerate(range(0, n, BLOCK)):
+    for first, start in zip(layer.first_keys, range(0, n, BLOCK), strict=True):
         stop = min(start + BLOCK, n)
-        columns = slice(cascade.first_keys[number], m + stop)
+        columns = slice(first, m + stop)
         out, lse = flash(start, stop, key[:, :, columns], value[:, :, columns], mask[start:stop, columns])
         outs.append(out)
         lses.append(lse)
     merged = torch.cat(outs, dim=2)  # (1, H, n, d)
-    if cascade.prefix:
+    if layer.prefix and cascade.prefix:
         # 2. the shared prefix, all queries at once without a mask
-        layer: Any = module.layer_idx
-        keys, values = cascade.prefix[layer]  # (1, G, p, d)
+        keys, values = cascade.prefix[number]  # (1, G, p, d)
         prefix_out, prefix_lse = flash(0, n, keys, values, None)
         # 3. log-sum-exp merge: softmax over both levels weighs them by sigmoid(lse_prefix - lse)
         weight = (prefix_lse - torch.cat(lses, dim=2)).sigmoid()[..., None]  # (1, H, n, 1)
