@@ -24,7 +24,7 @@ LAYERS = {
 APART = {("runs", "measures"), ("data", "lm")}
 """(layer, an earlier one) that stand side by side."""
 
-HEAVY = ("torch", "transformers", "openai", "matplotlib", "dspy", "litellm", "scipy")
+HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy")
 
 
 def imported_layers(file):

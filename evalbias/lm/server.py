@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import dspy
-import openai
 
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
-from evalbias.lm.servers.connection import Connection, describe_error
+from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.engine import ServerEngine
+from evalbias.lm.servers.errors import RequestError, describe_error
 from evalbias.lm.servers.probe import Served, find_dialect, read_listing
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
@@ -90,7 +90,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance)
             spoken = connection.run(find_dialect(endpoint, self._served, only=only))
             self.sample = connection.run(spoken.sample())
-        except openai.OpenAIError as error:
+        except RequestError as error:
             raise ConnectionError(
                 f"{model} at {connection.base_url} does not answer: {describe_error(error)}"
             ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evalbias.lm.servers.connection import Unreadable
+from evalbias.lm.servers.errors import Unreadable
 
 MINUS_INFINITY = -9999.0
 """Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""

@@ -9,38 +9,30 @@ the key or does not know the address.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-import openai
 import tenacity
 
+from evalbias.lm.servers.errors import FATAL, NotJSON, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.transport import Transport
 from evalbias.lm.types import Interrupted, Unanswered
 
 Answer = TypeVar("Answer")
-
-TRANSIENT = frozenset({408, 409, 429})
-"""Statuses below 500 that are retried."""
-
-FATAL = frozenset({401, 403, 404})
-"""Statuses that every other request of the call would get too."""
 
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
 
 _BACKOFF = tenacity.wait_random_exponential(multiplier=0.5, max=20)
-
-
-class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A server's answer lacks the requested values."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,7 @@ class Job(Generic[Answer]):
 
 
 class Connection:
-    """An HTTP connection to one server.
+    """An HTTP connection to one server, which forked processes make anew.
 
     Args:
         base_url: Address of the server, ending in ``/v1``.
@@ -68,31 +60,33 @@ class Connection:
         patience: Time in seconds for which a request is retried.
 
     Raises:
-        ValueError: The address is malformed or contains a password, or a limit is too small.
+        ValueError: The address is malformed or contains a password, the key cannot be sent, or a limit is too small.
     """
 
     def __init__(self, base_url: str, *, api_key: str, in_flight: int, timeout: float, patience: float) -> None:
         _check_address(base_url)
         if in_flight < 1 or timeout <= 0 or patience < 0:
             raise ValueError("in_flight must be at least 1, timeout above 0 seconds, patience at least 0 seconds.")
+        if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+            raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
         self.base_url = base_url.rstrip("/")
         self._root = self.base_url.removesuffix("/v1")
         self._patience = patience
         self._max_in_flight = in_flight
-        self._in_flight = asyncio.Semaphore(in_flight)
         self._last_answer = 0.0  # monotonic time
         self._outage_logged = False
-        limits = httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight)
-        self._client = openai.AsyncOpenAI(
-            base_url=self.base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_retries=0,
-            http_client=openai.DefaultAsyncHttpxClient(limits=limits),
-        )
-        loop = self._loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="evalbias-server", daemon=True).start()
-        weakref.finalize(self, loop.call_soon_threadsafe, loop.stop)
+        self._open = partial(Transport, self.base_url, api_key=api_key, in_flight=in_flight, timeout=timeout)
+        self._opening = threading.Lock()
+        self._opened: Transport | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_forget_transport, weakref.ref(self)))
+
+    @property
+    def _transport(self) -> Transport:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
 
     async def get(self, path: str) -> Any:
         """Return the JSON at a path, with retries; None if the server has none there.
@@ -101,35 +95,36 @@ class Connection:
             path: Path after the address without its ``/v1``.
 
         Raises:
-            openai.OpenAIError: The server did not answer in time, or rejected the key.
+            RequestError: The server did not answer in time, or rejected the key.
         """
         try:
-            send = partial(self._client.get, self._root + path, cast_to=httpx.Response)
-            return await self._retried(send, min(self._patience, FIRST_PATIENCE))
-        except openai.APIStatusError as error:
-            if error.status_code in (401, 403):
+            return await self._retried("GET", path, None, patience=min(self._patience, FIRST_PATIENCE))
+        except StatusError as error:
+            if error.status in (401, 403):
                 raise
             return None
-        except ValueError:
+        except NotJSON:
             return None
 
-    async def post(self, path: str, body: dict[str, Any]) -> Any:
+    async def post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
         """Send a JSON body and return the JSON answer, with retries.
 
         Args:
             path: Path after the address without its ``/v1``.
             body: Content of the request.
+            heavy: Whether the server needs much memory for the answer, so that few may be in flight.
 
         Raises:
-            openai.OpenAIError: The server refused the request, or did not answer in time.
-            ValueError: The server's answers were not JSON until time ran out.
+            RequestError: The server refused the request, did not answer in time, or not in JSON.
+            Unreadable: The answer is too long.
         """
-        send = partial(self._client.post, self._root + path, cast_to=httpx.Response, body=body)
-        return await self._retried(send, self._patience)
+        return await self._retried("POST", path, json.dumps(body).encode(), patience=self._patience, heavy=heavy)
 
-    async def _retried(self, send: Callable[[], Awaitable[httpx.Response]], patience: float) -> Any:
+    async def _retried(
+        self, method: str, path: str, body: bytes | None, *, patience: float, heavy: bool = False
+    ) -> Any:
         retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(_is_transient),
+            retry=tenacity.retry_if_exception(is_transient),
             wait=_wait,
             stop=tenacity.stop_before_delay(patience),
             before_sleep=partial(self._log_outage, patience),
@@ -137,8 +132,7 @@ class Connection:
         )
         async for attempt in retrying:
             with attempt:
-                async with self._in_flight:
-                    answer = (await send()).json()
+                answer = await self._transport.send(method, self._root + path, body, heavy=heavy)
                 self._last_answer, self._outage_logged = time.monotonic(), False
         return answer
 
@@ -151,13 +145,13 @@ class Connection:
             )
         self._outage_logged = True
 
-    def run(self, job: Awaitable[Answer]) -> Answer:
+    def run(self, job: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine on the connection's event loop and return its result.
 
         Raises:
             Exception: Whatever the coroutine raises.
         """
-        future = asyncio.run_coroutine_threadsafe(_awaited(job), self._loop)
+        future = self._transport.submit(job)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -181,10 +175,23 @@ class Connection:
         except KeyboardInterrupt as error:
             raise Interrupted(dict(answered)) from error
 
+    async def one(self, job: Job[Answer], *, name: str) -> Answer:
+        """Run one job from a coroutine on any event loop; see ``all``."""
+        (answer,) = await asyncio.wrap_future(self._transport.submit(self._all([job], name, {})))
+        return answer
+
     async def _all(self, jobs: Sequence[Job[Answer]], name: str, answered: dict[int, Answer]) -> list[Answer]:
         failed: dict[int, Exception] = {}
         queue = iter(sorted(enumerate(jobs), key=lambda numbered: numbered[1].ids))
-        await asyncio.gather(*(self._work(queue, answered, failed) for _ in range(min(len(jobs), self._max_in_flight))))
+        workers = [
+            asyncio.create_task(self._work(queue, answered, failed)) for _ in range(min(len(jobs), self._max_in_flight))
+        ]
+        try:
+            await asyncio.gather(*workers)
+        finally:  # after an unexpected error or an interrupt no worker goes on
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
         if failed:
             number, error = min(failed.items())
             raise Unanswered(
@@ -201,20 +208,26 @@ class Connection:
             started = time.monotonic()
             try:
                 answered[number] = await job.run()
-            except (openai.OpenAIError, ValueError) as error:  # a ValueError: not JSON, or without the requested values
+            except (RequestError, ValueError) as error:  # a ValueError: without the requested values
                 failed[number] = error
                 if self._is_fatal(error, started):
                     for _ in queue:  # the remaining jobs are not started
                         pass
 
     def _is_fatal(self, error: Exception, started: float) -> bool:
-        if isinstance(error, openai.APIStatusError) and error.status_code in FATAL:
+        if isinstance(error, StatusError) and error.status in FATAL:
             return True
-        return _is_transient(error) and self._last_answer < started  # retried until nothing at all was answered
+        return is_transient(error) and self._last_answer < started  # retried until nothing at all was answered
 
 
-async def _awaited(job: Awaitable[Answer]) -> Answer:
-    return await job
+def _forget_transport(reference: weakref.ref[Connection]) -> None:
+    """Make a forked process open its own transport: the parent's thread does not exist there."""
+    connection = reference()
+    if connection is not None:
+        connection._opening = threading.Lock()  # another thread may have held it
+        if connection._opened is not None:
+            connection._opened.abandon()
+            connection._opened = None
 
 
 def _check_address(base_url: str) -> None:
@@ -227,34 +240,8 @@ def _check_address(base_url: str) -> None:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and pass the key as api_key.")
 
 
-def _is_transient(error: BaseException) -> bool:
-    """Return whether a retry may succeed; a timeout is a connection error, an answer that is not JSON a ValueError."""
-    if isinstance(error, openai.APIStatusError):
-        return error.status_code in TRANSIENT or (error.status_code >= 500 and error.status_code != 501)
-    return isinstance(error, openai.APIConnectionError | ValueError) and not isinstance(error, Unreadable)
-
-
 def _wait(state: tenacity.RetryCallState) -> float:
     """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
     error = state.outcome.exception() if state.outcome else None
-    retry_after = error.response.headers.get("retry-after", "") if isinstance(error, openai.APIStatusError) else ""
-    return float(retry_after) if retry_after.isdigit() else float(_BACKOFF(state))
-
-
-def describe_error(error: Exception) -> str:
-    """Describe an error of a request and its remedy."""
-    if isinstance(error, openai.APITimeoutError):
-        return "the request timed out. Raise timeout, or lower in_flight."
-    if isinstance(error, openai.APIConnectionError):
-        cause = error.__cause__ or error
-        return f"{str(cause) or type(cause).__name__}. Check that the server runs, and its address."
-    if not isinstance(error, openai.APIStatusError):
-        return f"the server's answer cannot be used: {error}."
-    remedy = {
-        401: "Give the key as api_key or in OPENAI_API_KEY.",
-        403: "Give a key with the necessary permission.",
-        404: "Check the address and the model's name.",
-        429: "Lower in_flight, or raise patience.",
-    }.get(error.status_code, "")
-    reason = error.body.get("message", error.body) if isinstance(error.body, dict) else error.body or error.message
-    return f"status {error.status_code}, {reason} {remedy}".rstrip()
+    after = error.retry_after if isinstance(error, StatusError) else None
+    return float(_BACKOFF(state)) if after is None else float(after)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import openai
-
-from evalbias.lm.servers.connection import Connection, describe_error
+from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
+from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ async def read_listing(connection: Connection, model: str) -> Served:
 
     Raises:
         ValueError: The server lists other models only.
-        openai.OpenAIError: The server did not answer in time, or rejected the key.
+        RequestError: The server did not answer in time, or rejected the key.
     """
     listing = await connection.get("/v1/models")
     entries = listing.get("data") if isinstance(listing, dict) else None
@@ -73,7 +72,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
 
     Raises:
         ValueError: The server speaks none of the dialects, contradicts itself, or has another tokenizer.
-        openai.OpenAIError: The server did not answer in time.
+        RequestError: The server did not answer in time.
     """
     dialects = [
         dialect
@@ -86,7 +85,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
             return await dialect.probe(endpoint)
         except WrongTokenizer:
             raise
-        except (openai.APIStatusError, ValueError) as error:
+        except (StatusError, NotJSON, ValueError) as error:
             errors[dialect.name] = error
     url = endpoint.connection.base_url
     if not served.listed and _all_missing(errors.values()):
@@ -101,4 +100,4 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
 
 
 def _all_missing(errors: Iterable[Exception]) -> bool:
-    return all(isinstance(error, openai.APIStatusError) and error.status_code == 404 for error in errors)
+    return all(isinstance(error, StatusError) and error.status == 404 for error in errors)

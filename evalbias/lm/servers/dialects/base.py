@@ -67,8 +67,8 @@ class Dialect(ABC):
         Raises:
             WrongTokenizer: The server tokenizes the text differently; no other dialect need be tried.
             ValueError: The server's answer lacks the requested values, or contradicts itself.
-            openai.APIStatusError: The server refuses the request.
-            openai.APIConnectionError: The server did not answer in time.
+            StatusError: The server refuses the request.
+            NoAnswer: The server did not answer in time.
         """
 
     @property

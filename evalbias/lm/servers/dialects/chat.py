@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import openai
 from dspy import lm15
 
 from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
-from evalbias.lm.servers.connection import Job, Unreadable
+from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
+from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt
@@ -42,7 +42,9 @@ class Chat(Dialect):
         messages = [{"role": "user", "content": "Answer with one digit."}]
         try:
             await chat._top(messages)
-        except (openai.BadRequestError, openai.UnprocessableEntityError):
+        except StatusError as error:
+            if error.status not in (400, 422):
+                raise
             chat._limit = "max_tokens"
             await chat._top(messages)
         return chat

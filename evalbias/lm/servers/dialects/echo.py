@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from evalbias.lm.servers.answers import NEUTRAL, check_agreement, logprob_of, part
-from evalbias.lm.servers.connection import Unreadable
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.dialects.tokenized import TEXT, TokenizedDialect
+from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.tokens import Ids, Scored
 from evalbias.measures.arrays import FloatArray
 

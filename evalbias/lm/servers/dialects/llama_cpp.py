@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evalbias.lm.servers.answers import logprob_of, part
-from evalbias.lm.servers.connection import Unreadable
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.dialects.tokenized import NextTokenDialect
+from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.tokens import Ids
 
 ALL_TOKENS = 1 << 20

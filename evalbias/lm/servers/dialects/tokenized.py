@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-import openai
 from dspy import lm15
 
 from evalbias.lm.chat import Renderer
 from evalbias.lm.servers.answers import check_agreement, part
 from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
+from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import Ids, Scored, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
@@ -157,7 +157,7 @@ class NextTokenDialect(TokenizedDialect):
         names = {"model": self._model, "prompt": text, "add_special_tokens": False}  # of vLLM and SGLang
         try:  # llama.cpp takes the other two names
             answer = await self._connection.post("/tokenize", {**names, "content": text, "add_special": False})
-        except openai.APIStatusError:
+        except StatusError:
             return None
         return list(part(answer, "tokens"))
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
-from evalbias.lm.servers.connection import Unreadable
 from evalbias.lm.servers.dialects.tokenized import NextTokenDialect
+from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.tokens import Ids, Scored
 from evalbias.measures.arrays import FloatArray
 

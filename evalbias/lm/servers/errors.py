@@ -1,0 +1,65 @@
+"""Errors of requests to a server, which of them a retry may cure, and what to do about the others."""
+
+from __future__ import annotations
+
+TRANSIENT = frozenset({408, 409, 429})
+"""Statuses below 500 that are retried."""
+
+FATAL = frozenset({401, 403, 404})
+"""Statuses that every other request of the call would get too."""
+
+
+class RequestError(Exception):
+    """A server gave no usable answer to a request."""
+
+
+class NoAnswer(RequestError):  # noqa: N818 - named for the problem
+    """The server cannot be reached, the connection broke, or time ran out."""
+
+
+class StatusError(RequestError):
+    """The server answered with an error status.
+
+    Attributes:
+        status: HTTP status.
+        reason: The server's own words, at most ``REASON`` characters.
+        retry_after: Seconds after which the server asks to try again; None if it does not say.
+    """
+
+    REASON = 1000
+
+    def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
+        super().__init__(f"status {status}, {reason}")
+        self.status = status
+        self.reason = reason[: self.REASON]
+        self.retry_after = retry_after
+
+
+class NotJSON(RequestError):  # noqa: N818 - named for the problem
+    """An answer is not JSON, as when a proxy answers instead of the server."""
+
+
+class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A server's answer lacks the requested values, or they have another form."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether a retry may succeed."""
+    if isinstance(error, StatusError):
+        return error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
+    return isinstance(error, NoAnswer | NotJSON)
+
+
+def describe_error(error: Exception) -> str:
+    """Describe an error of a request and its remedy."""
+    if isinstance(error, NoAnswer):
+        return str(error)
+    if not isinstance(error, StatusError):
+        return f"the server's answer cannot be used: {error}."
+    remedy = {
+        401: "Give the key as api_key or in OPENAI_API_KEY.",
+        403: "Give a key with the necessary permission.",
+        404: "Check the address and the model's name.",
+        429: "Lower in_flight, or raise patience.",
+    }.get(error.status, "")
+    return f"status {error.status}, {error.reason} {remedy}".rstrip()
