@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.programs.examples import CONCEPTS, NONE, TRANSLATION, LoopExamples, show_examples
 from evalbias.programs.feedback import (
     ConceptsFeedback,
     ConsistencyFeedback,
@@ -95,7 +96,14 @@ class RefineTask:
     fields: tuple[str, ...]
 
 
-def translation(*, max_iterations: int = 10, critical: float = -5.0, seed: int = 0, **config: Any) -> RefineTask:
+def translation(
+    *,
+    max_iterations: int = 10,
+    critical: float = -5.0,
+    examples: LoopExamples = TRANSLATION,
+    seed: int = 0,
+    **config: Any,
+) -> RefineTask:
     """Make a translation task: MQM self-feedback, with sacrebleu's chrF against the reference as external source.
 
     Outputs and refinements are drawn; the feedback decodes greedily, so that an output has one score.
@@ -103,6 +111,7 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, seed: int =
     Args:
         max_iterations: Largest number of refinements.
         critical: Weight of a critical error; see ``MQMFeedback``.
+        examples: In-context examples of the prompts. The default has as many as the paper; ``NONE`` shows none.
         seed: Seed for the draws, for models that draw by a seed.
         **config: Settings of the writing requests, such as ``temperature``; ``max_tokens`` applies to the feedback too.
     """
@@ -114,12 +123,15 @@ def translation(*, max_iterations: int = 10, critical: float = -5.0, seed: int =
         max_iterations=max_iterations,
         seed=seed,
     )
+    show_examples(loop, examples)
     return RefineTask(
         "translation", loop, ReferenceFeedback("chrf"), "source", ("source", "target_language", "reference")
     )
 
 
-def constrained_generation(*, max_iterations: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+def constrained_generation(
+    *, max_iterations: int = 10, examples: LoopExamples = CONCEPTS, seed: int = 0, **config: Any
+) -> RefineTask:
     """Make a constrained-generation task: the model lists missing concepts, with exact match as external source.
 
     For the arguments, see ``translation``.
@@ -132,23 +144,31 @@ def constrained_generation(*, max_iterations: int = 10, seed: int = 0, **config:
         max_iterations=max_iterations,
         seed=seed,
     )
+    show_examples(loop, examples)
     return RefineTask("constrained-generation", loop, ExactConcepts(), "concepts", ("concepts",))
 
 
-def mathematics(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+def mathematics(
+    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NONE, seed: int = 0, **config: Any
+) -> RefineTask:
     """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
 
-    The correct answer is the external source. For the other arguments, see ``translation``.
+    The correct answer is the external source. The paper shows no examples; those for ``generate`` are solutions with
+    ``source`` and ``output``. For the other arguments, see ``translation``.
     """
     solve = PlainPredict(Solve, **_solving(config))
     loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, seed=seed)
+    show_examples(loop, examples)
     return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
 
 
-def mathematics_refiner(*, max_iterations: int = 10, paths: int = 10, seed: int = 0, **config: Any) -> RefineTask:
+def mathematics_refiner(
+    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NONE, seed: int = 0, **config: Any
+) -> RefineTask:
     """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
 
-    The correct answer is the external source. For the arguments, see ``mathematics``.
+    The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. For the
+    other arguments, see ``mathematics``.
     """
     writing = _solving(config)
     loop = SelfRefine(
@@ -158,6 +178,7 @@ def mathematics_refiner(*, max_iterations: int = 10, paths: int = 10, seed: int 
         max_iterations=max_iterations,
         seed=seed,
     )
+    show_examples(loop, examples)
     return RefineTask("mathematics-refiner", loop, ExactAnswer(), "source", ("source", "answer"))
 
 

@@ -211,6 +211,24 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     assert (tmp_path / "style/differences.png").exists()
 
 
+def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):
+    write(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
+    rows = {"generate": [{"concepts": ["sun"], "output": "The sun shines."}], "feedback": [], "refine": []}
+    (tmp_path / "examples.json").write_text(json.dumps(rows))
+    task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
+    options = [*task, "--max-iterations", 0, "--json"]
+    told = [
+        json.loads(evalbias("refine", *options, *more, "--out", out, cwd=tmp_path).stdout)
+        for out, more in (("own", ["--examples", "examples.json"]), ("built-in", []))
+    ]
+    assert told[0]["tokens"] != told[1]["tokens"]
+    kept = [json.loads((tmp_path / name / "run.json").read_text())["examples"] for name in ("own", "built-in")]
+    assert kept == [rows, None]
+    wrong = evalbias("refine", *task, "--examples", "items.jsonl", cwd=tmp_path, check=False)
+    assert wrong.returncode == 2
+    assert "is not JSON" in wrong.stderr
+
+
 def test_a_vote_has_no_refiner_to_compile(model, tmp_path):
     write(tmp_path / "items.jsonl", [{**ITEMS["mathematics"], "id": f"i{n}"} for n in range(4)])
     task = ["--task", "mathematics", "--data", "items.jsonl", "--lm", model]

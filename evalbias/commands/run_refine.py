@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import typer
 
 from evalbias import data
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import ModelOptions
+from evalbias.commands.refine_options import SAME, RefineOptions
 from evalbias.commands.run import print_result, progress_bar
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import CachedScorer, Loop, Paraphrased, measure_aspects, measure_style, run_loops
@@ -19,6 +20,7 @@ from evalbias.lm.contract import measuring
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
+from evalbias.programs.examples import read_examples
 from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
@@ -29,43 +31,6 @@ from evalbias.report.refine import aspects_table, loop_table, refine_table, side
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import write_jsonl
-
-SAME = "same"
-"""Name of a judge that is the model which writes."""
-
-
-@dataclass(frozen=True)
-class RefineOptions:
-    """Options of the commands that run loops; each command uses those that it has.
-
-    Attributes:
-        max_iterations: Largest number of refinements; None takes 10, or the compiled loop's.
-        instructscore: Name of the model of external feedback; None leaves it to the task.
-        prompt: File with that model's request; None takes the default.
-        program: File of a compiled loop; None takes the task's.
-        feedback: Feedback of the loop.
-        best_of: Number of outputs to draw and to choose from; None refines.
-        aspects_lm: Model that judges fluency and understandability of every output; ``SAME`` is the one that writes,
-            and None judges nothing.
-        aspects_api_base: Address of that model's server.
-        k: Largest number of demonstrations.
-        until: See ``ExternalFeedbackRefine``.
-        budget: See ``ExternalFeedbackRefine``.
-        test_fraction: Fraction of the items kept to compare before and after.
-    """
-
-    max_iterations: int | None = None
-    instructscore: str | None = None
-    prompt: Path | None = None
-    program: Path | None = None
-    feedback: Literal["own", "external"] = "own"
-    best_of: int | None = None
-    aspects_lm: str | None = None
-    aspects_api_base: str | None = None
-    k: int = 4
-    until: Literal["quality", "quality or bias"] = "quality"
-    budget: int | None = None
-    test_fraction: float = 0.5
 
 
 class Refining(Closable):
@@ -99,21 +64,19 @@ class Refining(Closable):
         out: Path | None,
     ) -> None:
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
-        if options.program is not None and options.max_iterations is not None:
-            raise ValueError("--program decides the refinements: leave --max-iterations out.")
-        if options.best_of is not None and (options.max_iterations, options.program) != (None, None):
-            raise ValueError("--best-of draws and does not refine: leave --max-iterations and --program out.")
+        options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations
-        self.task = TASKS[task](max_iterations=iterations, seed=seed, **self.config)
+        examples = None if options.examples is None else read_examples(options.examples)
+        shown = {} if examples is None else {"examples": examples}
+        self.task = TASKS[task](max_iterations=iterations, seed=seed, **shown, **self.config)
         state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:
             _load(_with_refiner(self.task), state, options.program)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
-        _check_instructscore(self.task, options, command)
-        if options.aspects_lm is None and options.aspects_api_base is not None:
-            raise ValueError("--aspects-api-base is the address of a judge: name it with --aspects-lm.")
+        if options.instructscore is not None:
+            _check_instructscore(self.task, command, options.feedback)
         self.seed, self.options = seed, options
         self.lm = open_lm(lm, models)
         self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
@@ -131,6 +94,7 @@ class Refining(Closable):
             **asdict(options),
             "program": state,
             "prompt": None,
+            "examples": None if examples is None else examples.to_dict(),
             "aspects_lm": None,
             "aspects_api_base": None,  # an address does not decide the numbers
         }
@@ -267,15 +231,11 @@ class Refining(Closable):
         print_result(result, as_json, shown, self.folder)
 
 
-def _check_instructscore(task: RefineTask, options: RefineOptions, command: str) -> None:
-    """Refuse options of InstructScore that would do nothing."""
-    if options.instructscore is None:
-        if options.prompt is not None:
-            raise ValueError("--instructscore-prompt is a request to a model: name it with --instructscore.")
-        return
+def _check_instructscore(task: RefineTask, command: str, feedback: str) -> None:
+    """Refuse InstructScore where it has nothing to compare with, or would not be heard."""
     if "reference" not in task.fields:
         raise ValueError(f"--instructscore compares with a reference: the task {task.name} has none.")
-    if command == "refine" and options.feedback == "own":
+    if command == "refine" and feedback == "own":
         raise ValueError("--instructscore is external feedback: add --feedback external.")
 
 

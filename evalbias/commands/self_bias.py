@@ -39,6 +39,15 @@ InstructScorePrompt = Annotated[
     typer.Option(help="Its request, with {reference} and {output}; see InstructScore.", exists=True, dir_okay=False),
 ]
 
+ExamplesFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON of in-context examples for generate, feedback and refine, instead of the built-in ones ({}: none).",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+
 
 def measure_self(
     data: Loops,
@@ -65,6 +74,7 @@ def measure_style(
     data: Items,
     lm: LM,
     max_tokens: MaxTokens = None,
+    examples: ExamplesFile = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -74,11 +84,11 @@ def measure_style(
     as_json: Json = False,
 ) -> None:
     """Preference for the own style: the model paraphrases outputs of others (field 'output') and judges both."""
-    from evalbias.commands.run_refine import RefineOptions, Refining
+    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.run_refine import Refining
 
-    with Refining(
-        "measure style", task, data, lm, models, max_tokens, RefineOptions(), limit=limit, seed=seed, out=out
-    ) as run:
+    options = RefineOptions(examples=examples)
+    with Refining("measure style", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
         run.style(threads=threads, as_json=as_json)
 
 
@@ -89,6 +99,7 @@ def refine(
     lm: LM,
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
+    examples: ExamplesFile = None,
     feedback: Annotated[
         Literal["own", "external"], typer.Option(help="The model's own, or the task's external source.")
     ] = "own",
@@ -119,10 +130,12 @@ def refine(
 
     A stopped run goes on. evalbias measure self --data FOLDER shows Bias and Dskew by refinement, or by k.
     """
-    from evalbias.commands.run_refine import RefineOptions, Refining
+    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.run_refine import Refining
 
     options = RefineOptions(
         max_iterations=max_iterations,
+        examples=examples,
         instructscore=instructscore,
         prompt=instructscore_prompt,
         program=program,
@@ -142,6 +155,7 @@ def compile_refine(
     lm: LM,
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
+    examples: ExamplesFile = None,
     k: Annotated[int, typer.Option("-k", help="Largest number of demonstrations.", min=0)] = 4,
     until: Annotated[
         Literal["quality", "quality or bias"],
@@ -162,10 +176,12 @@ def compile_refine(
     as_json: Json = False,
 ) -> None:
     """Compile a loop under external feedback: where it stops, and demonstrations from accepted refinements."""
-    from evalbias.commands.run_refine import RefineOptions, Refining
+    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.run_refine import Refining
 
     options = RefineOptions(
         max_iterations=max_iterations,
+        examples=examples,
         instructscore=instructscore,
         prompt=instructscore_prompt,
         k=k,

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from evalbias.evaluation.style import Paraphrase
 from evalbias.programs import criteria
+from evalbias.programs.examples import CONCEPTS, TRANSLATION
 from evalbias.programs.feedback.concepts import FindMissing
 from evalbias.programs.feedback.mqm import FindErrors
 from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
@@ -30,6 +31,10 @@ def test_the_signatures_of_the_loops():
     assert digest(texts) == "f468dc9ea8496e10"
     (solve,) = TASKS["mathematics"]().loop.predictors()
     assert solve.signature.instructions in texts  # the votes are asked for as the refiner's solutions are
+
+
+def test_the_examples_of_the_loops():
+    assert digest([TRANSLATION.to_dict(), CONCEPTS.to_dict()]) == "12b06f8c4598c98a"
 
 
 def test_the_messages_of_a_judge():

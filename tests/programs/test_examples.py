@@ -1,0 +1,97 @@
+"""In-context examples: the built-in ones are read as they claim, stand in the prompts, and can be replaced."""
+
+import json
+
+import dspy
+import pytest
+from models_of_text import Scripted
+
+from evalbias.programs.examples import CONCEPTS, NONE, TRANSLATION, LoopExamples, read_examples
+from evalbias.programs.feedback.concepts import read_missing
+from evalbias.programs.feedback.mqm import read_feedback
+from evalbias.programs.tasks import TASKS, constrained_generation, mathematics, mathematics_refiner, translation
+
+ITEM = {"source": "un chien", "target_language": "English"}
+
+
+def asked(task, *texts, **item):
+    lm = Scripted(*texts)
+    with dspy.context(lm=lm):
+        task.loop(**item)
+    return lm.asked
+
+
+def test_as_many_examples_as_in_the_paper():
+    counts = [[len(rows) for rows in examples.to_dict().values()] for examples in (TRANSLATION, CONCEPTS)]
+    assert counts == [[3, 3, 3], [0, 2, 0]]
+
+
+def test_every_prompt_of_a_translation_shows_its_examples():
+    task = translation(max_iterations=1)
+    write, feedback, rewrite, _ = asked(task, "a cat", "'cat' is a major accuracy error", "a dog", "no-error", **ITEM)
+    for prompt, examples in zip((write, feedback, rewrite), TRANSLATION.to_dict().values(), strict=True):
+        for example in examples:
+            assert all(str(text) in prompt for text in example.values())
+        assert prompt.index(examples[-1]["source"]) < prompt.index("un chien")
+    bare = asked(translation(max_iterations=0, examples=NONE), "a dog", "no-error", **ITEM)
+    assert bare[0] == "Source: un chien\nTarget language: English\nOutput:"
+
+
+def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
+    scores = [read_feedback(example.errors).score for example in TRANSLATION.feedback]
+    assert scores == [-10, -6, 0]  # critical and major; major and minor; nothing
+    for example in TRANSLATION.feedback:
+        for error in read_feedback(example.errors).errors:
+            assert error.span in example.translation
+    assert [read_missing(e.missing, e.concepts) for e in CONCEPTS.feedback] == [[], ["dig"]]
+    for example in CONCEPTS.feedback:
+        absent = [concept for concept in example.concepts if concept not in example.text.lower()]
+        assert absent == read_missing(example.missing, example.concepts)
+
+
+def test_concepts_show_two_examples_of_feedback_alone():
+    write, feedback = asked(constrained_generation(max_iterations=0), "A dog.", "none", concepts=["dog"])
+    assert write == "Concepts: dog\nOutput:"
+    assert [feedback.count(label) for label in ("Concepts:", "Missing:")] == [3, 3]
+    assert "Two friends laughed" in feedback
+
+
+def test_a_file_of_examples(tmp_path):
+    file = tmp_path / "examples.json"
+    solved = {"source": "1 + 1", "output": r"\boxed{2}"}
+    file.write_text(json.dumps({"generate": [solved]}))
+    examples = read_examples(file)
+    assert examples.to_dict() == {"generate": [solved], "feedback": [], "refine": []}
+    task = mathematics(max_iterations=0, paths=2, examples=examples)
+    assert all(r"\boxed{2}" in prompt for prompt in asked(task, r"\boxed{4}", source="2 + 2"))
+    task = mathematics_refiner(max_iterations=0, paths=2, examples=examples)
+    first, *paths = asked(task, r"\boxed{4}", source="2 + 2")
+    assert "1 + 1" in first
+    assert not any("1 + 1" in path for path in paths)
+    for content, match in (
+        ("[1]", "must hold a JSON object"),
+        ('{"write": []}', "must hold a JSON object with lists of examples for some of generate, feedback, refine"),
+        ('{"refine": {}}', "'refine' is not a list"),
+        ('{"refine": [{}, 3]}', "example 2 for 'refine' is 3"),
+        ("{", "is not JSON"),
+    ):
+        file.write_text(content)
+        with pytest.raises(ValueError, match=match):
+            read_examples(file)
+
+
+def test_examples_that_do_not_fit_a_prompt_are_refused():
+    wrong = LoopExamples(feedback=(dspy.Example(source="x", translation="y", errors=""),))
+    with pytest.raises(ValueError, match=r"Example 1 for 'feedback' has the fields .*: give \['source', 'translation'"):
+        translation(examples=wrong)
+    with pytest.raises(ValueError, match="Example 1 for 'generate'"):
+        translation(examples=LoopExamples(generate=(dspy.Example(text="x"),)))
+    with pytest.raises(ValueError, match="The loop has no prompt of its own for 'feedback'"):
+        mathematics(examples=LoopExamples(feedback=(dspy.Example(source="x", output="y"),)))
+
+
+def test_tasks_do_not_share_their_examples():
+    for make in TASKS.values():
+        loop = make().loop
+        loop.generate.predict.demos.append("changed")
+        assert make().loop.generate.predict.demos == loop.generate.predict.demos[:-1]
