@@ -55,13 +55,15 @@ def draws(module: dspy.Module) -> bool:
 
 
 def temperatures(module: dspy.Module) -> list[float | None]:
-    """Return the temperature of each predictor of a module; None where neither it nor its model sets one."""
+    """Return the temperature of each predictor of a module; None where neither it nor its model tells one."""
     return [_settings(predictor).get("temperature") for predictor in module.predictors()]
 
 
 def _settings(predictor: dspy.Predict) -> dict[str, Any]:
     lm = resolve_lm(None, predictor)
-    return {**getattr(lm, "kwargs", {}), **predictor.config}
+    default = {"temperature": getattr(lm, "default_temperature", None)}
+    given = {**getattr(lm, "kwargs", {}), **predictor.config}
+    return {**default, **{name: value for name, value in given.items() if value is not None}}
 
 
 def _config(predictor: dspy.Predict, index: int, seed: int) -> dict[str, int]:

@@ -67,7 +67,7 @@ class Refining(Closable):
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations
         examples = None if options.examples is None else read_examples(options.examples)
-        shown = {} if examples is None else {"examples": examples}
+        shown: dict[str, Any] = {} if examples is None else {"examples": examples}
         self.task = TASKS[task](max_iterations=iterations, seed=seed, **shown, **self.config)
         state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:

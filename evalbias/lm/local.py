@@ -45,6 +45,8 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
 
     draws_by_seed = True
     """A request with a seed gets the same text in any process."""
+    default_temperature = 0.0
+    """Temperature of a request that sets none."""
 
     def __init__(
         self,

@@ -216,6 +216,8 @@ def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
 
 def test_bad_input():
     made = compiler()
+    with pytest.raises(TypeError, match="The student is a PlainPredict: give a SelfRefine"):
+        compiler().compile(PlainPredict("source -> output"), trainset=items(2))
     with pytest.raises(ValueError, match="The trainset is empty"):
         made.compile(loop("a"), trainset=[])
     with pytest.raises(ValueError, match="1 items are in trainset and valset, the first 'i0'"):

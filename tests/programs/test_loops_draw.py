@@ -138,3 +138,9 @@ def test_a_run_of_best_of_k_holds_the_results_of_every_smaller_k():
     result = BestOfK(Written(), Score(), k=4)(source="s")
     assert [step.accepted for step in result.steps] == [True, False, True, False]
     assert (result.output, result.score) == ("c", 7)
+
+
+def test_a_local_model_without_a_temperature_decodes_greedily(lms):
+    program = BestOfK(PlainPredict("source -> output", max_tokens=4), Length(), k=3)
+    with dspy.context(lm=lms["llama"].copy(cache=False)), pytest.warns(RepeatedDrafts, match="Only 1 of the 3"):
+        assert len(program(source="the cat").steps) == 1
