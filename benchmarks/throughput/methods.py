@@ -23,11 +23,11 @@ Method = Callable[[LocalLM, Workload], Answers]
 
 def sequences(lm: LocalLM, work: Workload) -> list[list[Scored]]:
     """Return the token sequences of every prompt's choices, which are the same for all methods."""
-    loaded, render = lm.engine.loaded, lm.engine._render
+    tokenizer, render = lm.engine.tokenizer, lm.engine._render
     if all(len(choices) == 1 for choices in work.choices):
         pairs = [(render(p), choices[0]) for p, choices in zip(work.prompts, work.choices, strict=True)]
-        return [[sequence] for sequence in joint(loaded.tokenizer, pairs)]
-    return choice_sequences(loaded.tokenizer, [render(p) for p in work.prompts], work.choices[0])
+        return [[sequence] for sequence in joint(tokenizer, pairs)]
+    return choice_sequences(tokenizer, [render(p) for p in work.prompts], work.choices[0])
 
 
 def published_style(lm: LocalLM, work: Workload) -> Answers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -19,13 +20,17 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         name: ``embedded``, a folder, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes it,
             ``hosted_vllm/NAME``), or any other of DSPy's models (``dspy:PROVIDER/NAME``; DSPy reads its key from the
             environment).
-        options: Server address, tokenizer, device and dtype. A name with an address is a server's model, whose key is
-            read from ``OPENAI_API_KEY``.
+        options: Server address, tokenizer, device, dtype and chat template options. A name with an address is a
+            server's model, whose key is read from ``OPENAI_API_KEY``.
 
     Raises:
-        ValueError: A server's model without an address.
+        ValueError: A server's model without an address, or options of a chat template that are not JSON, or that the
+            model lacks.
     """
     given = options or ModelOptions()
+    template = _template_options(given.template_options)
+    if template and (name == EMBEDDED or name.startswith(ANY)):
+        raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
     if name == EMBEDDED:
         from evalbias.lm.embedded import embedded_judge_lm
 
@@ -40,12 +45,30 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         from evalbias.lm.server import ServerLM
 
         model = name.removeprefix(SERVER)
-        lm = ServerLM(model, base_url=given.api_base, tokenizer=given.tokenizer, in_flight=given.in_flight)
+        lm = ServerLM(
+            model,
+            base_url=given.api_base,
+            tokenizer=given.tokenizer,
+            in_flight=given.in_flight,
+            template_options=template,
+        )
         sys.stderr.write(f"{name}: {lm.capabilities}\n")
         return lm
     from evalbias.lm.local import LocalLM
 
-    return LocalLM(name, device=given.device, dtype=given.dtype)
+    return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template)
+
+
+def _template_options(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--template-options {text!r} is not JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f'--template-options {text!r} is no JSON object: give names with values, as {{"a": true}}.')
+    return values
 
 
 def identity(lm: Any) -> dict[str, Any]:

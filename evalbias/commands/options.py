@@ -86,6 +86,10 @@ class ModelOptions:
     in_flight: Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)] = 64
     device: Annotated[str, typer.Option(help="Device of local models: auto, cpu, cuda or cuda:0.")] = "auto"
     dtype: Annotated[str, typer.Option(help="Type of local models: auto, float32, bfloat16 or float16.")] = "auto"
+    template_options: Annotated[
+        str | None,
+        typer.Option(help="Variables of --lm's chat template as JSON, such as '{\"enable_thinking\": true}'."),
+    ] = None
 
 
 Models = ModelOptions

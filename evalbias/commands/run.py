@@ -72,10 +72,10 @@ class Run(Closable):
         judge = open_lm(lm, opened)
         likelihood = judge
         if likelihood_lm is not None:
-            likelihood = open_lm(likelihood_lm, replace(opened, api_base=None))  # a local model
+            likelihood = open_lm(likelihood_lm, replace(opened, api_base=None, template_options=None))  # a local model
         self.proposer_lm: Any = None
         if proposer_lm is not None:  # the same model is not loaded twice
-            server = replace(opened, api_base=proposer_api_base, tokenizer=None)
+            server = replace(opened, api_base=proposer_api_base, tokenizer=None, template_options=None)
             same = proposer_lm == lm and proposer_api_base is None
             self.proposer_lm = judge if same else open_lm(proposer_lm, server)
         settings = {

@@ -102,7 +102,7 @@ class Corpus(Closable):
             "data": str(data),
             "data_sha256": sha256,
             "judge": file_digest(judge),
-            "lm": {"name": lm, "dtype": models.dtype},
+            "lm": {"name": lm, "dtype": models.dtype, "template_options": models.template_options},
         }
         self.folder = RunFolder(out, settings)
         self.scores = self.folder.path / "scores.jsonl"

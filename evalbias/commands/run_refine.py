@@ -105,7 +105,7 @@ class Refining(Closable):
             settings["aspects_lm"] = identity(self.aspects_lm)
         if options.instructscore is not None:
             request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
-            judge = open_lm(options.instructscore, replace(models, api_base=None))
+            judge = open_lm(options.instructscore, replace(models, api_base=None, template_options=None))
             self.external = InstructScore(judge, prompt=request)
             settings |= {"instructscore": identity(judge), "prompt": request}
         self.folder = RunFolder(out, settings)

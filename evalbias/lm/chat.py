@@ -2,54 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
-from evalbias.lm.text import FOLLOW, Rendered, as_text
-from evalbias.lm.types import Prompt
-
-_MARK = "\u2603answer\u2603"  # placeholder for an answer, to find the text that the template writes after one
+from evalbias.lm.chat_template import template_of
+from evalbias.lm.control_tokens import PromptTokenizer, unused_characters
+from evalbias.lm.text import FOLLOW, Joined, Rendered, as_text
+from evalbias.lm.types import Message, Prompt
 
 
 class Renderer:
     """Renders the prompts of one model.
 
-    Attributes:
-        is_chat: Whether messages go through a chat template.
+    The contents of messages are hidden from the template while it renders: characters that begin or end a control
+    token are replaced by unused ones. Control tokens in the rendered text are then the template's own.
+
+    Args:
+        tokenizer: Tokenizer of the model.
+        options: Options of the chat template; see ``ChatTemplate``.
+
+    Raises:
+        ValueError: The chat template lacks an option, or there is no chat template but there are options.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
-        self.is_chat = bool(tokenizer.chat_template)
+        self._template = template_of(tokenizer.tokenizer, options)
 
     def __call__(self, prompt: Prompt) -> Rendered:
         """Return the prompt's text up to the beginning of an answer.
 
+        The text of an unfinished last assistant message is kept as it is, blanks included.
+
         Raises:
             ValueError: There are no messages, a role is unknown, or the template rejects the messages.
         """
-        if isinstance(prompt, str) or not self.is_chat:
-            return as_text(prompt)
-        as_text(prompt)  # the same checks for every model
-        messages = [dict(m) for m in prompt]
-        unfinished = messages[-1]["role"] == "assistant"
-        text = self._template(messages, add_generation_prompt=not unfinished, continue_final_message=unfinished)
-        return Rendered(text, follow=self._follow(messages), special=False)
+        plain = as_text(prompt)  # the same checks for every model
+        if isinstance(prompt, str) or self._template is None:
+            return plain
+        edges = self._tokenizer.edges
+        *hidden, mark = unused_characters((message["content"] for message in prompt), len(edges) + 1)
+        hide, show = list(zip(edges, hidden, strict=True)), list(zip(hidden, edges, strict=True))
+        messages: list[Message] = [{"role": m["role"], "content": _replaced(m["content"], hide)} for m in prompt]
+        unfinished = messages.pop()["content"] if messages[-1]["role"] == "assistant" else None
+        before, after = self._around_answer(messages, mark)
+        if unfinished is None:
+            before, unfinished = self._template(messages, answer=True), ""
+        follow = self._first_token(after)
+        return Rendered(
+            _replaced(before + unfinished, show),
+            follow=follow or FOLLOW,
+            special=False,
+            controls=self._tokenizer.spans(before),
+            follow_controls=self._tokenizer.spans(follow),
+        )
 
-    def _follow(self, messages: list[dict[str, str]]) -> str:
-        """Return the first token of the text that the template writes after an answer: models end answers with it."""
-        question = messages[:-1] if messages[-1]["role"] == "assistant" else messages
-        closed = self._template([*question, {"role": "assistant", "content": _MARK}])
-        after = closed.rpartition(_MARK)[2]
-        offsets = self._tokenizer(after, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return after[: offsets[0][1]] if offsets else FOLLOW
+    def _around_answer(self, messages: Sequence[Message], mark: str) -> tuple[str, str]:
+        """Return the text that the template writes before an answer to the messages, and after it."""
+        closed = self._template([*messages, {"role": "assistant", "content": mark}], answer=False)
+        before, found, after = closed.rpartition(mark)
+        if not found:
+            raise ValueError("The model's chat template leaves out the assistant's messages: use another template.")
+        return before, after
 
-    def _template(self, messages: list[dict[str, str]], **options: bool) -> str:
-        try:
-            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, **options))
-        except TemplateError as error:
-            roles = [message["role"] for message in messages]
-            raise ValueError(
-                f"The model's chat template rejects messages with the roles {roles}: {error}. Use other roles."
-            ) from error
+    def _first_token(self, text: str) -> str:
+        """Return the text of the first token: models end answers with it; empty if there is none."""
+        offsets = self._tokenizer.encode(Joined(text, 0, False, self._tokenizer.spans(text))).offsets
+        return text[: offsets[0][1]] if offsets else ""
+
+
+def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """Return a text with characters replaced; much faster than ``str.translate``."""
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text

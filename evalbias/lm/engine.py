@@ -14,6 +14,7 @@ from dspy import lm15
 
 from evalbias.lm.batcher import Batcher
 from evalbias.lm.chat import Renderer
+from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.dspy_compat import validate_request
 from evalbias.lm.generation import Generated, Settings, generate
 from evalbias.lm.loading import Loaded
@@ -45,7 +46,8 @@ class LocalEngine:
             "share_prefixes": share_prefixes,
             "prefix_bytes": prefix_bytes,
         }
-        self._render = Renderer(loaded.tokenizer)
+        self.tokenizer = PromptTokenizer(loaded.tokenizer)
+        self._render = Renderer(self.tokenizer, loaded.arguments["template_options"])
         context = loaded.context_length
         self.scorer = Scorer(
             loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=prefix_bytes
@@ -62,13 +64,13 @@ class LocalEngine:
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        sequences = joint(self.loaded.tokenizer, [(self._render(p), continuation) for p, continuation in pairs])
+        sequences = joint(self.tokenizer, [(self._render(p), continuation) for p, continuation in pairs])
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        rows = choice_sequences(self.loaded.tokenizer, [self._render(p) for p in prompts], choices)
+        rows = choice_sequences(self.tokenizer, [self._render(p) for p in prompts], choices)
         with self._busy:
             values = self.scorer([sequence for row in rows for sequence in row])
         totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
@@ -82,7 +84,7 @@ class LocalEngine:
         if judgments(request):
             return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
         rendered = self._render(messages)
-        prompt = self.loaded.tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"]
+        prompt = list(self.tokenizer.encode(rendered.alone()).ids)
         generated = self._write((prompt, self._seeded(prompt, _settings(request))))
         return _response(request, generated, len(prompt), rendered.lead)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from evalbias.lm.chat_template import template_of
 from evalbias.lm.checks import check_config, check_model, check_weights
 from evalbias.lm.fingerprint import model_fingerprint
 
@@ -33,13 +35,21 @@ class Loaded:
     context_length: int
 
 
-def load(model: str, *, device: str, dtype: str, revision: str | None, trust_remote_code: bool) -> Loaded:
+def load(
+    model: str,
+    *,
+    device: str,
+    dtype: str,
+    revision: str | None,
+    trust_remote_code: bool,
+    template_options: Mapping[str, Any] | None = None,
+) -> Loaded:
     """Load a model from a folder or by its Hugging Face name; the arguments are those of ``LocalLM``.
 
     Raises:
         FileNotFoundError: The folder does not exist or contains no model.
-        ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, the model
-            is not a causal language model, or weights are missing.
+        ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, the chat
+            template lacks an option, the model is not a causal language model, or weights are missing.
     """
     _check_folder(model)
     target = _device(device)
@@ -47,6 +57,7 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     config = _config(model, options)
     check_config(config, model)
     tokenizer = load_tokenizer(model, **options)
+    template = template_of(tokenizer, template_options)
     hide_progress()
     weights, loading = AutoModelForCausalLM.from_pretrained(
         model, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
@@ -54,16 +65,16 @@ def load(model: str, *, device: str, dtype: str, revision: str | None, trust_rem
     check_weights(loading["missing_keys"], model)
     weights = weights.eval().to(target)
     check_model(weights, model)
-    arguments = {"model": model, "device": device, "dtype": dtype, **options}
+    arguments = {"model": model, "device": device, "dtype": dtype, **options, "template_options": template_options}
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
-    details = (getattr(config, "_commit_hash", None), weights.dtype, tokenizer.chat_template)
+    details = (getattr(config, "_commit_hash", None), weights.dtype, template and template.key)
     return Loaded(weights, tokenizer, arguments, model_fingerprint(model, details), context)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
-    """Load the fast tokenizer of a folder or of a Hugging Face name.
+    """Load the fast tokenizer of a folder or of a Hugging Face name; it neither truncates nor pads.
 
     Raises:
         OSError: The tokenizer does not exist.
@@ -72,6 +83,8 @@ def load_tokenizer(model: str, **options: Any) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(model, **options)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
+    tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
+    tokenizer.backend_tokenizer.no_padding()
     return tokenizer
 
 

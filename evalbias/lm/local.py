@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,14 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         prefix_bytes: Size in bytes of the prefix cache, which is kept between calls; 0 turns it off. None chooses by
             device.
         trust_remote_code: Whether the model may run its own code.
+        template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``, which is
+            otherwise False where the template has it.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
 
     Raises:
         FileNotFoundError: The folder does not exist or contains no model.
-        ValueError: The device or dtype is unknown, the device is missing, the model is not a causal language model, or
-            its checkpoint lacks weights.
+        ValueError: The device or dtype is unknown, the device is missing, the chat template lacks an option, the model
+            is not a causal language model, or its checkpoint lacks weights.
     """
 
     draws_by_seed = True
@@ -59,9 +61,17 @@ class LocalLM(dspy.LM):  # type: ignore[misc]
         share_prefixes: bool = True,
         prefix_bytes: int | None = None,
         trust_remote_code: bool = False,
+        template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        loaded = load(model, device=device, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code)
+        loaded = load(
+            model,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            template_options=template_options,
+        )
         size = batch_tokens or BATCH_TOKENS.get(loaded.model.device.type, BATCH_TOKENS["cpu"])
         if prefix_bytes is None:
             prefix_bytes = PREFIX_BYTES.get(loaded.model.device.type, PREFIX_BYTES["cpu"])

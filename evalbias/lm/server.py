@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
 
+from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.servers.connection import Connection
@@ -40,6 +41,8 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
         tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
             that unreported choices may have and count as 0. Above it the row is NaN.
+        template_options: Values of the chat template's variables, as for ``LocalLM``; not for ``dialect="chat"``,
+            whose server renders the messages.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
     Attributes:
@@ -49,8 +52,8 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
 
     Raises:
         ConnectionError: The server does not answer, or rejects the key.
-        ValueError: The server does not serve the model, has another tokenizer, or returns no probabilities; or the
-            dialect is unknown.
+        ValueError: The server does not serve the model, has another tokenizer, or returns no probabilities; the
+            dialect is unknown, or the chat template lacks an option.
     """
 
     draws_by_seed = True
@@ -68,6 +71,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         timeout: float = 120.0,
         patience: float = 300.0,
         tolerance: float = 1e-3,
+        template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self._arguments = {
@@ -78,6 +82,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             "timeout": timeout,
             "patience": patience,
             "tolerance": tolerance,
+            "template_options": template_options,
         }
         self._served_name = model
         self.in_flight = in_flight
@@ -87,14 +92,15 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         try:
             self._served = connection.run(read_listing(connection, model))
             loaded = _tokenizer(model, tokenizer, only, self._served)
-            endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance)
+            template = template_of(loaded, template_options)
+            endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
             spoken = connection.run(find_dialect(endpoint, self._served, only=only))
             self.sample = connection.run(spoken.sample())
         except RequestError as error:
             raise ConnectionError(
                 f"{model} at {connection.base_url} does not answer: {describe_error(error)}"
             ) from error
-        self._tokenizer_digest = None if loaded is None else _digest(loaded)
+        self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
         engine = ServerEngine(connection, model, spoken)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
@@ -194,6 +200,6 @@ def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -
     )
 
 
-def _digest(tokenizer: Any) -> str:
-    content = f"{tokenizer.backend_tokenizer.to_str()} {tokenizer.chat_template}"
+def _digest(tokenizer: Any, template: ChatTemplate | None) -> str:
+    content = f"{tokenizer.backend_tokenizer.to_str()} {template and template.key}"
     return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -2,8 +2,9 @@
 
 Tokenizers split a text into words (pre-tokens) and tokenize each word by itself. A text that shares a prefix with an
 already tokenized one is therefore tokenized only from a word inside that prefix on. The last ``UNCERTAIN`` words of the
-prefix are tokenized again, because a tokenizer may look ahead. One word before them is tokenized and discarded, because
-a tokenizer may mark a text's first word. Texts are tokenized whole if the tokenizer has no words.
+prefix are tokenized again, because a tokenizer may look ahead, and so are all words within the length of the longest
+added token that a text may spell: the prefix may end inside one. One word before them is tokenized and discarded,
+because a tokenizer may mark a text's first word. Texts are tokenized whole if the tokenizer has no words.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from evalbias.lm.control_tokens import Reader
 
 Ints = NDArray[np.int64]
 
@@ -39,27 +42,27 @@ class Encoded:
     words: Ints
 
 
-def encode(tokenizer: Any, texts: Sequence[str], *, special: bool) -> list[Encoded]:
+def encode(reader: Reader, texts: Sequence[str], *, special: bool) -> list[Encoded]:
     """Tokenize texts; the prefix that a text shares with the first one is not tokenized again.
 
     Args:
-        tokenizer: Fast Hugging Face tokenizer.
+        reader: Copy of the tokenizer.
         texts: Texts in any order.
         special: Whether the tokenizer adds its special tokens.
     """
     if not texts:
         return []
     first, *rest = texts
-    whole = _whole(tokenizer, [first], special)
-    return whole + following(tokenizer, rest, whole * len(rest), special=special)
+    whole = _whole(reader, [first], special)
+    return whole + following(reader, rest, whole * len(rest), special=special)
 
 
-def following(tokenizer: Any, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
+def following(reader: Reader, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
     """Tokenize texts, each of which shares a prefix with its counterpart in ``known``."""
-    cuts = [_cut(text, other) for text, other in zip(texts, known, strict=True)]
+    cuts = [_cut(text, other, reader.margin) for text, other in zip(texts, known, strict=True)]
     whole = [number for number, cut in enumerate(cuts) if cut is None]
     part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
-    tails = _whole(tokenizer, [texts[number][known[number].words[cut - 1, 0] :] for number, cut in part], False)
+    tails = _whole(reader, [texts[number][known[number].words[cut - 1, 0] :] for number, cut in part], False)
     done: dict[int, Encoded] = {}
     for (number, cut), tail in zip(part, tails, strict=True):
         joined = _joined(texts[number], known[number], cut, tail)
@@ -67,15 +70,21 @@ def following(tokenizer: Any, texts: Sequence[str], known: Sequence[Encoded], *,
             whole.append(number)
         else:
             done[number] = joined
-    done |= zip(whole, _whole(tokenizer, [texts[number] for number in whole], special), strict=True)
+    done |= zip(whole, _whole(reader, [texts[number] for number in whole], special), strict=True)
     return [done[number] for number in range(len(texts))]
 
 
-def _cut(text: str, other: Encoded) -> int | None:
-    """Return the first word to tokenize again; None if the shared prefix is too short to save work."""
+def _cut(text: str, other: Encoded, margin: int) -> int | None:
+    """Return the first word to tokenize again; None if the shared prefix is too short to save work.
+
+    An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
+    those, which some added tokens take.
+    """
     if len(other.words) <= UNCERTAIN + 1:
         return None
     shared = alike(text, other.text)
+    if margin:
+        shared = len(text[: max(0, shared - margin)].rstrip())
     within = int(np.searchsorted(other.words[:, 0], shared, side="right"))  # words that begin in the shared prefix
     cut = within - 1 - UNCERTAIN
     return cut if cut >= 2 else None
@@ -114,12 +123,12 @@ def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | Non
     )
 
 
-def _whole(tokenizer: Any, texts: Sequence[str], special: bool) -> list[Encoded]:
+def _whole(reader: Reader, texts: Sequence[str], special: bool) -> list[Encoded]:
     """Tokenize each text by itself; equal texts, such as the same answer after many prompts, only once."""
     if not texts:
         return []
     unique = list(dict.fromkeys(texts))
-    encodings = tokenizer.backend_tokenizer.encode_batch(unique, add_special_tokens=special)
+    encodings = reader.backend.encode_batch(unique, add_special_tokens=special)
     done = {text: _encoded(text, encoding) for text, encoding in zip(unique, encodings, strict=True)}
     return [done[text] for text in texts]
 

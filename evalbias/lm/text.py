@@ -14,6 +14,26 @@ from evalbias.lm.types import Message, Prompt
 LEAD = " "
 FOLLOW = "\n"
 
+Span = tuple[int, int]
+"""First character of a part of a text, and the character after it."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A prompt and the text after it, as one text.
+
+    Attributes:
+        text: The text.
+        context: Number of characters before the text after the prompt.
+        special: Whether the tokenizer adds its special tokens.
+        controls: Where a chat template wrote control tokens, in order; the rest is plain text, whatever it spells.
+    """
+
+    text: str
+    context: int
+    special: bool
+    controls: tuple[Span, ...]
+
 
 @dataclass(frozen=True)
 class Rendered:
@@ -24,17 +44,29 @@ class Rendered:
         lead: Text between the prompt and an answer that is given rather than generated.
         follow: Text that would follow the answer; it closes choices that are prefixes of each other.
         special: Whether the tokenizer adds its special tokens; a chat template has written them already.
+        controls: Where the chat template wrote control tokens in ``text``, in order.
+        follow_controls: Where it wrote them in ``follow``.
     """
 
     text: str
     lead: str = ""
     follow: str = FOLLOW
     special: bool = True
+    controls: tuple[Span, ...] = ()
+    follow_controls: tuple[Span, ...] = ()
 
-    @property
-    def context(self) -> str:
-        """Everything before an answer that is given."""
-        return self.text + self.lead
+    def before(self, answer: str, *, closed: bool = False) -> Joined:
+        """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""
+        context = self.text + self.lead
+        text, controls = context + answer, self.controls
+        if closed:
+            controls += tuple((len(text) + start, len(text) + stop) for start, stop in self.follow_controls)
+            text += self.follow
+        return Joined(text, len(context), self.special, controls)
+
+    def alone(self) -> Joined:
+        """Return the prompt without an answer, as a model continues it."""
+        return Joined(self.text, len(self.text), self.special, self.controls)
 
 
 def as_text(prompt: Prompt) -> Rendered:

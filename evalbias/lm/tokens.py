@@ -2,7 +2,7 @@
 
 Context and continuation are tokenized as one text. A token that contains any character of the continuation belongs to
 it; the context consists of the tokens before. A token that a tokenizer merges across the boundary is therefore never
-split, and never counted as context.
+split, and never counted as context. Control tokens are read only where a chat template wrote them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
-from evalbias.lm.text import Rendered
+from evalbias.lm.text import Joined, Rendered
 
 Ids = tuple[int, ...]
 
@@ -58,11 +58,11 @@ def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str) -> N
             )
 
 
-def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
+def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
     """Tokenize (prompt, continuation) pairs jointly.
 
     Args:
-        tokenizer: Fast Hugging Face tokenizer.
+        tokenizer: Tokenizer of the model.
         pairs: Prompts with non-empty continuations.
 
     Raises:
@@ -71,24 +71,27 @@ def joint(tokenizer: Any, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
-    return [row[0] for row in _rows(tokenizer, [[pair] for pair in pairs])]
+    return [row[0] for row in _rows(tokenizer, [[prompt.before(text)] for prompt, text in pairs])]
 
 
-def _scored(encoded: Encoded, context: int, number: int, continuation: str) -> Scored:
-    """Return the sequence, scored from the first token with a character after the ``context`` characters on."""
-    own = np.flatnonzero(encoded.ends > context)
+def _scored(encoded: Encoded, joined: Joined, number: int) -> Scored:
+    """Return the sequence, scored from the first token with a character of the continuation on."""
+    own = np.flatnonzero(encoded.ends > joined.context)
     if not len(own):
-        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {continuation!r}.")
+        dropped = joined.text[joined.context :]
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {dropped!r}.")
     if own[0] == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
     # a closing special token does not belong to the continuation
-    return Scored(tuple(encoded.ids[: own[-1] + 1].tolist()), int(own[0]), encoded.text)
+    return Scored(tuple(encoded.ids[: own[-1] + 1].tolist()), int(own[0]), joined.text)
 
 
-def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Sequence[str]) -> list[list[Scored]]:
+def choice_sequences(
+    tokenizer: PromptTokenizer, prompts: Sequence[Rendered], choices: Sequence[str]
+) -> list[list[Scored]]:
     """Return the token sequences of all choices after every prompt, scored from their common prefix on.
 
     If one choice's tokens are a prefix of another's ("1" and "10"), each choice is closed with the text that follows
@@ -98,9 +101,9 @@ def choice_sequences(tokenizer: Any, prompts: Sequence[Rendered], choices: Seque
         ValueError: There are no choices, one is empty or repeated, or two have the same tokens after a prompt.
     """
     check_choices(choices)
-    rows = _rows(tokenizer, [[(p, choice) for choice in choices] for p in prompts])
+    rows = _rows(tokenizer, [[prompt.before(choice) for choice in choices] for prompt in prompts])
     unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # decided per prompt, whatever the batch
-    closed = _rows(tokenizer, [[(prompts[i], choice + prompts[i].follow) for choice in choices] for i in unclear])
+    closed = _rows(tokenizer, [[prompts[i].before(choice, closed=True) for choice in choices] for i in unclear])
     for number, row in zip(unclear, closed, strict=True):
         if _prefixes(row):
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
@@ -122,23 +125,19 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
-def _rows(tokenizer: Any, rows: Sequence[Sequence[tuple[Rendered, str]]]) -> list[list[Scored]]:
-    """Tokenize rows of (prompt, continuation); a row's other continuations share the tokens of its first."""
+def _rows(tokenizer: PromptTokenizer, rows: Sequence[Sequence[Joined]]) -> list[list[Scored]]:
+    """Tokenize rows of texts; a row's other texts share the tokens of its first."""
+    reader = tokenizer.reader(joined.text for row in rows for joined in row)
     done: dict[int, list[Scored]] = {}
     for special in (True, False):  # a chat template has written its special tokens already
-        indices = [i for i, row in enumerate(rows) if row[0][0].special is special]
-        first = encode(tokenizer, [_text(*rows[i][0]) for i in indices], special=special)
-        others = [(_text(*pair), encoded) for i, encoded in zip(indices, first, strict=True) for pair in rows[i][1:]]
-        rest = iter(following(tokenizer, *map(list, zip(*others, strict=True)), special=special) if others else ())
+        indices = [i for i, row in enumerate(rows) if row[0].special is special]
+        first = encode(reader, [reader.coded(rows[i][0]) for i in indices], special=special)
+        others = [(reader.coded(x), encoded) for i, encoded in zip(indices, first, strict=True) for x in rows[i][1:]]
+        rest = iter(following(reader, *map(list, zip(*others, strict=True)), special=special) if others else ())
         for i, encoded in zip(indices, first, strict=True):
             texts = [encoded, *(next(rest) for _ in rows[i][1:])]
-            context = len(rows[i][0][0].context)
-            done[i] = [_scored(x, context, i, choice) for x, (_, choice) in zip(texts, rows[i], strict=True)]
+            done[i] = [_scored(x, joined, i) for x, joined in zip(texts, rows[i], strict=True)]
     return [done[i] for i in range(len(rows))]
-
-
-def _text(prompt: Rendered, continuation: str) -> str:
-    return prompt.context + continuation
 
 
 def _prefixes(row: Sequence[Scored]) -> bool:

@@ -12,11 +12,12 @@ import torch
 from dspy import lm15
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models import KINDS, save
+from models import KINDS, byte_level, save
 
 from evalbias import LocalLM
 from evalbias.lm import scorer
 from evalbias.lm.chat import Renderer
+from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.generation import Settings, generate
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.text import Rendered
@@ -59,7 +60,7 @@ def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
     assert (answer.coverage < 1).all()
     assert answer.probabilities.sum(axis=1) == pytest.approx([1, 1])
     rendered = lm.engine._render(CHAT)
-    rows = choice_sequences(lm.engine.loaded.tokenizer, [rendered], ["1", "10", "yes"])
+    rows = choice_sequences(lm.engine.tokenizer, [rendered], ["1", "10", "yes"])
     for sequence, value in zip(rows[0], answer.logprobs[0], strict=True):
         assert value == pytest.approx(sum(plain(lm, list(sequence.ids), sequence.start)), abs=1e-5)
 
@@ -96,7 +97,7 @@ def test_a_shared_prefix_runs_once(lms):
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
     tokenizer = lms[kind].engine.loaded.tokenizer
-    (scored,) = joint(tokenizer, [(Rendered("Source: the c"), "at sat")])
+    (scored,) = joint(lms[kind].engine.tokenizer, [(Rendered("Source: the c"), "at sat")])
     offsets = tokenizer("Source: the cat sat", return_offsets_mapping=True)["offset_mapping"]
     assert scored.start == next(i for i, (_, end) in enumerate(offsets) if end > len("Source: the c"))
     assert offsets[scored.start][0] < len("Source: the c")  # " cat" is one token: it is never split
@@ -104,8 +105,7 @@ def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
 
 def test_prefix_choices_exclude_each_other(lms):
     for lm in lms.values():
-        tokenizer = lm.engine.loaded.tokenizer
-        (row,) = choice_sequences(tokenizer, [Rendered("Score: ")], ["1", "10", "100"])
+        (row,) = choice_sequences(lm.engine.tokenizer, [Rendered("Score: ")], ["1", "10", "100"])
         for one in row:
             for other in row:
                 assert one is other or other.ids[: len(one.ids)] != one.ids
@@ -121,17 +121,16 @@ def test_chat_prompts_go_through_the_chat_template(lms):
     assert (base.text, base.lead, base.follow) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
 
 
-def test_an_answer_is_closed_by_the_first_token_after_it(tmp_path):
-    lm = LocalLM(save("qwen2-chat", tmp_path / "m"), device="cpu", dtype="float32")
-    lm.engine.loaded.tokenizer.chat_template = (
-        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-        "<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}"
-    )
-    follow = Renderer(lm.engine.loaded.tokenizer)(CHAT[1:]).follow
-    assert len(lm.engine.loaded.tokenizer(follow)["input_ids"]) == 1
-    assert "<|end|>\n".startswith(follow)
-    with pytest.raises(ValueError, match=r"rejects messages with the roles \['system', 'user'\]: no system role"):
-        Renderer(lm.engine.loaded.tokenizer)(CHAT)
+def test_an_answer_is_closed_by_the_first_token_after_it():
+    tokenizer = byte_level()
+    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}"
+    rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
+    assert rendered.follow == "<|end|>"  # a token of this tokenizer
+    assert rendered.follow_controls == ((0, 7),)
+    tokenizer.chat_template = tokenizer.chat_template.replace("<|end|>", " the end")
+    rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
+    assert rendered.follow == " the"
+    assert rendered.follow_controls == ()
 
 
 def test_a_choices_probability_is_that_of_its_text(lms):
@@ -155,7 +154,7 @@ def test_a_likelihood_begins_with_the_continuation(lms):
 def test_texts_and_chats_get_one_start_token(lms):
     for kind in ("llama", "llama-chat"):
         lm = lms[kind]
-        (scored,) = joint(lm.engine.loaded.tokenizer, [(lm.engine._render(CHAT), "4")])
+        (scored,) = joint(lm.engine.tokenizer, [(lm.engine._render(CHAT), "4")])
         assert scored.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
 
 

@@ -1,5 +1,7 @@
 """Tokenizing a common prefix once gives the same tokens as tokenizing each text whole."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from lm.models import TEXTS, byte_level, sentencepiece_like
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.shared_tokenization import encode, following
 
 
@@ -48,11 +51,12 @@ texts = words.map("".join)
 @given(texts, st.lists(texts, min_size=1, max_size=6), st.sampled_from([*MAKERS]), st.booleans())
 def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, name, special):
     tokenizer = tokenizers[name]
+    reader = PromptTokenizer(tokenizer).reader([])
     long = beginning * 3
     given = [long + end for end in ends]
     for encoded in (
-        encode(tokenizer, given, special=special),
-        following(tokenizer, given, encode(tokenizer, [given[0]] * len(given), special=special), special=special),
+        encode(reader, given, special=special),
+        following(reader, given, encode(reader, [given[0]] * len(given), special=special), special=special),
     ):
         whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
         for one, ids, offsets in zip(encoded, whole["input_ids"], whole["offset_mapping"], strict=True):
@@ -71,9 +75,8 @@ def test_a_common_prefix_is_tokenized_once(tokenizers, name):
             self.characters += sum(map(len, texts))
             return self.inner.encode_batch(texts, **options)
 
-    class Wrapped:
-        backend_tokenizer = Counting(tokenizers[name].backend_tokenizer)
-
+    reader = PromptTokenizer(tokenizers[name]).reader([])
+    counting = Counting(reader.backend)
     beginning = "the cat sat on a mat. " * 50
-    encode(Wrapped, [f"{beginning}{k} it is" for k in range(20)], special=True)
-    assert Wrapped.backend_tokenizer.characters < 1.5 * len(beginning) + 20 * 60
+    encode(replace(reader, backend=counting), [f"{beginning}{k} it is" for k in range(20)], special=True)
+    assert counting.characters < 1.5 * len(beginning) + 20 * 60

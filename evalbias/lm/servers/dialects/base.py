@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ class Endpoint:
         tokenizer: Fast tokenizer of the model; None for dialects that do not use it.
         context_length: Longest sequence in tokens; None if the server does not report it.
         tolerance: Largest probability share of unreported choices; see ``ServerLM``.
+        template_options: Options of the tokenizer's chat template; see ``ServerLM``.
     """
 
     connection: Connection
@@ -31,6 +32,7 @@ class Endpoint:
     tokenizer: Any = None
     context_length: int | None = None
     tolerance: float = 1e-3
+    template_options: Mapping[str, Any] | None = None
 
 
 class Dialect(ABC):

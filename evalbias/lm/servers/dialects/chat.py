@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +19,9 @@ from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt
 from evalbias.measures.arrays import FloatArray
+
+CONTROL = re.compile(r"<[|\uff5c][^<>\n]+[|\uff5c]>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?INST\]")
+"""Control tokens of common models; the tokenizer of a chat server is not known here."""
 
 TOP = 20
 """Number of most probable tokens that OpenAI's protocol returns at most."""
@@ -58,14 +62,14 @@ class Chat(Dialect):
         """Return one job per prompt; see ``Dialect``.
 
         Raises:
-            ValueError: There are no choices, one is empty or repeated, or a prompt ends with an unfinished answer.
+            ValueError: There are no choices, one is empty or repeated, or the server cannot take a prompt.
         """
         check_choices(choices)
 
         async def answer(messages: Sequence[Message]) -> ChoiceLogprobs:
             return ChoiceLogprobs(choices, (await self.choices(messages, choices))[None])
 
-        return [Job(partial(answer, _messages(prompt))) for prompt in prompts]
+        return [Job(partial(answer, _messages(prompt, number))) for number, prompt in enumerate(prompts)]
 
     async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
         """Return the log-probability that an answer begins with each choice as one token, shape (c,).
@@ -91,7 +95,7 @@ class Chat(Dialect):
         """Return the job that generates an answer; see ``Dialect``.
 
         Raises:
-            ValueError: The prompt ends with an unfinished answer.
+            ValueError: The server cannot take the prompt.
         """
         return Job(partial(self.generate, _messages(prompt), config))
 
@@ -121,11 +125,12 @@ class Chat(Dialect):
         return top
 
 
-def _messages(prompt: Prompt) -> Sequence[Message]:
+def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:
     """Return a prompt as chat messages.
 
     Raises:
-        ValueError: The prompt is empty or ends with an unfinished answer.
+        ValueError: The prompt is empty, ends with an unfinished answer, or contains a control token, which the server
+            may read as such.
     """
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not messages or messages[-1]["role"] == "assistant":
@@ -133,4 +138,11 @@ def _messages(prompt: Prompt) -> Sequence[Message]:
             "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
             "a user message."
         )
+    for message in messages:
+        if found := CONTROL.search(message["content"]):
+            raise ValueError(
+                f"Prompt {number} of the call contains {found[0]!r}, which a chat server may read as a control token, "
+                "such as the end of the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, "
+                "which take tokens."
+            )
     return messages

@@ -11,6 +11,7 @@ from evalbias.lm.servers.answers import NEUTRAL, check_agreement, logprob_of, pa
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.dialects.tokenized import TEXT, TokenizedDialect
 from evalbias.lm.servers.errors import Unreadable
+from evalbias.lm.text import Joined
 from evalbias.lm.tokens import Ids, Scored
 from evalbias.measures.arrays import FloatArray
 
@@ -19,6 +20,7 @@ class Echo(TokenizedDialect):
     """A server that returns the log-probabilities of a text's own tokens (``echo``), such as llama-cpp-python's.
 
     The server tokenizes the text itself. Its number of tokens is checked with every answer; a difference is an error.
+    The server reads control tokens wherever a text spells them, so other texts than the chat template's may not.
     """
 
     name = "echo"
@@ -34,6 +36,15 @@ class Echo(TokenizedDialect):
     def prompt(self, text: str, ids: Ids) -> str | list[int]:
         """Return the text without a start token from the chat template: the server adds one itself."""
         return text.removeprefix(self._start)
+
+    def check_plain(self, number: int, text: Joined) -> None:
+        """Refuse a text that spells a control token; see ``TokenizedDialect``."""
+        for start, stop in self._tokenizer.spans(text.text):
+            if (start, stop) not in text.controls:
+                raise ValueError(
+                    f"Text {number} of the call contains {text.text[start:stop]!r}, which the server would read as a "
+                    "control token: change the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
+                )
 
     async def sample(self) -> FloatArray:
         """Return the log-probabilities of ``TEXT`` from its third token on."""

@@ -10,11 +10,13 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.chat import Renderer
+from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.servers.answers import check_agreement, part
 from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
+from evalbias.lm.text import Joined
 from evalbias.lm.tokens import Ids, Scored, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
@@ -32,9 +34,9 @@ class TokenizedDialect(Dialect):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
-        self._tokenizer = endpoint.tokenizer
+        self._tokenizer = PromptTokenizer(endpoint.tokenizer)
         self._context_length = endpoint.context_length
-        self._render = Renderer(endpoint.tokenizer)
+        self._render = Renderer(self._tokenizer, endpoint.template_options)
         ids = tuple(endpoint.tokenizer(TEXT)["input_ids"])
         self._probe_text = Scored(ids, len(ids) - 1, TEXT)  # the last token is scored
 
@@ -61,6 +63,13 @@ class TokenizedDialect(Dialect):
         """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
         return None
 
+    def check_plain(self, number: int, text: Joined) -> None:
+        """Check that the server reads no plain text as a control token; one that takes tokens does not.
+
+        Raises:
+            ValueError: The server would; the message gives the text's number.
+        """
+
     def prompt(self, text: str, ids: Ids) -> str | list[int]:
         """Return a prompt as the server takes it: its tokens, or a text that the server tokenizes identically."""
         return list(ids)
@@ -83,10 +92,14 @@ class TokenizedDialect(Dialect):
         """Return one job per prompt; see ``Dialect``.
 
         Raises:
-            ValueError: There are no choices, or one is empty or repeated.
+            ValueError: There are no choices, or one is empty or repeated; or the server would misread a text.
             PromptTooLong: A prompt is longer than the model's context.
         """
-        rows = choice_sequences(self._tokenizer, [self._render(prompt) for prompt in prompts], choices)
+        rendered = [self._render(prompt) for prompt in prompts]
+        for number, prompt in enumerate(rendered):
+            for choice in choices:
+                self.check_plain(number, prompt.before(choice))
+        rows = choice_sequences(self._tokenizer, rendered, choices)
         self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows])
 
         async def answer(row: Sequence[Scored]) -> ChoiceLogprobs:
@@ -99,12 +112,15 @@ class TokenizedDialect(Dialect):
 
         Raises:
             NotImplementedError: The server does not return likelihoods.
-            ValueError: A continuation is empty, or nothing precedes it.
+            ValueError: A continuation is empty, or nothing precedes it; or the server would misread a text.
             PromptTooLong: A text is longer than the model's context.
         """
         if not self.likelihoods:
             return super().likelihood_jobs(pairs)
-        sequences = joint(self._tokenizer, [(self._render(context), text) for context, text in pairs])
+        rendered = [(self._render(context), text) for context, text in pairs]
+        for number, (context, text) in enumerate(rendered):
+            self.check_plain(number, context.before(text))
+        sequences = joint(self._tokenizer, rendered)
         self._check_lengths(sequences)
 
         async def answer(scored: Scored) -> LogLikelihood:
@@ -115,7 +131,8 @@ class TokenizedDialect(Dialect):
     def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
         """Return the job that generates a text after a prompt; see ``Dialect``."""
         rendered = self._render(prompt)
-        ids = tuple(self._tokenizer(rendered.text, add_special_tokens=rendered.special)["input_ids"])
+        self.check_plain(0, rendered.alone())
+        ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
         return Job(partial(self.generate, self.prompt(rendered.text, ids), rendered.lead, config))
 
     async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:

@@ -1,0 +1,132 @@
+"""A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError
+
+from evalbias.lm.types import Message
+
+DATE = datetime(2024, 7, 26)
+"""Today's date for templates that ask for it: the one that Llama 3's templates name where they have no clock."""
+
+THINKING = "enable_thinking"
+"""Option by which templates turn a model's thinking on or off; off unless given, as judges answer at once."""
+
+_TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+
+
+class ChatTemplate:
+    """A chat template that turns messages into text.
+
+    Args:
+        tokenizer: Hugging Face tokenizer with a chat template.
+        options: Values of the template's variables, such as ``{"enable_thinking": True}``.
+
+    Attributes:
+        key: Text that identifies template, options and date.
+
+    Raises:
+        ValueError: The template does not contain an option's name, or writes today's date in a computed format.
+    """
+
+    def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._source = _dated(tokenizer.get_chat_template())
+        given = dict(options or {})
+        reserved = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+        for name in given:
+            if name in reserved or re.search(rf"\b{re.escape(name)}\b", self._source) is None:
+                raise ValueError(
+                    f"The model's chat template has no option {name!r}: template_options may set the variables that "
+                    "the template reads, such as 'enable_thinking' or 'date_string' where it has them."
+                )
+        self._options = {THINKING: False, **given} if THINKING in self._source else given
+        self.key = f"{self._source} {json.dumps(self._options, sort_keys=True)}"
+        self._folds = self._lacks_system_role()
+
+    def __call__(self, messages: Sequence[Message], *, answer: bool) -> str:
+        """Return the text of messages.
+
+        A system message is put before the first user message, after a blank line, if the template has no system role.
+
+        Args:
+            messages: Messages of a chat.
+            answer: Whether the text ends with the beginning of the assistant's answer.
+
+        Raises:
+            ValueError: The template rejects the messages.
+        """
+        try:
+            return self._render(_folded(messages) if self._folds else messages, answer=answer)
+        except TemplateError as error:
+            roles = [message["role"] for message in messages]
+            raise ValueError(
+                f"The model's chat template rejects messages with the roles {roles}: {error}. Use other roles."
+            ) from error
+
+    def _lacks_system_role(self) -> bool:
+        """Return whether the template rejects or drops a system message."""
+        chat = [{"role": "system", "content": "instruction"}, {"role": "user", "content": "question"}]
+        try:
+            return "instruction" not in self._render(chat, answer=True)
+        except TemplateError:
+            return True
+
+    def _render(self, messages: Sequence[Message], *, answer: bool) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                chat_template=self._source,
+                add_generation_prompt=answer,
+                tokenize=False,
+                **self._options,
+            )
+        )
+
+
+def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> ChatTemplate | None:
+    """Return a tokenizer's chat template; None if there is no tokenizer or it has none.
+
+    Raises:
+        ValueError: The template lacks an option, or there is no template but there are options.
+    """
+    if tokenizer is not None and tokenizer.chat_template:
+        return ChatTemplate(tokenizer, options)
+    if options:
+        raise ValueError(
+            f"No chat template is used here, so template_options={dict(options)} would have no effect: leave them out."
+        )
+    return None
+
+
+def _dated(source: str) -> str:
+    """Return a template's source with ``DATE`` in place of today's date.
+
+    Raises:
+        ValueError: A format is not a literal.
+    """
+    fixed = _TODAY.sub(lambda call: json.dumps(DATE.strftime(call[2])), source)
+    if "strftime_now(" in fixed:
+        raise ValueError(
+            "The model's chat template writes today's date in a format that it computes, so a prompt would change "
+            "from day to day: replace strftime_now(...) in the template by a date."
+        )
+    return fixed
+
+
+def _folded(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with a leading system message put before the text of the first user message."""
+    first, *rest = messages
+    if first["role"] != "system":
+        return list(messages)
+    if rest and rest[0]["role"] == "user":
+        question, *rest = rest
+        return [{"role": "user", "content": f"{first['content']}\n\n{question['content']}"}, *rest]
+    return [{"role": "user", "content": first["content"]}, *rest]
