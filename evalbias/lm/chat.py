@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalbias.lm.chat_template import template_of
+from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.control_tokens import PromptTokenizer, unused_characters
 from evalbias.lm.text import FOLLOW, Joined, Rendered, as_text
 from evalbias.lm.types import Message, Prompt
@@ -41,34 +41,38 @@ class Renderer:
         if isinstance(prompt, str) or self._template is None:
             return plain
         edges = self._tokenizer.edges
-        *hidden, mark = unused_characters((message["content"] for message in prompt), len(edges) + 1)
+        *hidden, mark = list(unused_characters((message["content"] for message in prompt), len(edges) + 1))
         hide, show = list(zip(edges, hidden, strict=True)), list(zip(hidden, edges, strict=True))
         messages: list[Message] = [{"role": m["role"], "content": _replaced(m["content"], hide)} for m in prompt]
-        unfinished = messages.pop()["content"] if messages[-1]["role"] == "assistant" else None
-        before, after = self._around_answer(messages, mark)
-        if unfinished is None:
-            before, unfinished = self._template(messages, answer=True), ""
+        opened, beginning = None, ""
+        if messages[-1]["role"] == "assistant":
+            beginning = messages.pop()["content"]
+        else:
+            opened = self._template(messages, answer=True)
+        before, after = _around_answer(self._template, messages, mark)
+        before = before if opened is None else opened
         follow = self._first_token(after)
         return Rendered(
-            _replaced(before + unfinished, show),
+            _replaced(before + beginning, show),
             follow=follow or FOLLOW,
             special=False,
             controls=self._tokenizer.spans(before),
             follow_controls=self._tokenizer.spans(follow),
         )
 
-    def _around_answer(self, messages: Sequence[Message], mark: str) -> tuple[str, str]:
-        """Return the text that the template writes before an answer to the messages, and after it."""
-        closed = self._template([*messages, {"role": "assistant", "content": mark}], answer=False)
-        before, found, after = closed.rpartition(mark)
-        if not found:
-            raise ValueError("The model's chat template leaves out the assistant's messages: use another template.")
-        return before, after
-
     def _first_token(self, text: str) -> str:
         """Return the text of the first token: models end answers with it; empty if there is none."""
         offsets = self._tokenizer.encode(Joined(text, 0, False, self._tokenizer.spans(text))).offsets
         return text[: offsets[0][1]] if offsets else ""
+
+
+def _around_answer(template: ChatTemplate, messages: Sequence[Message], mark: str) -> tuple[str, str]:
+    """Return the text that a template writes before an answer to the messages, and after it."""
+    closed = template([*messages, {"role": "assistant", "content": mark}], answer=False)
+    before, found, after = closed.rpartition(mark)
+    if not found:
+        raise ValueError("The model's chat template leaves out the assistant's messages: use another template.")
+    return before, after
 
 
 def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:

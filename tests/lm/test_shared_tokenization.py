@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.models import TEXTS, byte_level, sentencepiece_like
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias.lm.control_tokens import PromptTokenizer
@@ -63,6 +63,46 @@ def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, nam
             assert one.ids.tolist()[: len(ids)] == ids[: len(one.ids)]
             assert abs(len(ids) - len(one.ids)) <= special  # a closing special token may be left out
             assert one.ends.tolist() == [end for _, end in offsets[: len(one.ids)]]
+
+
+def with_added_tokens():
+    """Return tokenizers with added tokens of many words, one of which takes the blanks before it."""
+    for token in (
+        AddedToken("the cat sat on a mat"),
+        AddedToken("sat on", lstrip=True),
+        AddedToken("mat. the", rstrip=True, normalized=True),
+    ):
+        tokenizer = byte_level()
+        tokenizer.backend_tokenizer.add_tokens([token, "        "])
+        yield tokenizer
+
+
+ADDED = [*with_added_tokens()]
+pieces = st.lists(
+    st.sampled_from(
+        ["the", " cat", " sat", " on", " a", " mat", ".", " ", "    ", "\n", "the cat sat on a", " mat. the"]
+    ),
+    max_size=24,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pieces.map("".join), st.lists(pieces.map("".join), min_size=2, max_size=5))
+def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token(beginning, ends):
+    for tokenizer in ADDED:
+        reader = PromptTokenizer(tokenizer).reader([])
+        given = ["4 5 6 7 8 " + beginning + end for end in ends]
+        for text, one in zip(given, encode(reader, given, special=False), strict=True):
+            assert one.ids.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_a_first_text_may_end_within_an_added_token():
+    tokenizer = ADDED[0]
+    texts = ["4 5 6 7 8 9 the cat sat on a ma", "4 5 6 7 8 9 the cat sat on a mat"]
+    first, second = encode(PromptTokenizer(tokenizer).reader([]), texts, special=False)
+    (added,) = [id_ for token, id_ in tokenizer.get_added_vocab().items() if token.startswith("the cat")]
+    assert added not in first.ids
+    assert second.ids[-1] == added
 
 
 @pytest.mark.parametrize("name", [n for n in MAKERS if n != "without_words"])

@@ -1,0 +1,128 @@
+"""Chat templates: options, thinking, dates, missing system roles, and answers that are already begun."""
+
+import chat_models
+import pytest
+
+from evalbias import LocalLM
+from evalbias.commands.models import open_lm
+from evalbias.commands.options import ModelOptions
+from evalbias.lm.chat import Renderer
+from evalbias.lm.control_tokens import PromptTokenizer
+
+CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat."}]
+
+
+def renderer(tokenizer, **options):
+    return Renderer(PromptTokenizer(tokenizer), options)
+
+
+def test_a_model_that_thinks_does_not_unless_asked():
+    thoughts = "<think>\n\n</think>\n\n"
+    assert renderer(chat_models.chatml())(CHAT).text.endswith(f"assistant\n{thoughts}")
+    assert renderer(chat_models.chatml(), enable_thinking=True)(CHAT).text.endswith("assistant\n")
+
+
+@pytest.mark.parametrize("name", ["unheard_of", "thinking", "messages", "add_generation_prompt", "tokenize"])
+def test_an_option_that_the_template_lacks_is_refused(name):
+    with pytest.raises(ValueError, match=f"no option '{name}'.*'enable_thinking'"):
+        renderer(chat_models.chatml(), **{name: True})
+
+
+def test_options_without_a_chat_template_are_refused(folders):
+    with pytest.raises(ValueError, match=r"No chat template is used here.*\{'enable_thinking': True\}"):
+        renderer(chat_models.unigram(), enable_thinking=True)
+    with pytest.raises(ValueError, match="No chat template is used here"):
+        LocalLM(folders["gpt2"], template_options={"enable_thinking": True})
+
+
+def test_the_date_is_the_same_on_every_day():
+    assert "Today Date: 26 Jul 2024\n" in renderer(chat_models.llama_3())(CHAT).text
+    assert "Today Date: 1 May 2026\n" in renderer(chat_models.llama_3(), date_string="1 May 2026")(CHAT).text
+    tokenizer = chat_models.llama_3()
+    tokenizer.chat_template = 'On {{ strftime_now( "%Y-%m-%d" ) }}{% for m in messages %}{{ m.content }}{% endfor %}'
+    assert renderer(tokenizer)(CHAT).text == "On 2024-07-26Judge.Output: a cat."
+    tokenizer.chat_template = "{% set f = '%Y' %}" + tokenizer.chat_template.replace('"%Y-%m-%d"', "f")
+    with pytest.raises(ValueError, match="date in a format that it computes"):
+        renderer(tokenizer)
+
+
+def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
+    folder = chat_models.save(chat_models.llama_3, tmp_path / "m")
+    plain = LocalLM(folder, device="cpu", dtype="float32")
+    dated = LocalLM(folder, device="cpu", dtype="float32", template_options={"date_string": "1 May 2026"})
+    assert plain.model != dated.model
+    assert plain.provenance()["model"] != dated.provenance()["model"]
+    state = dated.dump_state()
+    assert state["template_options"] == {"date_string": "1 May 2026"}
+    given = {name: state[name] for name in ("model", "device", "dtype", "template_options")}
+    assert LocalLM(**given).model == dated.model
+    options = ModelOptions(device="cpu", dtype="float32", template_options='{"date_string": "1 May 2026"}')
+    assert open_lm(folder, options).model == dated.model
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        ("m", "enable_thinking=true", "is not JSON"),
+        ("m", "[1]", "is no JSON object"),
+        ("embedded", '{"enable_thinking": true}', "embedded has no chat template"),
+        ("dspy:openai/gpt", '{"enable_thinking": true}', "dspy:openai/gpt has no chat template"),
+    ],
+)
+def test_bad_options_on_the_command_line(name, text, match):
+    with pytest.raises(ValueError, match=match):
+        open_lm(name, ModelOptions(template_options=text))
+
+
+@pytest.mark.parametrize("beginning", ["It is", "It is ", "  It is\n", " ", "", "\n\nScore: "])
+@pytest.mark.parametrize("make", [chat_models.llama_3, chat_models.gemma, chat_models.llama_2, chat_models.chatml])
+def test_an_answer_that_is_begun_keeps_its_blanks(make, beginning):
+    chat = [CHAT[1], {"role": "assistant", "content": beginning}]
+    begun, other = (renderer(make())([chat[0], {**chat[1], "content": text}]) for text in (beginning, "X"))
+    assert begun.text == other.text.removesuffix("X") + beginning
+    assert other.text.endswith("X")
+    assert begun.follow == other.follow
+
+
+def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn():
+    folded = [{"role": "user", "content": "Judge.\n\nOutput: a cat."}]
+    gemma = renderer(chat_models.gemma())
+    assert gemma(CHAT) == gemma(folded)
+    assert gemma(CHAT).text == "<bos><start_of_turn>user\nJudge.\n\nOutput: a cat.<end_of_turn>\n<start_of_turn>model\n"
+    assert gemma(CHAT[:1]).text == "<bos><start_of_turn>user\nJudge.<end_of_turn>\n<start_of_turn>model\n"
+    turns = [*CHAT, {"role": "assistant", "content": "4"}, {"role": "user", "content": "Output: a mat."}]
+    assert gemma(turns) == gemma([*folded, *turns[2:]])
+    tokenizer = chat_models.gemma()
+    tokenizer.chat_template = "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
+    assert renderer(tokenizer)(CHAT).text == "[Judge.\n\nOutput: a cat.]"  # it would drop the system text
+    assert "system\nJudge.<|im_end|>" in renderer(chat_models.chatml())(CHAT).text
+
+
+def test_messages_that_a_template_rejects():
+    with pytest.raises(ValueError, match=r"rejects messages with the roles \['user', 'user'\]: Roles must alternate"):
+        renderer(chat_models.gemma())([CHAT[1], CHAT[1]])
+    tokenizer = chat_models.gemma()
+    tokenizer.chat_template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+    with pytest.raises(ValueError, match="leaves out the assistant's messages"):
+        renderer(tokenizer)(CHAT)
+
+
+def test_truncation_and_padding_of_a_tokenizer_file_do_not_apply(tmp_path):
+    text = "Source: the cat sat on the mat. Output: a cat was sitting on a mat. Quality: 4 the answer is yes or no"
+    folder = chat_models.save(chat_models.chatml, tmp_path / "m")
+    plain = LocalLM(folder, device="cpu", dtype="float32")
+    backend = plain.engine.loaded.tokenizer.backend_tokenizer
+    count = len(backend.encode(text).ids)
+    expected = plain.loglikelihood([("4\n", text)])[0]
+    assert count > 22
+    for settings in ({"max_length": 22}, {"max_length": 22, "direction": "left"}):
+        backend.enable_truncation(**settings)
+        backend.enable_padding(length=64)
+        backend.save(f"{folder}/tokenizer.json")
+        cut = LocalLM(folder, device="cpu", dtype="float32")
+        (answer,) = cut.loglikelihood([("4\n", text)])
+        assert answer.tokens == expected.tokens == count
+        assert answer.total == pytest.approx(expected.total, abs=1e-5)
+        assert len(cut.engine.loaded.tokenizer(text)["input_ids"]) == count
+        backend.no_truncation()
+        backend.no_padding()
