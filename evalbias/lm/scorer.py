@@ -15,26 +15,28 @@ for all queries is that of Hydragen (Juravsky et al. 2024) and cascade attention
 
 Only positions whose logits are needed go through the output layer, and log-softmax is taken in float32. An answer
 depends on the batch only by the rounding of the model's dtype. Whether a model computes the same answers in packs is
-tested when it is loaded; one that does not runs every text by itself.
+tested when it is loaded. One that does not runs shared trunks once within a call (``branches.py``) or, if its state
+cannot be repeated either, every text by itself.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from evalbias.lm.branches import run as run_branches
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.kv_cache import Context, PackCache
 from evalbias.lm.layer_masks import LayerKinds, layer_masks, narrowed
 from evalbias.lm.prefix_cache import PrefixStore
+from evalbias.lm.rows import Reads, Row, pack_reads, rows_of, shared_lengths, stretch_reads
 from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.tree_attention import cascade_attention, install, uninstall
-from evalbias.lm.trie import Ids, Pack, packs, shared
+from evalbias.lm.trie import Pack, packs
 from evalbias.measures.arrays import FloatArray
 
 MAX_LOGITS = 1 << 26
@@ -56,17 +58,6 @@ AGREEMENT_16_BIT = 0.1
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
 """Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
 
-Reads = dict[int, list[tuple[int, int, int]]]
-"""Position -> (next token, sequence, index among its scored tokens) of every log-probability read there."""
-
-
-@dataclass
-class Row:
-    """Tokens to run, and the log-probabilities to read at their positions."""
-
-    ids: Ids
-    reads: Reads = field(default_factory=dict)
-
 
 class Scorer:
     """Scores token sequences with one model.
@@ -82,6 +73,7 @@ class Scorer:
         tokens_run: Number of tokens that went through the model so far, padding included.
         tokens_distinct: Number of distinct tokens of the calls so far: the nodes of their tries.
         prefixes: Prefix cache, kept between calls.
+        share: Whether texts run in packs.
     """
 
     def __init__(
@@ -101,7 +93,11 @@ class Scorer:
         self._pack_tokens = _pack_tokens(model)
         self._cascade = False
         self._told = False  # whether the log says that some texts are too long to share
-        self.share = share and self._can_pack()
+        self._branches = False
+        obstacle = self._pack_obstacle() if share else ""
+        self.share = share and not obstacle
+        if obstacle:
+            self._branches = self._can_branch(obstacle)
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
         """Return the log-probability of every scored token, one array per sequence.
@@ -112,8 +108,10 @@ class Scorer:
         """
         check_lengths(sequences, self.context, whose="model")
         logprobs = [np.full(len(s.ids) - s.start, np.nan) for s in sequences]
-        rows = _rows(sequences)
-        self.tokens_distinct += sum(len(row.ids) - length for row, length in zip(rows, _shared(rows), strict=True))
+        rows = rows_of(sequences)
+        self.tokens_distinct += sum(
+            len(row.ids) - length for row, length in zip(rows, shared_lengths(rows), strict=True)
+        )
         with torch.inference_mode():
             while rows and not self._fits(rows, logprobs):
                 torch.cuda.empty_cache()
@@ -128,8 +126,9 @@ class Scorer:
     def _fits(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> bool:
         """Score rows and return whether memory sufficed; on return, the memory of a failed attempt is free."""
         short = [row for row in rows if len(row.ids) <= self._longest]
+        run = self._packed if self.share else self._branched if self._branches else self._padded
         try:
-            (self._packed if self.share else self._padded)(short, logprobs)
+            run(short, logprobs)
             self._padded(self._overlong(rows), logprobs)
         except torch.OutOfMemoryError:
             if self._most_tokens == 1:
@@ -138,9 +137,9 @@ class Scorer:
         return True
 
     def _overlong(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows that are too long to run in packs, and log the first time that there are any."""
+        """Return the rows that are too long to share prefixes, and log the first time that there are any."""
         overlong = [row for row in rows if len(row.ids) > self._longest]
-        if overlong and self.share and not self._told:
+        if overlong and (self.share or self._branches) and not self._told:
             self._told = True
             _warn_unshared(
                 f"those of more than {self._longest} tokens have other positions (longrope)",
@@ -155,7 +154,7 @@ class Scorer:
 
     def _packed(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
         """Run every distinct token once."""
-        ids, lengths = [row.ids for row in rows], _shared(rows)
+        ids, lengths = [row.ids for row in rows], shared_lengths(rows)
         first = [min(row.reads) for row in rows]
         stored = self.prefixes.lookup(ids, lengths, first)
         walk = packs(
@@ -170,7 +169,7 @@ class Scorer:
         for pack in walk:
             before = extended if pack.known is None else Context(stored[pack.known].layers(), [])
             hidden, extended = self._run(pack, before)
-            self._read(hidden, _reads(pack, rows), logprobs)
+            self._read(hidden, pack_reads(pack, rows), logprobs)
             for row, path in pack.paths.items():
                 self.prefixes.put(ids[row][: len(path)], extended, path)
 
@@ -182,7 +181,7 @@ class Scorer:
         prefix_length = int(partly_visible[0]) if len(partly_visible) else c
         context = before.at(pack.source, prefix_length)
         # 2. The tree mask of each kind of layer.
-        assert self._kinds is not None  # checked by ``_can_pack``
+        assert self._kinds is not None  # checked by ``_pack_obstacle``
         like = torch.empty(0, dtype=self.model.dtype, device=device)
         masks = layer_masks(self._kinds, pack, prefix_length, cascade=self._cascade, like=like)
         layers = [masks[kind] for kind in self._kinds.layers]
@@ -199,6 +198,15 @@ class Scorer:
                 use_cache=True,
             ).last_hidden_state  # (1, n, d)
         return hidden[0], cache.extended()
+
+    def _branched(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
+        """Run the trunks that rows share once, and the rest of each row in batches."""
+        ids, lengths = [row.ids for row in rows], shared_lengths(rows)
+        for stretch in run_branches(self._decoder, ids, lengths, self.batch_tokens, self.model.device):
+            count, width, _ = stretch.hidden.shape
+            self.tokens_run += count * width
+            reads = stretch_reads(stretch.rows, stretch.start, width, rows)
+            self._read(stretch.hidden.flatten(0, 1), reads, logprobs)
 
     def _padded(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
         """Run every row by itself, in batches of similar length."""
@@ -248,52 +256,56 @@ class Scorer:
             for value, (_, _, sequence, place) in zip(values.cpu().double().numpy(), targets, strict=True):
                 logprobs[sequence][place] = value
 
-    def _can_pack(self) -> bool:
-        """Return whether the model computes the same answers in packs: some ignore a given mask or position.
+    def _pack_obstacle(self) -> str:
+        """Return why the model cannot run packs, or nothing if it can: some ignore a given mask or position.
 
         Cascade attention is tried first; a model that cannot use it is tried with its own attention.
         """
         if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
-            _warn_unshared("its layers count places")
-            return False
+            return "its layers count places"
         if self._kinds is None:
-            _warn_unshared(f"it has layers of the kinds {sorted(set(self._config.layer_types))}")
-            return False
-        probe = _probe(self._config.vocab_size, int(min(self.context, self._longest)))
-        reason: object = ""
+            return f"it has layers of the kinds {', '.join(sorted(set(self._config.layer_types)))}"
+        obstacle = ""
         for cascade in (True, False) if install(self.model) else (False,):
             self._cascade = cascade
             if not cascade:
                 uninstall(self.model)
-            try:
-                with narrowed(self.model, PROBE_WINDOW):
-                    difference = self._pack_difference(probe)
-            except Exception as error:  # any model's own code: what fails in packs is run by itself
-                reason = f"{type(error).__name__}: {error}"
-                continue
-            if difference <= AGREEMENT.get(self.model.dtype, AGREEMENT_16_BIT):
-                return True
-            reason = f"its answers in packs differ by {difference:.2g} nats"
-        _warn_unshared(reason)
-        return False
+            self.share = True
+            sizes = (PROBE_TOKENS, PROBE_TOKENS // 3)  # the latter cuts texts
+            obstacle = self._obstacle(*((self._packed, size) for size in sizes))
+            if not obstacle:
+                return ""
+        return f"in packs, {obstacle}"
 
-    def _pack_difference(self, probe: Sequence[Scored]) -> float:
-        """Return the mean difference in nats between rows by themselves and in packs, one pack or several."""
-        rows, own, runs = _rows(probe), self._pack_tokens, []
-        self.share = True
-        with torch.inference_mode():
-            for run, size in (
-                (self._padded, own),
-                (self._packed, PROBE_TOKENS),
-                (self._packed, PROBE_TOKENS // 3),  # packs that cut texts
-            ):
-                logprobs = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
-                self._pack_tokens = size
-                run(rows, logprobs)
-                runs.append(np.concatenate(logprobs))
-        self._pack_tokens, self.tokens_run = own, 0
-        self.prefixes.clear()
-        return max(float(np.abs(runs[0] - run).mean()) for run in runs[1:])
+    def _can_branch(self, obstacle: str) -> bool:
+        """Return whether the model computes the same answers from a repeated state, and log what it cannot share."""
+        other = self._obstacle((self._branched, self._pack_tokens))
+        if other:
+            _warn_unshared(f"{obstacle}; from a repeated state, {other}")
+        else:
+            within = "Within a call this model repeats the state after a shared prefix"
+            _warn_unshared(obstacle, f"{within}; between calls it runs every text anew")
+        return not other
+
+    def _obstacle(self, *runs: tuple[Callable[[Sequence[Row], list[FloatArray]], None], int]) -> str:
+        """Return what is wrong with the answers of each way to run with a pack size, or nothing."""
+        probe = _probe(self._config.vocab_size, int(min(self.context, self._longest)))
+        rows, own, answers = rows_of(probe), self._pack_tokens, []
+        try:
+            with torch.inference_mode(), narrowed(self.model, PROBE_WINDOW):
+                for run, size in ((self._padded, own), *runs):
+                    logprobs = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
+                    self._pack_tokens = size
+                    run(rows, logprobs)
+                    answers.append(np.concatenate(logprobs))
+        except Exception as error:  # any model's own code: what fails is done without
+            return f"{type(error).__name__}: {error}"
+        finally:
+            self._pack_tokens, self.tokens_run = own, 0
+            self.prefixes.clear()
+        difference = max(float(np.abs(answers[0] - answer).mean()) for answer in answers[1:])
+        agreed = difference <= AGREEMENT.get(self.model.dtype, AGREEMENT_16_BIT)
+        return "" if agreed else f"its answers differ by {difference:.2g} nats"
 
 
 def _probe(vocabulary: int, longest: int) -> list[Scored]:
@@ -305,35 +317,6 @@ def _probe(vocabulary: int, longest: int) -> list[Scored]:
 
 def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
     logging.getLogger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
-
-
-def _rows(sequences: Sequence[Scored]) -> list[Row]:
-    """Return each distinct token sequence once, sorted and without its last token, which is only a target."""
-    rows: dict[bytes, Row] = {}
-    for number, sequence in enumerate(sequences):
-        ids = np.array(sequence.ids[:-1], dtype=np.int64)
-        row = rows.setdefault(_sort_key(ids), Row(ids))
-        for position in range(sequence.start, len(sequence.ids)):
-            read = (sequence.ids[position], number, position - sequence.start)
-            row.reads.setdefault(position - 1, []).append(read)
-    return [rows[key] for key in sorted(rows)]
-
-
-def _sort_key(ids: Ids) -> bytes:
-    """Return bytes that sort as the tokens do."""
-    return ids.astype(">u4").tobytes()
-
-
-def _shared(rows: Sequence[Row]) -> list[int]:
-    return shared([row.ids for row in rows])
-
-
-def _reads(pack: Pack, rows: Sequence[Row]) -> Reads:
-    """Return the log-probabilities to read at a pack's places."""
-    reads: Reads = {}
-    for place, row, position in pack.reads:
-        reads.setdefault(place, []).extend(rows[row].reads[position])
-    return reads
 
 
 def _longest_packed(config: Any) -> float:

@@ -1,0 +1,70 @@
+"""Rows: the distinct token sequences of a call, and the log-probabilities to read off them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from evalbias.lm.tokens import Scored
+from evalbias.lm.trie import Ids, Pack, shared
+
+Reads = dict[int, list[tuple[int, int, int]]]
+"""Place -> (next token, sequence, index among its scored tokens) of every log-probability read there."""
+
+
+@dataclass
+class Row:
+    """Tokens to run, and the log-probabilities to read at their positions."""
+
+    ids: Ids
+    reads: Reads = field(default_factory=dict)
+
+
+def rows_of(sequences: Sequence[Scored]) -> list[Row]:
+    """Return each distinct token sequence once, sorted and without its last token, which is only a target."""
+    rows: dict[bytes, Row] = {}
+    for number, sequence in enumerate(sequences):
+        ids = np.array(sequence.ids[:-1], dtype=np.int64)
+        row = rows.setdefault(_sort_key(ids), Row(ids))
+        for position in range(sequence.start, len(sequence.ids)):
+            read = (sequence.ids[position], number, position - sequence.start)
+            row.reads.setdefault(position - 1, []).append(read)
+    return [rows[key] for key in sorted(rows)]
+
+
+def shared_lengths(rows: Sequence[Row]) -> list[int]:
+    """Return the length of the prefix that each sorted row shares with the row before."""
+    return shared([row.ids for row in rows])
+
+
+def pack_reads(pack: Pack, rows: Sequence[Row]) -> Reads:
+    """Return the log-probabilities to read at a pack's places."""
+    reads: Reads = {}
+    for place, row, position in pack.reads:
+        reads.setdefault(place, []).extend(rows[row].reads[position])
+    return reads
+
+
+def stretch_reads(groups: Sequence[Sequence[int]], start: int, width: int, rows: Sequence[Row]) -> Reads:
+    """Return the log-probabilities to read at the places of (b, w) tokens, flattened.
+
+    Args:
+        groups: Rows that each of the b sequences belongs to.
+        start: Position of the first of the w tokens.
+        width: The number w.
+        rows: All rows.
+    """
+    reads: Reads = {}
+    for index, group in enumerate(groups):
+        for row in group:
+            for position, read in rows[row].reads.items():
+                if start <= position < start + width:
+                    reads.setdefault(index * width + position - start, []).extend(read)
+    return reads
+
+
+def _sort_key(ids: Ids) -> bytes:
+    """Return bytes that sort as the tokens do."""
+    return ids.astype(">u4").tobytes()
