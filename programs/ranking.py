@@ -2,8 +2,8 @@
 
 The merge sort runs bottom-up, and the judge decides which head of two sorted lists comes next. All merges of one level,
 over all sources, advance together, and the comparisons that they need form one batch. No pair is compared twice. Greedy
-search follows each decision. Beam search keeps the most probable partial merges and follows both outcomes of a
-comparison if their probabilities are close.
+search follows each decision. Beam search keeps the most likely partial merges and follows both outcomes of a comparison
+if their probabilities are close; ``merging.py`` says how partial merges are scored.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import math
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
+from evalbias.programs.merging import ComparedSource, Merge
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
 from evalbias.programs.saving import read_state
 
@@ -54,86 +55,6 @@ class Ranking:
     contradictions: int
 
 
-@dataclass
-class _Source:
-    """One source being ranked, with the win share of the first candidate of each compared pair."""
-
-    source: str
-    candidates: list[str]
-    known: dict[tuple[int, int], float] = field(default_factory=dict)
-    judgments: int = 0
-
-    def probability(self, a: int, b: int) -> float | None:
-        """Probability that a is better than b; None if they were not compared."""
-        if (a, b) in self.known:
-            return self.known[a, b]
-        return 1 - self.known[b, a] if (b, a) in self.known else None
-
-
-@dataclass(frozen=True)
-class _State:
-    """A partial merge: the merged candidates, the position in each list, and the log-likelihood of its decisions."""
-
-    merged: tuple[int, ...] = ()
-    left: int = 0
-    right: int = 0
-    loglikelihood: float = 0.0
-
-
-class _Merge:
-    """Merge of two sorted lists."""
-
-    def __init__(self, source: _Source, left: Sequence[int], right: Sequence[int], beam: int, gap: float) -> None:
-        self.source, self.left, self.right = source, left, right
-        self._beam, self._gap = beam, gap
-        self._states = [_State()]
-
-    def advance(self) -> list[tuple[int, int]]:
-        """Advance as far as the known comparisons allow; return the pairs to compare next, none once merged."""
-        while True:
-            heads = [pair for state in self._states if (pair := self._heads(state))]
-            if not heads:
-                return []
-            missing = [pair for pair in dict.fromkeys(heads) if self.source.probability(*pair) is None]
-            if missing:
-                return missing
-            successors = [successor for state in self._states for successor in self._successors(state)]
-            self._states = self._best(successors)
-
-    @property
-    def merged(self) -> list[int]:
-        """The most probable order, once ``advance`` returns no pairs."""
-        best = self._states[0]
-        return [*best.merged, *self.left[best.left :], *self.right[best.right :]]
-
-    def _heads(self, state: _State) -> tuple[int, int] | None:
-        if state.left == len(self.left) or state.right == len(self.right):
-            return None
-        return self.left[state.left], self.right[state.right]
-
-    def _successors(self, state: _State) -> list[_State]:
-        pair = self._heads(state)
-        if pair is None:
-            return [state]
-        p = self.source.probability(*pair)
-        assert p is not None
-        p = 0.5 if math.isnan(p) else p
-        both = [
-            _State((*state.merged, pair[0]), state.left + 1, state.right, state.loglikelihood + _log(p)),
-            _State((*state.merged, pair[1]), state.left, state.right + 1, state.loglikelihood + _log(1 - p)),
-        ]
-        if self._beam > 1 and abs(2 * p - 1) < self._gap:
-            return both
-        return both[:1] if p >= 0.5 else both[1:]
-
-    def _best(self, states: list[_State]) -> list[_State]:
-        return sorted(states, key=lambda s: -s.loglikelihood)[: self._beam]
-
-
-def _log(p: float) -> float:
-    return math.log(p) if p > 0 else -math.inf
-
-
 def most_comparisons(n: int) -> int:
     """Return the largest number of comparisons in a greedy ranking of n candidates, ``n ceil(log2 n)``."""
     return n * math.ceil(math.log2(n)) if n > 1 else 0
@@ -145,7 +66,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
     Args:
         judge: Judge that compares two candidates.
         search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
-        beam_size: Number of partial merges that beam search keeps.
+        beam_size: Number of partial merges that beam search keeps; the likeliest of them is the result.
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
         seed: Seed for the initial order of the candidates and for the pairs of batch calibration.
 
@@ -189,7 +110,9 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             One prediction per example with the fields of ``Ranking``.
         """
         rng = np.random.default_rng(self.seed)
-        sources = [_Source(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples]
+        sources = [
+            ComparedSource(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples
+        ]
         runs = [[[int(i)] for i in rng.permutation(len(s.candidates))] for s in sources]
         judge = self._calibrated(sources, lm)
         while any(len(lists) > 1 for lists in runs):
@@ -223,10 +146,10 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         """Construct the ranker whose ``dump_state`` is given."""
         return cls(PairwiseJudge.from_state(state["judge"]), **state[STATE_KEY])
 
-    def _merge(self, source: _Source, left: list[int], right: list[int]) -> _Merge:
-        return _Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
+    def _merge(self, source: ComparedSource, left: list[int], right: list[int]) -> Merge:
+        return Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
 
-    def _calibrated(self, sources: Sequence[_Source], lm: Any) -> PairwiseJudge:
+    def _calibrated(self, sources: Sequence[ComparedSource], lm: Any) -> PairwiseJudge:
         """The judge, with batch calibration fixed once on pairs of all sources instead of anew in every batch."""
         if self.judge.calibration != "batch" or 2 in self.judge.offsets:
             return self.judge
@@ -241,7 +164,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         return judge
 
     def _level(
-        self, merges: Sequence[_Merge], judge: PairwiseJudge, lm: Any, progress: Callable[[int], None] | None
+        self, merges: Sequence[Merge], judge: PairwiseJudge, lm: Any, progress: Callable[[int], None] | None
     ) -> None:
         """Complete all merges of a level, one batch of comparisons at a time."""
         while True:
@@ -257,7 +180,7 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
                 source.judgments += len(prediction.positions)
 
 
-def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ranking:
+def _ranking(source: ComparedSource, order: list[int], candidates: Sequence[str]) -> Ranking:
     """Ranking of all given candidates from the order of the distinct ones."""
     groups = _groups(source, order)
     distinct = [source.candidates.index(text) for text in candidates]  # index among the distinct candidates
@@ -275,7 +198,7 @@ def _ranking(source: _Source, order: list[int], candidates: Sequence[str]) -> Ra
     )
 
 
-def _groups(source: _Source, order: list[int]) -> dict[int, int]:
+def _groups(source: ComparedSource, order: list[int]) -> dict[int, int]:
     """Number the groups of candidates that the judge distinguishes, best first, by candidate.
 
     Neighbors in a merge sort were compared with each other; they share a group if neither was preferred.

@@ -1,12 +1,14 @@
+import itertools
 import math
 import random
 
 import dspy
+import numpy as np
 import pytest
 from fakes import Comparer, pair
 
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
-from evalbias.programs.ranking import _Merge, _Source
+from evalbias.programs.merging import ComparedSource, Merge
 
 C = Criterion("quality", "is it good?")
 
@@ -113,16 +115,67 @@ def test_a_judge_that_goes_in_circles_is_reported_by_beam():
     assert greedy.comparisons <= 3
 
 
+def merged(probabilities, beam, gap):
+    """Merge two sorted lists; (m, n) probabilities that a candidate of the left list is better."""
+    m, n = probabilities.shape
+    source = ComparedSource("s", [str(k) for k in range(m + n)])
+    merge = Merge(source, range(m), range(m, m + n), beam, gap)
+    while pairs := merge.advance():
+        source.known.update({(a, b): probabilities[a, b - m] for a, b in pairs})
+    return merge.merged
+
+
+def likeliest(probabilities):
+    """The same by trying every order that keeps both lists sorted."""
+    m, n = probabilities.shape
+
+    def loglikelihood(places):
+        rights = [k for k in range(m + n) if k not in places]
+        wins = np.array([[a < b for b in rights] for a in places])
+        return np.log(np.where(wins, probabilities, 1 - probabilities)).sum()
+
+    places = max(itertools.combinations(range(m + n), m), key=loglikelihood)
+    left, right = iter(range(m)), iter(range(m, m + n))
+    return [next(left) if k in places else next(right) for k in range(m + n)]
+
+
 def test_beam_finds_the_likeliest_order_where_greedy_does_not():
-    # a > b and c > d are sorted; the judge narrowly prefers c to a, but knows that b is better than c
-    known = {(0, 2): 0.48, (0, 3): 0.6, (1, 2): 0.99, (1, 3): 0.6}
-    merged = {}
-    for search, beam in (("greedy", 1), ("beam", 10)):
-        merge = _Merge(_Source("s", list("abcd"), dict(known)), [0, 1], [2, 3], beam, 0.2)
-        assert merge.advance() == []
-        merged[search] = merge.merged
-    assert merged["greedy"] == [2, 0, 1, 3]  # .52 * .6 * .6
-    assert merged["beam"] == [0, 1, 2, 3]  # .48 * .99
+    # 0 > 1 and 2 > 3 are sorted; the judge narrowly prefers 2 to 0, but knows that 1 is better than 2
+    probabilities = np.array([[0.48, 0.6], [0.99, 0.6]])
+    assert merged(probabilities, 1, 0.2) == [2, 0, 1, 3]  # .52 * .6 * .01 * .6
+    assert merged(probabilities, 10, 0.2) == likeliest(probabilities) == [0, 1, 2, 3]  # .48 * .6 * .99 * .6
+
+
+def test_a_merge_whose_list_runs_out_early_is_not_preferred_for_its_fewer_comparisons():
+    # 0 > 1 and 2 > 3 are sorted; 2 3 0 1 takes two comparisons, .48 * .45, 0 2 3 1 three, .52 * .55 * .55
+    probabilities = np.array([[0.52, 0.55], [0.45, 0.45]])
+    assert 0.48 * 0.45 > 0.52 * 0.55 * 0.55
+    assert merged(probabilities, 10, 1.0) == likeliest(probabilities) == [0, 2, 3, 1]  # .52 * .55 * .55 * .55
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, None])
+def test_beam_misses_the_likeliest_order_less_often_than_greedy(noise):
+    rng, merges = np.random.default_rng(0), []
+    for _ in range(150):
+        if noise is None:
+            merges.append(rng.uniform(size=(3, 3)))
+        else:
+            left, right = np.sort(rng.normal(size=(2, 3)))[:, ::-1]
+            log_odds = left[:, None] - right + noise * rng.normal(size=(3, 3))
+            merges.append(1 / (1 + np.exp(-log_odds)))
+    best = [likeliest(p) for p in merges]
+    missed = {
+        (beam, gap): sum(merged(p, beam, gap) != order for p, order in zip(merges, best, strict=True))
+        for beam, gap in ((1, 0.2), (10, 0.2), (10, 1.0))
+    }
+    assert missed[10, 0.2] < 0.8 * missed[1, 0.2]
+    assert missed[10, 1.0] <= 0.1 * missed[1, 0.2]
+
+
+def test_certain_and_undefined_comparisons_are_scored():
+    certain = np.array([[0.45, 1.0], [1.0, 1.0]])
+    assert merged(certain, 10, 0.2) == [0, 1, 2, 3]  # 2 0 1 3 contradicts what is certain, (1, 2)
+    assert merged(np.full((2, 2), math.nan), 10, 0.2) == [0, 1, 2, 3]
 
 
 def test_bad_input():
