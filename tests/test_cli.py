@@ -330,17 +330,20 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     result = json.loads((tmp_path / "run/result.json").read_text())
     change = result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]
     assert 0 < change["test"]["p_value"] < 1
-    assert [p["instruction"] for p in result["curve"]] == [t["instruction"] for t in result["search"]["tried"]]
+    for curve in (result["curves"]["initial"], result["curves"]["after permutation"]):
+        assert [p["instruction"] for p in curve] == [t["instruction"] for t in result["search"]["tried"]]
+    assert told["pairs"]["search"] == 30 < told["pairs"]["all"]
     assert (tmp_path / "run/curve.png").exists()
 
 
 def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
     own = ["--instruction", "Which text is better on politeness?", "--instruction-place", "first"]
-    options = ["politeness: is the text polite?", "--data", outputs, "--lm", "embedded", *own, "--pairs", 20]
+    options = ["politeness: is the text polite?", "--data", outputs, "--lm", "embedded", *own, "--pairs", "all"]
     finished = evalbias("optimize", *options, "--epochs", 1, "--population", 2, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert result["search"]["tried"][0]["instruction"] == own[1]
+    assert result["pairs"]["search"] == result["pairs"]["all"] == result["search"]["tried"][0]["examples"] > 20
     judge = load_pairwise_judge(tmp_path / "run/judge.json")
     assert judge.predict.signature.instructions == result["search"]["chosen"]
 

@@ -68,7 +68,7 @@ def _row(row: Row) -> dict[str, float | None]:
 def plot(figures: dict[str, Any], path: Path) -> None:
     """Write a PNG of the curve and its fit."""
     points = [CurvePoint(p["instruction"], p["decision_rate"], p["agreement"]) for p in figures["curve"]]
-    curve_plot(points, path)
+    curve_plot({"embedded judge": points}, path)
 
 
 def claims(figures: dict[str, Any]) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """Reproduce the fairness paper's tables for any judge model, with its baselines and the published figures.
 
 usage: python -m benchmarks.zepo --lm MODEL [--proposer-lm MODEL] [--sets synthetic newsroom summeval topicalchat]
-           [--search-documents 20] [--test-documents 40] [--pairs 200] [--labeled] [--encoder MODEL --layers N]
+           [--search-documents N] [--test-documents N] [--pairs N] [--labeled] [--encoder MODEL --layers N]
            [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
 
-The data are read from EVALBIAS_DATA (default ../shared/data). The search and the ranking use different documents.
+The data are read from EVALBIAS_DATA (default ../shared/data). The search and the ranking use different documents, by
+default as many for the search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them.
 ``--labeled`` adds MIPROv2 and GEPA, which use human preferences on the documents of the search. ``--write`` puts the
 tables into benchmarks/RESULTS.md under ``--title``; the curves go to ``--out``.
 """
@@ -47,6 +48,10 @@ CRITERIA: dict[str, tuple[Criterion, ...]] = {
 }
 
 
+DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), "topicalchat": (30, 30)}
+"""Data set -> number of documents for the search and for the ranking."""
+
+
 def documents(
     dataset: str, search: int, test: int, *, longest: int | None, seed: int
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
@@ -80,8 +85,13 @@ def documents(
 
 def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -> dict[str, CriterionResult]:
     """Run all methods on every criterion of a data set."""
+    search, test_documents = DOCUMENTS[dataset]
     train, test = documents(
-        dataset, args.search_documents, args.test_documents, longest=args.longest_source, seed=args.seed
+        dataset,
+        args.search_documents or search,
+        args.test_documents or test_documents,
+        longest=args.longest_source,
+        seed=args.seed,
     )
     grammar = GrammarParaphraser(wordings.PARTS)
     proposer = grammar if args.proposer_lm == "grammar" else LMParaphraser(_proposer_lm(args, lm))
@@ -96,7 +106,8 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed)
         results[criterion.name] = run(criterion, train, test, lm, settings)
         args.out.mkdir(parents=True, exist_ok=True)
-        curve_plot(results[criterion.name].points, args.out / f"curve-{dataset}-{criterion.name}.png")
+        curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
+        curve_plot(curves, args.out / f"curve-{dataset}-{criterion.name}.png")
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     return results
 
@@ -112,10 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--proposer-lm", default="grammar")
     parser.add_argument("--sets", nargs="+", choices=[*CRITERIA], default=[*CRITERIA])
     parser.add_argument("--criteria", nargs="+")
-    parser.add_argument("--search-documents", type=int, default=20)
-    parser.add_argument("--test-documents", type=int, default=40)
+    parser.add_argument("--search-documents", type=int, help="default: as the paper")
+    parser.add_argument("--test-documents", type=int, help="default: 40; 30 of TopicalChat")
     parser.add_argument("--longest-source", type=int, help="characters; longer documents are left out")
-    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
     parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
     parser.add_argument("--labeled", action="store_true")
     parser.add_argument("--encoder")
@@ -129,8 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
     judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
     settings = (
-        f"Judge: {judge}. Wordings: {args.proposer_lm}; 5 epochs of 5. {args.search_documents} documents for the "
-        f"search, {args.test_documents} others for the ranking, at most {args.pairs} pairs; seed {args.seed}."
+        f"Judge: {judge}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the "
+        f"ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
     )
     if args.longest_source:
         settings += f" Documents of more than {args.longest_source} characters are left out."

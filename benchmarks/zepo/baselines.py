@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -13,8 +14,8 @@ from evalbias.programs import Criterion, PointwiseJudge
 
 
 def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-    """Return (n,) scores as the model writes them; NaN where it writes no number."""
-    return np.array([p.score for p in PointwiseJudge(criterion, scoring="direct").batch(items, lm=lm)])
+    """Return (n,) most probable labels, the paper's direct scoring (Zhou et al. 2024, appendix A)."""
+    return np.array([p.mode for p in PointwiseJudge(criterion).batch(items, lm=lm)])
 
 
 def g_eval(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
@@ -23,8 +24,13 @@ def g_eval(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.n
 
 
 def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
-    """Return (n,) mean log-likelihoods per token of the output, given source and task (Fu et al., 2023)."""
-    return likelihood_scores(items, criterion, lm, reduction="mean")
+    """Return (n,) mean log-likelihoods per token of the output (Fu et al., 2023).
+
+    The task that precedes the output asks for one that is good on the aspect, so that aspects differ in their scores.
+    """
+    aspect = f"The {criterion.output_label.lower()} should be as good as possible on {criterion.title}"
+    task = f"{criterion.task} {aspect}: {criterion.definition}"
+    return likelihood_scores(items, replace(criterion, task=task), lm, reduction="mean")
 
 
 class BERTScore:

@@ -41,7 +41,7 @@ class Settings:
         proposer: Source of ZEPO's wordings.
         writer: LM that proposes instructions in DSPy's optimizers; None leaves these out.
         bert_score: BERTScore baseline; None leaves it out.
-        pairs: Largest number of pairs in a search and in a measurement.
+        pairs: Largest number of pairs in a search and in a measurement; None takes all.
         curve: Number of tried wordings to rank with, for the curve; None takes all.
         seed: Seed for everything.
     """
@@ -49,7 +49,7 @@ class Settings:
     proposer: Proposer
     writer: Any
     bert_score: Callable[..., Any] | None
-    pairs: int
+    pairs: int | None
     curve: int | None
     seed: int
 
@@ -98,6 +98,9 @@ class CriterionResult:
         search: Report of the full search.
         halving: Report of the search with successive halving.
         points: Wordings of the full search, measured on the test documents.
+        debiased: The same wordings after permutation debiasing.
+        pairs: Number of ordered pairs that the searches used.
+        documents: Number of documents in the search and in the ranking.
     """
 
     outcomes: dict[str, Outcome]
@@ -105,6 +108,9 @@ class CriterionResult:
     search: ZEPOReport
     halving: ZEPOReport
     points: list[CurvePoint] = field(default_factory=list)
+    debiased: list[CurvePoint] = field(default_factory=list)
+    pairs: int = 0
+    documents: tuple[int, int] = (0, 0)
 
 
 def run(
@@ -133,8 +139,20 @@ def run(
     if settings.writer is not None:
         _labeled(criterion, train, test, lm, settings, outcomes, costs)
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
-    points = sensitivity_curve(judge, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
-    return CriterionResult(outcomes, costs, whole.report, part.report, points)
+    points, debiased = (
+        sensitivity_curve(one, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
+        for one in (judge, PairwiseJudge(criterion, debias="permutation"))
+    )
+    return CriterionResult(
+        outcomes,
+        costs,
+        whole.report,
+        part.report,
+        points,
+        debiased,
+        len(drawn),
+        (len(by_input(train)), len(by_input(test))),
+    )
 
 
 def _labeled(
@@ -150,7 +168,12 @@ def _labeled(
     documents = list(by_input(train).values())
     half = len(documents) // 2
     sides = [
-        pairs([e for d in part for e in d], limit=settings.pairs // 2, criterion=criterion.name, seed=settings.seed)
+        pairs(
+            [e for d in part for e in d],
+            limit=settings.pairs and settings.pairs // 2,
+            criterion=criterion.name,
+            seed=settings.seed,
+        )
         for part in (documents[:half], documents[half:])
     ]
     common = {"lm": lm, "writer": settings.writer, "seed": settings.seed}

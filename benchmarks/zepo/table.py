@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.zepo.methods import OBJECTIVES, CriterionResult, Outcome
-from benchmarks.zepo.published import JUDGES, PROMPTS, ROWS, SPEARMAN
+from benchmarks.zepo.published import DEBIASED, JUDGES, PROMPTS, ROWS, SPEARMAN
 from benchmarks.zepo.published import OBJECTIVES as PUBLISHED_OBJECTIVES
 from evalbias.evaluation.formatting import count, mark
 from evalbias.measures import quadratic_fit, spearman
+from evalbias.optimizers.zepo.sensitivity import CurvePoint
 
 
 def report(dataset: str, results: Mapping[str, CriterionResult], settings: str) -> str:
     """Return the report of one data set as Markdown; results are by criterion."""
-    parts = [f"### {dataset}", settings, agreement_table(dataset, results)]
+    first = next(iter(results.values()))
+    searched, ranked = first.documents
+    used = f"{searched} documents with {first.pairs} ordered pairs for the search, {ranked} others for the ranking."
+    parts = [f"### {dataset}", f"{settings} {used}", agreement_table(dataset, results)]
     if dataset == "newsroom":
         rows = ", ".join(f"{name} {value}" for name, value in ROWS.items())
         parts.append(f"Published, {JUDGES[1]}, average: {rows}.")
@@ -105,14 +109,25 @@ def objective_table(results: Mapping[str, CriterionResult]) -> str:
             values = [p.objectives[objective.name] for p in result.points]
             cells.append(_number(spearman(values, [p.agreement for p in result.points]).value))
         body.append([objective.name, *cells, PUBLISHED_OBJECTIVES.get(objective.name, "-")])
-    fits = [
-        quadratic_fit([p.decision_rate for p in result.points], [p.agreement for p in result.points])
-        for result in results.values()
-    ]
-    body.append(
-        ["quadratic fit: R², peak", *(f"{_number(f.r_squared)}, {_number(f.top)}" for f in fits), "near quadratic, .5"]
-    )
+    for suffix, curves, published in (
+        ("", [result.points for result in results.values()], ("-", "near quadratic, .5")),
+        (" after permutation", [result.debiased for result in results.values()], (DEBIASED, "near quadratic, .5")),
+    ):
+        body.append([f"decision rates, agreement{suffix}", *map(_ranges, curves), published[0]])
+        body.append([f"quadratic fit{suffix}: R², peak", *map(_fit, curves), published[1]])
     return markdown(["objective against agreement, Spearman over wordings", *results, "published"], body)
+
+
+def _ranges(curve: Sequence[CurvePoint]) -> str:
+    """Return the ranges of the wordings' decision rates and of their agreement."""
+    columns = [p.decision_rate for p in curve], [p.agreement for p in curve]
+    defined = [[v for v in column if not math.isnan(v)] for column in columns]
+    return ", ".join(f"{min(c):.2f} to {max(c):.2f}" if c else "undefined" for c in defined)
+
+
+def _fit(curve: Sequence[CurvePoint]) -> str:
+    fit = quadratic_fit([p.decision_rate for p in curve], [p.agreement for p in curve])
+    return f"{_number(fit.r_squared)}, {_number(fit.top)}"
 
 
 def _number(value: float) -> str:

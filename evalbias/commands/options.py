@@ -69,9 +69,20 @@ Calibration = Annotated[
     typer.Option(help="Remove the positions' own probabilities; by default as the saved judge does."),
 ]
 Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that there is no difference.")]
-Pairs = Annotated[int, typer.Option("--pairs", help="Largest number of pairs, drawn with the seed.", min=1)]
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="N|all", help="Largest number of pairs, drawn with the seed, or 'all'.")
+]
 Documents = Annotated[int | None, typer.Option(help="Use only so many documents (inputs), drawn with the seed.", min=1)]
 Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search by which comparisons make an order.")]
+
+
+def pair_limit(text: str) -> int | None:
+    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"--pairs {text}: give a number of at least 1, or 'all'.")
+    return int(text)
 
 
 @dataclass(frozen=True)

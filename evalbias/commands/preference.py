@@ -28,6 +28,7 @@ from evalbias.commands.options import (
     SourceLabel,
     Ties,
     opening_models,
+    pair_limit,
 )
 
 Objective = Annotated[
@@ -48,7 +49,7 @@ def optimize(
     population: Annotated[int, typer.Option(help="Wordings in an epoch.", min=1)] = 5,
     epochs: Annotated[int, typer.Option(help="Rounds of wordings.", min=1)] = 5,
     objective: Objective = "fairness",
-    pairs: Pairs = 200,
+    pairs: Pairs = "200",
     halving: Annotated[
         bool,
         typer.Option("--halving", help="Drop weak wordings after a quarter and after half of the pairs; needs 40."),
@@ -65,7 +66,10 @@ def optimize(
     ] = "first",
     search: Search = "greedy",
     curve: Annotated[
-        bool, typer.Option("--curve", help="Rank with every wording tried: decision rate against agreement.")
+        bool,
+        typer.Option(
+            "--curve", help="Rank with every wording tried, as it is and debiased: decision rate against agreement."
+        ),
     ] = False,
     test_fraction: Annotated[float, typer.Option(help="Fraction of the documents kept out of the search.")] = 0.5,
     documents: Documents = None,
@@ -97,7 +101,7 @@ def optimize(
         population=population,
         epochs=epochs,
         objective=objective,
-        pairs=pairs,
+        pairs=pair_limit(pairs),
         halving=halving,
         budget=budget,
         ties=ties,
@@ -130,7 +134,7 @@ def measure_preference(
     judge: SavedPairwise = None,
     calibration: Calibration = None,
     ties: Ties = False,
-    pairs: Pairs = 500,
+    pairs: Pairs = "500",
     likelihood: Annotated[
         bool, typer.Option("--likelihood", help="Also measure whether the likelier output is preferred.")
     ] = False,
@@ -150,6 +154,7 @@ def measure_preference(
     from evalbias.commands.run import Run
     from evalbias.commands.run_ranking import open_pairwise
     from evalbias.commands.task import open_documents
+    from evalbias.data import count_pairs
     from evalbias.data import pairs as draw_pairs
     from evalbias.evaluation import judge_examples
     from evalbias.evaluation.registry import measure_all
@@ -160,7 +165,7 @@ def measure_preference(
         judge, criterion, data, labels=labels, ties=ties, debias=None, calibration=calibration
     )
     task = open_documents(data, program.criterion, seed=seed, documents=documents)
-    likelihood = likelihood or likelihood_lm is not None
+    limit, likelihood = pair_limit(pairs), likelihood or likelihood_lm is not None
     with Run(
         "measure preference",
         task,
@@ -169,9 +174,10 @@ def measure_preference(
         models=models,
         seed=seed,
         out=out,
-        options={**settings, "pairs": pairs, "likelihood": likelihood},
+        options={**settings, "pairs": limit, "likelihood": likelihood},
     ) as run:
-        drawn = draw_pairs(task.test, limit=pairs, ordered=False, seed=seed)
+        drawn = draw_pairs(task.test, limit=limit, ordered=False, seed=seed)
+        typer.echo(f"measured on {len(drawn)} of {count_pairs(task.test, ordered=False)} pairs", err=True)
         with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.lm, likelihood_lm=scorer)

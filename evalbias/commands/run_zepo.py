@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import typer
 
 from evalbias.commands.run import Run
-from evalbias.data import by_input, pairs
+from evalbias.data import by_input, count_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.baselines import PROMPTS, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
@@ -46,7 +47,7 @@ class SearchOptions:
     population: int = 5
     epochs: int = 5
     objective: str = "fairness"
-    pairs: int = 200
+    pairs: int | None = 200
     halving: bool = False
     budget: int | None = None
     ties: bool = False
@@ -114,7 +115,8 @@ def run_zepo(
     drawn = pairs(train, limit=options.pairs, seed=seed)
     with run.progress((1 + options.population * options.epochs) * len(drawn)):
         compiled = zepo.compile(judge, trainset=drawn, lm=run.lm)
-    with run.progress(_most_answers(test, options.pairs)):
+    compared = min(count_pairs(test, ordered=False), options.pairs or sys.maxsize)
+    with run.progress(_most_answers(test, compared)):
         rows = compare_with_baselines(
             judge, compiled, test, lm=run.lm, search=options.search, limit=options.pairs, seed=seed
         )
@@ -127,16 +129,20 @@ def run_zepo(
         title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()
     }
     brief: dict[str, Any] = {"instruction": report.chosen, "judgments": report.judgments, "rows": shown}
-    result = {"search": report, "rows": rows}
+    brief["pairs"] = {"search": len(drawn), "all": count_pairs(train)}
+    result = {"search": report, "rows": rows, "pairs": brief["pairs"]}
     run.folder.write_result(result)
     if options.curve:
         rated, tried = with_scores(test, criterion.name), [t.instruction for t in report.tried]
-        with run.progress(len(tried) * (1 + options.pairs + _most_rankings(test))):
-            points = sensitivity_curve(judge, tried, rated, lm=run.lm, limit=options.pairs, seed=seed)
-        curve_plot(points, path / "curve.png")
-        result["curve"] = points
+        curves = {}
+        for title, debias, orders in (("initial", None, 1), ("after permutation", "permutation", 2)):
+            judge.debias = debias
+            with run.progress(orders * len(tried) * (1 + compared + _most_rankings(test))):
+                curves[title] = sensitivity_curve(judge, tried, rated, lm=run.lm, limit=options.pairs, seed=seed)
+        curve_plot(curves, path / "curve.png")
+        result["curves"] = curves
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
-    return Searched(result, brief, rows_table(rows, report), coverage)
+    return Searched(result, brief, rows_table(rows, report, pairs=(len(drawn), count_pairs(train))), coverage)
 
 
 def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:

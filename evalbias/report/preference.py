@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,25 +16,36 @@ from evalbias.report.figure import new_figure
 BLUE, GRAY, ORANGE = "#2b6cb0", "0.6", "#c05621"
 
 
-def curve_plot(points: Sequence[CurvePoint], path: Path) -> None:
-    """Write a PNG of the first position's win rate against agreement, one point an instruction, and the parabola."""
+def curve_plot(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
+    """Write a PNG of the first position's win rate against agreement, one point an instruction, and the parabola.
+
+    Args:
+        curves: Title -> points, such as those before and after debiasing; they stand side by side on one axis of
+            agreement.
+        path: File to write.
+    """
+    figure = new_figure(5.6 * len(curves), 4.2)
+    axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axis, (title, points) in zip(axes, curves.items(), strict=True):
+        _draw_curve(axis, title, points)
+    axes[0].set_ylabel("agreement (mean Spearman by document)")
+    figure.savefig(path, dpi=120)
+
+
+def _draw_curve(axis: Any, title: str, points: Sequence[CurvePoint]) -> None:
     rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
     fit = quadratic_fit(rates, agreed)
-    figure = new_figure(5.6, 4.2)
-    axis = figure.subplots()
     axis.axvline(0.5, color=GRAY, linewidth=1)
     axis.scatter(rates, agreed, s=22, alpha=0.7, edgecolors="none", color=BLUE)
-    title = f"{fit.n} instructions"
+    title = f"{title}, {fit.n} instructions"
     if fit.curvature == fit.curvature:
         x = np.linspace(min(rates), max(rates), 100)
         axis.plot(x, fit(x), color=ORANGE, linewidth=1.5)
         top = f", top at {fit.top:.2f}" if fit.top == fit.top else ""
-        title += f": quadratic fit, R² = {fit.r_squared:.2f}{top}"
+        title += f"\nquadratic fit, R² = {fit.r_squared:.2f}{top}"
     axis.set_title(title, fontsize="medium")
     axis.set_xlabel("decision rate of the first position")
-    axis.set_ylabel("agreement (mean Spearman by document)")
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
 
 
 def history_plot(report: ZEPOReport, path: Path) -> None:

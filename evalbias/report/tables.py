@@ -13,6 +13,7 @@ from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.formatting import SIGNIFICANCE, mark, number
+from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
 
 LOW_COVERAGE = 0.1
@@ -55,9 +56,26 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
     return table
 
 
-def rows_table(rows: Mapping[str, Row], report: ZEPOReport) -> Table:
-    """Return one row a judge, on the documents that took no part in the search: every bias's headline estimates."""
-    table = Table(title=f"Chosen: {report.chosen}", caption="; ".join(_rows_caption(rows, report)))
+def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
+    """Return the lengths of the chosen demonstrations beside those of all items, by criterion."""
+    listed = ", ".join(
+        f"{name} {np.mean(r.demonstration_words):.0f} ({min(r.demonstration_words)} to {max(r.demonstration_words)}; "
+        f"all items {r.mean_words:.0f})"
+        for name, r in reports.items()
+    )
+    return f"mean words of the demonstrations: {listed}"
+
+
+def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
+    """Return one row a judge, on the documents that took no part in the search: every bias's headline estimates.
+
+    Args:
+        rows: Judge -> its measurements.
+        report: Report of the search.
+        pairs: Number of ordered pairs that the search used, and number of all that its documents have.
+    """
+    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
+    table = Table(title=f"Chosen: {report.chosen}", caption="; ".join([*used, *_rows_caption(rows, report)]))
     table.add_column("judge", no_wrap=True)
     measurements = next(iter(rows.values())).measurements
     headlines = [(bias, name) for bias, m in measurements.items() for name in m.headlines if name in m.estimates]

@@ -3,9 +3,10 @@
 import dspy
 import numpy as np
 import pytest
-from fakes import PARTS
+from fakes import PARTS, FormulaLM
 
 import benchmarks.zepo.__main__ as command
+from benchmarks.zepo import baselines
 from benchmarks.zepo.baselines import BERTScore
 from benchmarks.zepo.labeled import compiled, gepa, miprov2
 from benchmarks.zepo.methods import CriterionResult, Settings, run
@@ -15,9 +16,10 @@ from benchmarks.zepo.writer import grammar_writer
 from evalbias import embedded_judge_lm
 from evalbias.data import pairs, wordings, world
 from evalbias.lm.embedded import FOLDER
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import fairness
 from evalbias.optimizers import GrammarParaphraser
-from evalbias.programs import SYNTHETIC, PairwiseJudge
+from evalbias.programs import NEWSROOM, SYNTHETIC, PairwiseJudge
 
 GRAMMAR = GrammarParaphraser(wordings.PARTS)
 
@@ -54,7 +56,10 @@ def test_every_method_has_its_row(result):
     assert result.costs["ZEPO"].judgments == 26 * 40
     assert result.costs["ZEPO, successive halving"].judgments < 26 * 40
     assert all(cost.tokens > 0 for cost in result.costs.values())
-    assert len(result.points) == len(result.search.tried)
+    assert len(result.points) == len(result.debiased) == len(result.search.tried)
+    rates = [[p.decision_rate for p in curve] for curve in (result.points, result.debiased)]
+    assert max(rates[1]) - min(rates[1]) < 0.5 * (max(rates[0]) - min(rates[0]))
+    assert (result.pairs, result.documents) == (40, (8, 12))
     assert result.points[0].objectives.keys() == {"fairness", "calibration", "confidence", "context-free confidence"}
 
 
@@ -63,10 +68,32 @@ def test_the_report_has_the_published_figures(result):
     assert "| ZEPO | " in text
     assert "60000" in text
     assert "winner with halving" in text
+    assert "quadratic fit after permutation" in text
+    assert "8 documents with 40 ordered pairs for the search, 12 others for the ranking." in text
     assert "published: Llama-3-8B" not in text
     table = agreement_table("newsroom", dict.fromkeys(SPEARMAN["newsroom"], result))
     assert ".49 -> .57" in table
     assert table.count("published") == 2
+
+
+def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_aspect():
+    class Scorer(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            return ChoiceLogprobs(tuple(choices), np.log([[0.1, 0.1, 0.2, 0.35, 0.25]] * len(prompts)))
+
+        def loglikelihood(self, questions):
+            self.tasks = [messages[0]["content"] for messages, _ in questions]
+            return super().loglikelihood(questions)
+
+    lm, rated = Scorer(), [dspy.Example(source="s", output="q=1 z=2")]
+    assert baselines.direct(SYNTHETIC, rated, lm).tolist() == [4.0]
+    assert baselines.g_eval(SYNTHETIC, rated, lm).tolist() == pytest.approx([3.55])
+    (other,) = (c for c in NEWSROOM if c.name == "fluency")
+    for criterion in (SYNTHETIC, other):
+        assert baselines.gpt_score(criterion, rated, lm).tolist() == [(2 - 20 - 1) / 2]
+        assert criterion.title in lm.tasks[0]
+        assert criterion.definition in lm.tasks[0]
+        assert lm.tasks[0].startswith(criterion.task)
 
 
 @pytest.mark.parametrize("optimizer", ["miprov2", "gepa"])

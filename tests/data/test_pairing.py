@@ -34,4 +34,12 @@ def test_the_published_data_sets_satisfy_this(dataset, data_dir):
     file = {"newsroom": "upstream/newsroom.json", "summeval": "summeval.jsonl.gz"}.get(
         dataset, "upstream/topical_chat.json"
     )
-    assert len(data.by_input(data.load(dataset, data_dir / file))) in (60, 70)
+    items = data.load(dataset, data_dir / file)
+    assert len(data.by_input(items)) in (60, 70)
+    for ordered in (True, False):
+        assert data.count_pairs(items, ordered=ordered) == len(data.pairs(items, ordered=ordered, seed=0))
+
+
+def test_the_pairs_of_five_responses_to_each_dialogue_are_the_papers_1200():
+    items = [item(f"{d}-{k}", f"s{d}") for d in range(60) for k in range(5)]
+    assert data.count_pairs(items) == len(data.pairs(items, seed=0)) == 1200

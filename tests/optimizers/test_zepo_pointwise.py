@@ -2,16 +2,26 @@
 
 import math
 
+import dspy
 import numpy as np
 import pytest
 from fakes import PARTS, FormulaLM, Wording, items, rated
 
+from evalbias import data
 from evalbias.evaluation import Judged
 from evalbias.measures import quadratic_fit
-from evalbias.optimizers.zepo import ZEPO, Confidence, Epochs, GrammarParaphraser, ScoreUniformity
+from evalbias.optimizers.zepo import (
+    ZEPO,
+    Confidence,
+    ContextFreeConfidence,
+    Epochs,
+    GrammarParaphraser,
+    ScoreUniformity,
+)
 from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
 from evalbias.optimizers.zepo.sensitivity import sensitivity_curve
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.optimizers.zepo.targets import instruct
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
 
@@ -26,6 +36,33 @@ def test_agreement_is_best_where_the_decisions_are_even():
     assert fit.top == pytest.approx(0.5, abs=0.15)
     assert agreed[4] == max(agreed) == pytest.approx(1)
     assert all(p.objectives["confidence"] < 0 for p in points)
+
+
+def test_the_curve_after_debiasing_is_of_averaged_probabilities():
+    texts = [f"On quality, lean={lean}" for lean in (-30, 0, 30)]
+    lm = Wording()
+    judge = PairwiseJudge(C, debias="permutation")
+    points = sensitivity_curve(judge, texts, rated(), lm=lm, objectives=[ContextFreeConfidence()])
+    compared = 12 * 15  # 12 documents of six outputs
+    comparisons = [sum(r.comparisons for r in _rankings(judge, text)) for text in texts]
+    assert len(lm.asked) == sum(2 * (compared + 1) + 2 * n for n in comparisons)
+    # a lean of 30 nats decides every comparison before debiasing, and none after it
+    assert len({p.decision_rate for p in points}) == 1
+    assert 0.4 < points[0].decision_rate < 0.6
+    assert [p.agreement for p in points] == pytest.approx([1, 1, 1])
+    assert [p.objectives["context-free confidence"] for p in points] == pytest.approx([math.log(2)] * 3)
+    biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
+    assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
+    assert biased[2].decision_rate > 0.9
+
+
+def _rankings(judge, text):
+    one = judge.deepcopy()
+    instruct(one, text)
+    documents = [
+        dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in data.by_input(rated()).values()
+    ]
+    return PairwiseRanker(one).batch(documents, lm=Wording())
 
 
 class Sharp(FormulaLM):

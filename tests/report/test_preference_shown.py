@@ -43,6 +43,7 @@ def test_four_rows_and_what_the_search_took(searched):
         assert cells[3] == f"{row.measurements['verbosity']['longer_rate'].value:.2f}"
         assert cells[4].rstrip("*†") == f"{agreement['spearman'].value:+.2f}"
     assert f"{compiled.report.judgments} judgments" in text
+    assert "searched on 100 of 360 ordered pairs" in printed(rows_table(rows, compiled.report, pairs=(100, 360)))
     assert compiled.report.chosen in text
 
 
@@ -69,8 +70,8 @@ def test_plots_show_something(searched, tmp_path):
     history_plot(compiled.report, tmp_path / "history.png")
     consistency_bars({"a": 0.25, "b": 1.0, "c": math.nan}, tmp_path / "consistency.png")
     points = [CurvePoint(str(x), x, 0.8 - (x - 0.5) ** 2) for x in np.linspace(0.1, 0.9, 9)]
-    curve_plot(points, tmp_path / "curve.png")
-    curve_plot(points[:2], tmp_path / "few.png")
+    curve_plot({"initial": points, "after permutation": points[3:6]}, tmp_path / "curve.png")
+    curve_plot({"initial": points[:2]}, tmp_path / "few.png")
     for name in ("history", "consistency", "curve", "few"):
         pixels = image.imread(tmp_path / f"{name}.png")
         assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
