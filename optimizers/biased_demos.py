@@ -18,6 +18,7 @@ from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.likelihood import NORMALIZATIONS
 from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.context_errors import name_overlong_items
@@ -36,9 +37,11 @@ class BiasedDemosReport(CompileReport):
     Attributes:
         train: The measured training items: all that have a human score, without the random demonstrations; judged under
             those.
-        unfairness: (n,) US as RS uses it: both scores centered and divided by their largest magnitude.
+        unfairness: (n,) US as RS uses it (eq 2).
         rs: (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined.
         demonstrations: Ids of the chosen demonstrations, in the order shown.
+        demonstration_words: Words of each chosen demonstration's output. The sum in LS favors long outputs.
+        mean_words: Mean number of words of the measured items' outputs.
         random: Ids of the random demonstrations of the baseline.
         left_out: Training items without a human score.
         undefined: Measured items whose RS is NaN.
@@ -48,6 +51,8 @@ class BiasedDemosReport(CompileReport):
     unfairness: FloatArray
     rs: FloatArray
     demonstrations: tuple[str, ...]
+    demonstration_words: tuple[int, ...]
+    mean_words: float
     random: tuple[str, ...]
     left_out: int
     undefined: int
@@ -65,7 +70,8 @@ class BiasedDemos(JudgeOptimizer):
         likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
         bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
-        normalization: Normalization of US in the reported BiasScore: ``"min-max"`` or ``"mean-range"``.
+        normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
+            ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
         order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
         n_resamples: Swaps of each permutation test.
         seed: Seed for the random demonstrations and the tests.
@@ -81,7 +87,7 @@ class BiasedDemos(JudgeOptimizer):
         likelihood_lm: MeasuringLM | None = None,
         bins: Sequence[float] | None = None,
         reduction: str = "sum",
-        normalization: str = "min-max",
+        normalization: str = "mean-range",
         order: str = "ascending",
         n_resamples: int = 100_000,
         seed: int = 0,
@@ -90,6 +96,8 @@ class BiasedDemos(JudgeOptimizer):
         super().__init__(n_resamples=n_resamples, seed=seed, progress=progress)
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization={normalization!r} is unknown: choose one of {NORMALIZATIONS}.")
         if order not in ORDERS:
             raise ValueError(f"order={order!r} is unknown: choose one of {ORDERS}.")
         self.k = k
@@ -129,7 +137,7 @@ class BiasedDemos(JudgeOptimizer):
             reduction=self.reduction,
             progress=self.progress,
         )
-        rs, unfairness = _rs(train)
+        rs, unfairness = _rs(train, self.normalization)
         chosen = [candidates[i] for i in self._highest(rs)]
         compiled = with_demos(student, chosen, bins=self.bins)
         _check_fit(compiled, [*rated, *problem.valset], lm)
@@ -139,6 +147,8 @@ class BiasedDemos(JudgeOptimizer):
             "unfairness": unfairness,
             "rs": rs,
             "demonstrations": tuple(str(e.get("id")) for e in chosen),
+            "demonstration_words": tuple(len(e.output.split()) for e in chosen),
+            "mean_words": float(np.mean([len(e.output.split()) for e in candidates])),
             "random": tuple(str(e.get("id")) for e in random),
             "left_out": len(problem.trainset) - len(rated),
             "undefined": int(np.isnan(rs).sum()),
@@ -146,8 +156,8 @@ class BiasedDemos(JudgeOptimizer):
         return Outcome(compiled, baseline, details)
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
-        """Compare the likelihood bias, with US normalized as the optimizer was told."""
-        bias = LikelihoodBias(self.normalization)
+        """Compare the likelihood bias only."""
+        bias = LikelihoodBias()
         sides = [measure(bias, judged, seed=self.seed) for judged in (before, after)]
         return {bias.name: compare(*sides, n_resamples=self.n_resamples, seed=self.seed)}
 
@@ -165,12 +175,12 @@ class BiasedDemos(JudgeOptimizer):
         return [int(i) for i in (top if self.order == "descending" else top[::-1])]
 
 
-def _rs(judged: Judged) -> tuple[FloatArray, FloatArray]:
+def _rs(judged: Judged, normalization: str) -> tuple[FloatArray, FloatArray]:
     """Return (RS, US), (n,) each, over the items where all three numbers are defined; NaN elsewhere."""
     likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
     kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
     rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization="center-max")
+    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=normalization)
     rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
     return rs, unfairness
 

@@ -1,8 +1,10 @@
 """Reproduce Table 1 for any judge model: run ``evalbias compile likelihood`` and add the published figures.
 
 usage: python -m benchmarks.likelihood_bias --lm MODEL [--likelihood-lm MODEL] [--sets webnlg2020 tmu-gfm]
-           [--candidates FOLDER] [--out DIR] [--write] [--title TEXT] [options of evalbias compile likelihood]
+           [--reductions sum mean] [--candidates FOLDER] [--out DIR] [--write] [--title TEXT]
+           [options of evalbias compile likelihood]
 
+Every data set is run with LS as the sum over tokens, as the paper writes it, and as the mean, as its code does.
 The data are read from EVALBIAS_DATA (default ../shared/data). A stopped run resumes. ``--candidates`` names a folder
 with candidates-NAME.txt: the training items that may become demonstrations, for a judge model that was trained on the
 others. ``--write`` puts the tables into benchmarks/RESULTS.md under ``--title``.
@@ -20,6 +22,7 @@ from pathlib import Path
 from benchmarks.likelihood_bias.published import TABLE
 from benchmarks.likelihood_bias.table import Finished, report
 from benchmarks.results import write_section
+from evalbias.evaluation.judged import REDUCTIONS
 
 FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tmu-gfm-dataset.csv"}
 
@@ -37,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm", required=True)
     parser.add_argument("--sets", nargs="+", choices=[*TABLE], default=[*TABLE])
+    parser.add_argument("--reductions", nargs="+", choices=REDUCTIONS, default=REDUCTIONS)
     parser.add_argument("--candidates", type=Path)
     parser.add_argument("--out", type=Path, default=Path("runs/likelihood-bias"))
     parser.add_argument("--write", action="store_true")
@@ -48,7 +52,11 @@ def main() -> None:
         if args.candidates is not None:
             options += ["--candidates", str(args.candidates / f"candidates-{dataset}.txt")]
         started = time.monotonic()
-        parts.append(report(compiled(dataset, args.out / dataset, options)))
+        runs = {
+            reduction: compiled(dataset, args.out / f"{dataset}-{reduction}", [*options, "--reduction", reduction])
+            for reduction in args.reductions
+        }
+        parts.append(report(runs))
         print(f"{dataset}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     text = "\n\n".join(parts)
     print(text)

@@ -138,31 +138,59 @@ def markdown(headings: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def report(run: Finished) -> str:
-    """Return the report of a run as Markdown; it names items by their ids and never quotes them."""
+def demonstration_words(run: Finished, criterion: str) -> str:
+    """Return the mean words of the chosen demonstrations, and of all items; the total has no demonstrations."""
+    report = run.result["reports"].get(criterion)
+    if report is None:
+        return "-"
+    return f"{np.mean(report['demonstration_words']):.0f} ({report['mean_words']:.0f})"
+
+
+def side_by_side(runs: Mapping[str, Finished]) -> list[list[str]]:
+    """Return the rows of every criterion, one a reduction of LS, with the lengths of the demonstrations."""
+    rows_by_run = [
+        [[row[0], reduction, *row[1:5], demonstration_words(run, row[0]), *row[5:]] for row in rows(run)]
+        for reduction, run in runs.items()
+    ]
+    return [row for group in zip(*rows_by_run, strict=True) for row in group]
+
+
+def report(runs: Mapping[str, Finished]) -> str:
+    """Return the report of a data set as Markdown; it names items by their ids and never quotes them.
+
+    Args:
+        runs: Reduction of token log-probabilities to LS -> run with it. The items listed are those of the first.
+    """
+    run = next(iter(runs.values()))
     s = run.settings
     lm, likelihood_lm = s["lm"], s["likelihood_lm"]
     judge = ", ".join(f"{k} {v}" for k, v in lm.items())
     other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
     parts = [
         f"### {run.dataset}",
-        f"Judge: {judge}; likelihood: {other}, {s['reduction']} over tokens; US normalized by {s['normalization']}; "
+        f"Judge: {judge}; likelihood: {other}, {' and '.join(runs)} over tokens (the paper writes the sum; its "
+        f"published tables come from code that takes the mean); scores in RS normalized by {s['normalization']}; "
         f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} candidate demonstrations, {s['test']['items']} test "
         f"items; R = {s['resamples']}; data hash {s['data_sha256'][:12]}.",
         markdown(
             [
                 "criterion",
+                "LS",
                 "BiasScore, before -> after",
                 "performance",
                 "p-values, bias / performance",
                 "n",
+                "words of the demonstrations (of all items)",
                 *(f"published: {name}, bias / performance" for name in JUDGES),
             ],
-            rows(run),
+            side_by_side(runs),
         ),
         "\\* p < .05, † p < .06 (two-sided paired permutation test). Mean BiasScore by kind of criterion:",
-        markdown(["kind", "criteria", "before", "after"], intrinsic(run)),
-        "Items whose score changed most (LS rank: from 0, the least likely, to 1):",
+        markdown(
+            ["kind", "LS", "criteria", "before", "after"],
+            [[row[0], reduction, *row[1:]] for reduction, one in runs.items() for row in intrinsic(one)],
+        ),
+        f"Items whose score changed most with {next(iter(runs))} (LS rank: from 0, the least likely, to 1):",
     ]
     body = [
         [c, x.id, f"{x.likelihood_rank:.2f}", f"{x.human:.1f}", f"{x.before:.2f}", f"{x.after:.2f}"]

@@ -14,7 +14,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from evalbias.commands.run_zepo import SearchOptions, run_zepo
     from evalbias.commands.task import demo_documents, demo_task
     from evalbias.data import wordings
-    from evalbias.report.tables import comparison_table
+    from evalbias.report.tables import comparison_table, words_note
 
     task = demo_task(seed)
     demos, search = BiasedDemosOptions(), SearchOptions(pairs=100)
@@ -26,6 +26,6 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
             {**result_of(compiled), **searched.result},
             {"likelihood": compiled.comparisons[task.criteria[0].name], "preference": searched.brief},
             as_json,
-            Group(comparison_table(compiled.comparisons), "", searched.table),
+            Group(comparison_table(compiled.comparisons), words_note(compiled.reports), "", searched.table),
             {**coverage_of(compiled), **searched.coverage},
         )

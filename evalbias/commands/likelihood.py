@@ -39,7 +39,6 @@ def measure_likelihood(
     as_json: Json = False,
     split_by: SplitBy = "instance",
     reduction: Reduction = "sum",
-    normalization: Normalization = "min-max",
     limit: Limit = None,
 ) -> None:
     """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
@@ -54,8 +53,8 @@ def measure_likelihood(
     from evalbias.report.tables import measurement_table
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
-    options = {"k": k, "reduction": reduction, "normalization": normalization}
-    bias = LikelihoodBias(normalization)
+    options = {"k": k, "reduction": reduction}
+    bias = LikelihoodBias()
     with Run(
         "measure likelihood",
         task,
@@ -78,7 +77,7 @@ def measure_likelihood(
             judged["total"] = total(list(judged.values()))
         measurements = {name: measure(bias, one, seed=seed) for name, one in judged.items()}
         for name, one in judged.items():
-            likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"), normalization=normalization)
+            likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"))
         brief = {"likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()}}
         run.finish({"likelihood": measurements}, brief, as_json, measurement_table(measurements), coverage)
 
@@ -99,15 +98,17 @@ def compile_likelihood(
     as_json: Json = False,
     split_by: SplitBy = "instance",
     reduction: Reduction = "sum",
-    normalization: Normalization = "min-max",
+    normalization: Normalization = "mean-range",
     resamples: Resamples = 100_000,
     limit: Limit = None,
 ) -> None:
     """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
+    from rich.console import Group
+
     from evalbias.commands.run import Run
     from evalbias.commands.run_biased_demos import BiasedDemosOptions, coverage_of, result_of, run_biased_demos
     from evalbias.commands.task import open_task
-    from evalbias.report.tables import comparison_table
+    from evalbias.report.tables import comparison_table, words_note
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
     options = BiasedDemosOptions(k, reduction, normalization, resamples)
@@ -122,6 +123,6 @@ def compile_likelihood(
         options=options,
     ) as run:
         compiled = run_biased_demos(run, task, options, seed=seed)
-        table = comparison_table(compiled.comparisons)
+        table = Group(comparison_table(compiled.comparisons), words_note(compiled.reports))
         brief = {"likelihood": compiled.comparisons}
         run.finish(result_of(compiled), brief, as_json, table, coverage_of(compiled))

@@ -34,7 +34,10 @@ SplitBy = Annotated[
 Reduction = Annotated[
     Literal["sum", "mean"], typer.Option(help="Reduction of token log-probabilities to LS; the paper's is sum.")
 ]
-Normalization = Annotated[Literal["min-max", "mean-range"], typer.Option(help="Normalization of the scores in US.")]
+Normalization = Annotated[
+    Literal["mean-range", "center-max"],
+    typer.Option(help="Normalization of the scores in RS: mean-range is the paper's, center-max its code's."),
+]
 Resamples = Annotated[int, typer.Option(help="Swaps of the permutation test.", min=1)]
 Limit = Annotated[int | None, typer.Option(help="Use only so many items, drawn with the seed.", min=1)]
 Candidates = Annotated[

@@ -18,7 +18,7 @@ class BiasedDemosOptions:
 
     k: int = 8
     reduction: str = "sum"
-    normalization: str = "min-max"
+    normalization: str = "mean-range"
     resamples: int = 100_000
 
 
@@ -40,7 +40,7 @@ def run_biased_demos(run: Run, task: Task, options: BiasedDemosOptions, *, seed:
         judge.save(str(run.folder.file("judge", name, ".json")))
     for name in compiled.comparisons:
         path = run.folder.file("scatter", name, ".png")
-        likelihood_scatter(compiled.before[name], compiled.after[name], path, normalization=options.normalization)
+        likelihood_scatter(compiled.before[name], compiled.after[name], path)
     return compiled
 
 

@@ -19,9 +19,6 @@ from evalbias.measures.statistic import (
 class LikelihoodBias:
     """BiasScore and performance of a judge that scores; pull of the likelier candidate on one that compares.
 
-    Args:
-        normalization: Normalization of US; see ``evalbias.measures.unfairness_scores``.
-
     Estimates of a judge that scores: ``bias_score`` (eq 5) and ``performance``. Of one that compares:
     ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
     (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
@@ -31,9 +28,6 @@ class LikelihoodBias:
     name = "likelihood"
     headlines = ("bias_score", "performance", "likelihood_correlation")
     objective = None
-
-    def __init__(self, normalization: str = "min-max") -> None:
-        self.normalization = normalization
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
@@ -47,7 +41,7 @@ class LikelihoodBias:
             return _pairwise_samples(judged, likelihoods)
         human = judged.covariate(HUMAN_SCORES)
         scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # both estimates on the same items
-        bias = bias_score_statistic(likelihoods, human, normalization=self.normalization)
+        bias = bias_score_statistic(likelihoods, human)
         return {
             "bias_score": Sample(scores, bias, "BiasScore", null=0.0),
             "performance": Sample(scores, performance_statistic(human), "performance"),

@@ -20,7 +20,7 @@ from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import spearman_rows
 
 TOTAL = "total"
-NORMALIZATIONS = ("min-max", "mean-range", "center-max")
+NORMALIZATIONS = ("mean-range", "center-max")
 DECIMALS = 12
 """Decimal places to which US is rounded, so that values that differ only by floating-point error are tied."""
 
@@ -47,8 +47,7 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
 
     Args:
         scores: (n,) scores on any scale.
-        normalization: ``"min-max"`` (onto [0, 1]), ``"mean-range"`` (mean 0, range 1) or ``"center-max"`` (mean 0,
-            largest magnitude 1).
+        normalization: ``"mean-range"`` (mean 0, range 1) or ``"center-max"`` (mean 0, largest magnitude 1).
 
     Returns:
         (n,) rescaled scores.
@@ -65,37 +64,36 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     kept = scores[~np.isnan(scores)]
     if kept.size == 0 or kept.min() == kept.max():
         return np.full_like(scores, np.nan)
-    if normalization == "min-max":
-        return np.asarray((scores - kept.min()) / (kept.max() - kept.min()))
     centered = scores - kept.mean()
     scale = kept.max() - kept.min() if normalization == "mean-range" else np.abs(centered[~np.isnan(centered)]).max()
     return np.asarray(centered / scale)
 
 
 def unfairness_scores(
-    model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = "min-max"
+    model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = "mean-range"
 ) -> FloatArray:
     """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
 
-    An item with one undefined score is left out of both normalizations. Min-max normalization depends on the extremes
-    of the sample, so US of the same item differs between samples.
+    An item with one undefined score is left out of both normalizations. The range depends on the extremes of the
+    sample, so US of the same item differs between samples.
 
     Args:
         model_scores: (n,) Score_m on any scale.
         human_scores: (n,) Score_h on any scale.
-        normalization: See ``normalize``. The paper's code uses ``"min-max"`` for BiasScore and ``"center-max"`` for
-            RS; its text describes ``"mean-range"``.
+        normalization: See ``normalize``. ``"mean-range"`` is eq 2: both scores get the same mean and range. The paper's
+            code subtracts scores on [0, 1] for BiasScore, which shifts every US by the same number and leaves ranks and
+            RS as they are, and uses ``"center-max"`` for RS, which changes them.
 
     Returns:
-        (n,) US in [-1, 1] (``"center-max"``: [-2, 2]), positive where the judge overrates. NaN where a score is NaN,
+        (n,) US in [-2, 2], with mean 0, positive where the judge overrates. NaN where a score is NaN,
         and everywhere if either set of scores is constant.
 
     Raises:
         ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
 
     Examples:
-        >>> unfairness_scores([1, 3, 5], [0, 100, 100]).tolist()
-        [0.0, -0.5, 0.0]
+        >>> unfairness_scores([1, 3, 5], [0, 100, 100]).round(2).tolist()
+        [0.17, -0.33, 0.17]
     """
     model, human = vectors(model_scores=model_scores, human_scores=human_scores)
     kept = defined(model, human)
@@ -148,23 +146,17 @@ def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
 
 
 @overload
-def likelihood_bias(
-    likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = ...
-) -> LikelihoodBias: ...
+def likelihood_bias(likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike) -> LikelihoodBias: ...
 @overload
 def likelihood_bias(
     likelihoods: ArrayLike,
     model_scores: Mapping[str, ArrayLike],
     human_scores: Mapping[str, ArrayLike],
-    *,
-    normalization: str = ...,
 ) -> dict[str, LikelihoodBias]: ...
 def likelihood_bias(
     likelihoods: ArrayLike,
     model_scores: ArrayLike | Mapping[str, ArrayLike],
     human_scores: ArrayLike | Mapping[str, ArrayLike],
-    *,
-    normalization: str = "min-max",
 ) -> LikelihoodBias | dict[str, LikelihoodBias]:
     """Compute BiasScore and evaluation performance, for one criterion or for each of several.
 
@@ -172,7 +164,6 @@ def likelihood_bias(
         likelihoods: (n,) LS in nats.
         model_scores: (n,) Score_m on any scale, or criterion -> (n,).
         human_scores: (n,) Score_h on any scale, or criterion -> (n,) for the same criteria.
-        normalization: See ``unfairness_scores``.
 
     Returns:
         The result for one criterion, or criterion -> result with ``"total"`` added. The total averages the scores over
@@ -187,22 +178,22 @@ def likelihood_bias(
         LikelihoodBias(bias_score=0.0, performance=1.0, n=3, undefined=0)
     """
     if not isinstance(model_scores, Mapping) or not isinstance(human_scores, Mapping):
-        return _measure(likelihoods, model_scores, human_scores, normalization)  # type: ignore[arg-type]
+        return _measure(likelihoods, model_scores, human_scores)  # type: ignore[arg-type]
     if model_scores.keys() != human_scores.keys() or not model_scores or TOTAL in model_scores:
         raise ValueError(
             f"The model scores have the criteria {list(model_scores)}, the human scores {list(human_scores)}; "
             f"give the same criteria, at least one, and none called {TOTAL!r}."
         )
-    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c], normalization) for c in model_scores}
+    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c]) for c in model_scores}
     model, human = (np.mean(vectors(**s), axis=0) for s in (model_scores, human_scores))
-    return {**by_criterion, TOTAL: _measure(likelihoods, model, human, normalization)}
+    return {**by_criterion, TOTAL: _measure(likelihoods, model, human)}
 
 
-def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodBias:
+def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike) -> LikelihoodBias:
     ls, m, h = vectors(likelihoods=likelihoods, model_scores=model, human_scores=human)
     kept = defined(ls, m, h)
     ls, m, h = ls[kept], m[kept], h[kept]
-    unfairness = unfairness_scores(m, h, normalization=normalization)
+    unfairness = unfairness_scores(m, h)
     return LikelihoodBias(_rho(ls, unfairness), _rho(m, h), int(kept.sum()), int((~kept).sum()))
 
 

@@ -151,45 +151,40 @@ class RankStatistic(Statistic):
     Args:
         reference: (n,) values that the scores are correlated with.
         human_scores: (n,) Score_h, from which US is computed; None correlates the scores themselves.
-        normalization: Normalization of US; see ``evalbias.measures.unfairness_scores``.
     """
 
-    def __init__(
-        self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "min-max"
-    ) -> None:
+    def __init__(self, reference: ArrayLike, human_scores: ArrayLike | None = None) -> None:
         arrays = [reference] if human_scores is None else [reference, human_scores]
         self.references = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
-        self._normalization = normalization
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute rho of every row; see ``Statistic``."""
         if len(references) == 2:
             human = np.broadcast_to(references[1], scores.shape)
             pairs = zip(scores, human, strict=True)
-            scores = np.stack([unfairness_scores(m, h, normalization=self._normalization) for m, h in pairs])
+            scores = np.stack([unfairness_scores(m, h) for m, h in pairs])
         return spearman_rows(scores, references[0])
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """See ``Statistic``; US is normalized anew for every row, by the few spans that the rows can have."""
+        """See ``Statistic``; US is normalized anew for every row, by the few ranges that the rows can have."""
         reference = rank_rows(self.references[0][None])[0]
         if len(self.references) == 1:
             mixed = Mixture(a, b, reference)
             return lambda swap: (mixed(swap), mixed(~swap))
-        human = normalize(self.references[1], self._normalization)
+        human = normalize(self.references[1], "mean-range")
 
         @lru_cache(maxsize=64)
-        def mixture(low: float, high: float) -> Mixture:
-            first, second = (np.round((x - low) / (high - low) - human, DECIMALS) for x in (a, b))
+        def mixture(width: float) -> Mixture:
+            first, second = (np.round(x / width - human, DECIMALS) for x in (a, b))  # a row's mean moves no rank
             return Mixture(first, second, reference)
 
         def rho(swap: BoolArray) -> FloatArray:
             values = np.full(len(swap), np.nan)
-            spans = _spans(np.where(swap, b, a), self._normalization)
-            distinct, inverse = np.unique(spans, axis=0, return_inverse=True)
-            for index, (low, high) in enumerate(distinct):
-                if low < high and not np.isnan(human).any():
-                    group = inverse.ravel() == index
-                    values[group] = mixture(low, high)(swap[group])
+            widths, inverse = np.unique(np.ptp(np.where(swap, b, a), axis=1), return_inverse=True)
+            for index, width in enumerate(widths):
+                if width > 0 and not np.isnan(human).any():
+                    group = inverse == index
+                    values[group] = mixture(width)(swap[group])
             return values
 
         return lambda swap: (rho(swap), rho(~swap))
@@ -210,25 +205,9 @@ def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
     return RankStatistic(human_scores)
 
 
-def bias_score_statistic(
-    likelihoods: ArrayLike, human_scores: ArrayLike, *, normalization: str = "min-max"
-) -> RankStatistic:
-    """BiasScore, rho(LS, US), as a statistic of Score_m; US is normalized for every resample (Ohi et al. 2024, eq 5).
-
-    Raises:
-        ValueError: An unknown normalization.
-    """
-    if normalization not in ("min-max", "mean-range"):
-        raise ValueError(f"normalization={normalization!r} is unknown: choose 'min-max' or 'mean-range'.")
-    return RankStatistic(likelihoods, human_scores, normalization=normalization)
-
-
-def _spans(scores: FloatArray, normalization: str) -> FloatArray:
-    """Return (k, 2) all that the normalization of a row depends on; few rows differ in it."""
-    low, high = scores.min(axis=1), scores.max(axis=1)
-    if normalization == "min-max":
-        return np.stack([low, high], axis=1)
-    return np.stack([np.zeros(len(low)), high - low], axis=1)  # the mean shifts all of a row: ranks do not change
+def bias_score_statistic(likelihoods: ArrayLike, human_scores: ArrayLike) -> RankStatistic:
+    """BiasScore, rho(LS, US), as a statistic of Score_m; US is normalized for every resample (Ohi et al., eq 5)."""
+    return RankStatistic(likelihoods, human_scores)
 
 
 class Mixture:

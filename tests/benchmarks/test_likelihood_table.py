@@ -42,13 +42,27 @@ def run(tmp_path):
         "lm": {"model": "local/x@1"},
         "likelihood_lm": {"model": "local/x@1"},
         "versions": {"torch": "2"},
-        **{"reduction": "sum", "normalization": "min-max", "k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc"},
+        **{
+            "reduction": "sum",
+            "normalization": "mean-range",
+            "k": 8,
+            "seed": 0,
+            "resamples": 100,
+            "data_sha256": "abc",
+        },
         "train": {"items": 10},
         "test": {"items": 4},
     }
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
-        "reports": {"fluency": {"before": judged([1.0, 2.0, 3.0, 4.0]), "after": judged([1.5, 2.0, 1.0, NAN])}},
+        "reports": {
+            "fluency": {
+                "before": judged([1.0, 2.0, 3.0, 4.0]),
+                "after": judged([1.5, 2.0, 1.0, NAN]),
+                "demonstration_words": [40, 60],
+                "mean_words": 21.2,
+            }
+        },
     }
     for name, content in (("run.json", settings), ("result.json", result)):
         (tmp_path / name).write_text(json.dumps(to_json(content), allow_nan=False))
@@ -89,7 +103,12 @@ def test_every_published_criterion_is_one_of_ours():
 def test_numbers_and_report(run):
     assert [number(x) for x in (0.5, -0.05, 1.0, None)] == [".50", "-.05", "1.00", "undefined"]
     assert not math.isnan(float(rows(run)[0][3].split()[0]))
-    assert "| c | 0.33 | 3.0 | 3.00 | 1.00 |" in report(run)
+    text = report({"sum": run, "mean": run})
+    assert "| c | 0.33 | 3.0 | 3.00 | 1.00 |" in text
+    assert "sum and mean over tokens" in text
+    lines = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith(("| grammar | ", "| fluency | "))]
+    assert lines[:4] == [[f"| {c}", r] for c in ("grammar", "fluency") for r in ("sum", "mean")]
+    assert "| 4 | 50 (21) | .36 -> .29" in text
 
 
 def test_a_section_of_the_results_is_replaced_in_place(tmp_path):

@@ -42,13 +42,9 @@ STATISTICS = {
         lambda ls, h: performance_statistic(h),
         lambda ls, h, s: stats.spearmanr(s, h).statistic,
     ),
-    "min-max": (
+    "BiasScore": (
         lambda ls, h: bias_score_statistic(ls, h),
         lambda ls, h, s: bias_score(ls, unfairness_scores(s, h)),
-    ),
-    "mean-range": (
-        lambda ls, h: bias_score_statistic(ls, h, normalization="mean-range"),
-        lambda ls, h, s: bias_score(ls, unfairness_scores(s, h, normalization="mean-range")),
     ),
 }
 

@@ -16,6 +16,7 @@ from evalbias.optimizers import BiasedDemos
 from evalbias.optimizers.demos import with_demos
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.adapter import written_score
+from evalbias.report.tables import words_note
 
 C = Criterion("quality", "is it good?")
 
@@ -61,6 +62,38 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     assert [d.score for d in compiled.predict.demos] == labels
     assert not set(report.random) & set(ids)
     assert compile_judge(order="descending").report.demonstrations == report.demonstrations[::-1]
+
+
+def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_named():
+    reports = {name: compile_judge(normalization=name).report for name in ("mean-range", "center-max")}
+    for name, report in reports.items():
+        model, human = (np.asarray(x) for x in (report.train.answers, report.train.covariates["human_scores"]))
+        scale = np.ptp if name == "mean-range" else lambda x: np.abs(x - x.mean()).max()
+        us = (model - model.mean()) / scale(model) - (human - human.mean()) / scale(human)
+        assert report.unfairness == pytest.approx(us, abs=1e-9)
+        ls = report.train.covariates["likelihoods"]
+        stars = [(x - x.mean()) / np.abs(x - x.mean()).max() for x in (ls, us)]
+        assert report.rs == pytest.approx(np.abs(stars[0] + stars[1]), abs=1e-9)
+    assert not np.allclose(reports["mean-range"].rs, reports["center-max"].rs, atol=0.01)
+    assert compile_judge().report.rs == pytest.approx(reports["mean-range"].rs)
+    with pytest.raises(ValueError, match="normalization='min-max' is unknown"):
+        BiasedDemos(normalization="min-max")
+
+
+def test_the_report_tells_the_lengths_of_the_demonstrations():
+    trainset = items(60, 1)
+    for number, example in enumerate(trainset):
+        example.output = f"{'word ' * number}{example.output}"  # number + 2 words
+    report = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM()).report
+    words = {str(e.id): number + 2 for number, e in enumerate(trainset)}
+    assert report.demonstration_words == tuple(words[name] for name in report.demonstrations)
+    assert report.mean_words == pytest.approx(np.mean([words[name] for name in report.train.ids]))
+    note = words_note({"quality": report})
+    low, high = min(report.demonstration_words), max(report.demonstration_words)
+    assert note == (
+        f"mean words of the demonstrations: quality {np.mean(report.demonstration_words):.0f} "
+        f"({low} to {high}; all items {report.mean_words:.0f})"
+    )
 
 
 def test_seeds_and_the_student():
