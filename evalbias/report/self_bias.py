@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.evaluation import LoopPair, LoopSummary
-from evalbias.evaluation.formatting import SIGNIFICANCE, mark, short
+from evalbias.evaluation.formatting import SIGNIFICANCE, count, mark, short
 from evalbias.report.figure import new_figure
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
@@ -135,19 +135,19 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
 
 
 def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
-    """Return one row a pair of loops: the Bias of both on the items that both have, its difference and its p."""
-    caption = "first -> second on the items of both, in their last common round; paired permutation test, two-sided"
-    caption += f", not corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
-    table = Table(
-        title="Between loops", caption=caption if pairs else "no two loops have an item and a round in common"
-    )
-    for heading in ("first", "second", rounds, "Bias", "p", "Dskew", "p", "n"):
-        left = heading in ("first", "second")
-        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+    """Return one row a pair of loops, the second below the first: the Bias and Dskew of both and the tests' p."""
+    caption = f"second against first on the items of both, in their last common {rounds}; paired permutation test"
+    caption += f", two-sided, not corrected for {count(len(pairs), 'pair')}"
+    caption = caption if pairs else "no two loops have an item and a round in common"
+    table = Table(title="Between loops", caption=caption, show_lines=True)
+    table.add_column("loops", overflow="fold")
+    for heading in ("round", "Bias", "p", "Dskew", "p", "n"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for pair in pairs:
         cells = []
         for name in ("bias", "skewness"):
             change = pair.comparison[name]
-            cells += [f"{change.before.text()} -> {change.after.text()}", f"{change.p_value:.4f}"]
-        table.add_row(pair.first, pair.second, str(pair.number), *cells, str(pair.comparison["bias"].after.n))
+            cells += [f"{change.before.text()}\n{change.after.text()}", f"{change.p_value:.4f}"]
+        n = str(pair.comparison["bias"].after.n)
+        table.add_row(f"{pair.first}\n{pair.second}", str(pair.number), *cells, n)
     return table
