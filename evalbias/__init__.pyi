@@ -10,6 +10,7 @@ from .evaluation import run_loops as run_loops
 from .lm.embedded import embedded_judge_lm as embedded_judge_lm
 from .lm.local import LocalLM as LocalLM
 from .lm.recorded import RecordedLM as RecordedLM
+from .lm.sampled_answers import Sampling as Sampling
 from .lm.server import ServerLM as ServerLM
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.biased_demos import BiasedDemos as BiasedDemos

@@ -192,12 +192,13 @@ def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Meas
         PromptTooLong: One of the longest items does not fit; the message says how many demonstrations would.
     """
     longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
+    model = measuring(lm, judge.sampling)
     demos = judge.predict.demos
     for count in range(len(demos), -1, -1):
         judge.predict.demos = demos[:count]
         try:
             prompts = [judge.messages(e) for e in longest]
-            name_overlong_items(lambda part: lm.choice_logprobs(part, judge.criterion.labels), prompts, longest)
+            name_overlong_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, longest)
         except PromptTooLong as error:
             refusal = error
             continue

@@ -1,7 +1,7 @@
-"""Adapter that turns a judge's signature, demonstrations and inputs into one judgment request.
+"""Adapter that turns a judge's signature, demonstrations and inputs into one judgment.
 
 A measured answer does not depend on sampling settings, so only ``cache`` and ``rollout_id`` of a call's settings are
-passed to the model; ``direct`` scoring decodes greedily.
+passed to the model; ``direct`` scoring decodes greedily, and ``sampled`` scoring has settings of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
+from evalbias.lm.asking import aask, ask
+from evalbias.lm.judgment import chat_request
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
@@ -28,12 +30,13 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
 
 
 class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that asks for the score's distribution (``expected``) or for a written score (``direct``)."""
+    """Adapter that asks for the score's distribution (``expected``, ``sampled``) or a written score (``direct``)."""
 
-    def __init__(self, criterion: Criterion, scoring: str) -> None:
+    def __init__(self, criterion: Criterion, scoring: str, sampling: Sampling | None = None) -> None:
         super().__init__()
         self.criterion = criterion
         self.scoring = scoring
+        self.sampling = sampling
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one judgment."""
@@ -59,30 +62,35 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
             )
         return label_of(float(demo["score"]), self.criterion)
 
-    def _request(self, lm: Any, signature: Any, demos: Any, inputs: Any) -> lm15.Request:
-        messages = self.format(signature, demos, inputs)
-        if self.scoring == "expected":
-            return judgment_request(lm.model, messages, self.criterion.labels)
-        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS))
-
-    def _read(self, response: lm15.Response) -> list[dict[str, Any]]:
-        if self.scoring == "expected":
-            return expected_scores(self.criterion, read_judgment(response, self.criterion.labels))
-        return [written_score(self.criterion, response.text or "")]
-
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
-        return self._read(lm(self._request(lm, signature, demos, inputs), **passed))
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        if self.scoring == "direct":
+            return [self._direct(lm(self._direct_request(lm, messages), **options))]
+        return expected_scores(self.criterion, ask(lm, messages, self.criterion.labels, self.sampling, **options))
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
-        return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed))
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        if self.scoring == "direct":
+            return [self._direct(await lm.acall(self._direct_request(lm, messages), **options))]
+        answer = await aask(lm, messages, self.criterion.labels, self.sampling, **options)
+        return expected_scores(self.criterion, answer)
+
+    def _direct_request(self, lm: Any, messages: Sequence[Message]) -> lm15.Request:
+        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS))
+
+    def _direct(self, response: lm15.Response) -> dict[str, Any]:
+        return written_score(self.criterion, response.text or "")
+
+
+def call_options(lm_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a call that are DSPy's own, not the model's."""
+    return {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
 
 
 def text_field(item: Mapping[str, Any], name: str) -> str:
@@ -103,17 +111,22 @@ def expected_scores(criterion: Criterion, answer: ChoiceLogprobs) -> list[dict[s
     Score and mode are NaN if no label has any probability.
     """
     rows = zip(answer.probabilities, answer.coverage, strict=True)
-    return [_expected(criterion, dict(zip(criterion.labels, p.tolist(), strict=True)), float(c)) for p, c in rows]
+    return [
+        _expected(criterion, dict(zip(criterion.labels, p.tolist(), strict=True)), float(c), answer.samples)
+        for p, c in rows
+    ]
 
 
-def _expected(criterion: Criterion, distribution: dict[str, float], coverage: float) -> dict[str, Any]:
+def _expected(
+    criterion: Criterion, distribution: dict[str, float], coverage: float, samples: int | None
+) -> dict[str, Any]:
     score = sum(value * distribution[label] for value, label in zip(criterion.values, criterion.labels, strict=True))
     mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
-    return {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage}
+    return {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage, "samples": samples}
 
 
 def written_score(criterion: Criterion, text: str) -> dict[str, Any]:
     """Read the first whole number of a text as the score; NaN without a number or if it is off the scale."""
     match = _NUMBER.search(text)
     score = float(match.group()) if match and match.group() in criterion.labels else math.nan
-    return {"score": score, "distribution": None, "mode": score, "coverage": math.nan}
+    return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}

@@ -8,11 +8,11 @@ from typing import Any
 
 import dspy
 import numpy as np
-from dspy import lm15
 
+from evalbias.lm.asking import aask, ask
 from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.types import MeasuringLM
+from evalbias.lm.sampled_answers import Sampling
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import (
     Comparisons,
@@ -24,7 +24,7 @@ from evalbias.measures.calibration import (
     rotations,
     win_share,
 )
-from evalbias.programs.adapter import PASSED_SETTINGS, text_field
+from evalbias.programs.adapter import call_options, text_field
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import check_batch_options
@@ -36,11 +36,13 @@ from evalbias.programs.prompt import (
     comparison_messages,
 )
 from evalbias.programs.saving import read_state
+from evalbias.programs.scoring import checked_sampling, scoring_options, scoring_state
 
 STATE_KEY = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
 INSTRUCTION_PLACES = ("first", "last")
+SCORINGS = ("expected", "sampled")
 OPTIONS = ("ties", "debias", "calibration", "min_coverage", "instruction_place")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
@@ -65,6 +67,9 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             criterion's name and definition.
         instruction_place: Place of the instruction in the prompt: ``"first"``, as in the paper, or ``"last"``, after
             the candidates. With ``"last"``, different wordings share the prompt's prefix, which is much faster.
+        scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
+            repeated answers, for models that report none.
+        sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. The line
     that names the answers is not part of the instructions.
@@ -74,7 +79,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             ``batch`` calibration need them.
 
     Raises:
-        ValueError: An option is unknown.
+        ValueError: An option is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
     """
 
     def __init__(
@@ -87,6 +92,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         min_coverage: float = MIN_COVERAGE,
         instruction: str | None = None,
         instruction_place: str = "first",
+        scoring: str = "expected",
+        sampling: Sampling | None = None,
     ) -> None:
         super().__init__()
         if instruction_place not in INSTRUCTION_PLACES:
@@ -101,6 +108,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         self.calibration = calibration
         self.min_coverage = min_coverage
         self.instruction_place = instruction_place
+        self.scoring = scoring
+        self.sampling = checked_sampling(scoring, sampling, SCORINGS)
         self.offsets: dict[int, list[float]] = {}
         instructions = comparison_instructions(criterion) if instruction is None else instruction
         self.predict = dspy.Predict(
@@ -122,9 +131,12 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             * ``consistent``: whether all orders prefer the same candidate; None with a single order.
             * ``positions``: for each order, the probabilities by position.
             * ``coverage``: total probability of the answers, the lowest over the orders.
+            * ``samples``: number of answers to each prompt from which the probabilities are estimated, of which the
+              share ``coverage`` was readable; None where they are measured.
 
         Raises:
             ValueError: The source or a candidate is empty, two candidates are equal, or there are fewer than two.
+            NoProbabilities: The model reports no probabilities.
         """
         orders, reordered = self._reordered(source, candidates)
         with dspy.context(adapter=self._adapter()):
@@ -147,7 +159,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
         logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
         offsets = self._single_offsets(len(orders[0]), resolve_lm(None, self.predict))
-        return self._predictions(logprobs, orders, offsets)[0]
+        return self._predictions(logprobs, orders, offsets, answers[0]["samples"])[0]
 
     def batch(
         self,
@@ -170,22 +182,24 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             calibration is over these examples.
         """
         check_batch_options(options)
-        model = measuring(resolve_lm(lm, self.predict))
+        model = resolve_lm(lm, self.predict)
         predictions: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
         for count in sorted(set(sizes)):
             indices = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
-            logprobs = self.answer_logprobs([examples[i] for i in indices], orders, model)
+            answers = self._answers([examples[i] for i in indices], orders, model)
             if progress is not None:
-                progress(logprobs.shape[0] * logprobs.shape[1])
+                progress(len(answers.logprobs))
+            logprobs = _by_order(answers, orders)
             offsets = self._offsets(count, logprobs, model)
-            predictions.update(zip(indices, self._predictions(logprobs, orders, offsets), strict=True))
+            rows = self._predictions(logprobs, orders, offsets, answers.samples)
+            predictions.update(zip(indices, rows, strict=True))
         return [predictions[i] for i in range(len(examples))]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
         """Estimate the ``batch`` calibration on these examples and fix it for single calls and later batches."""
-        model = measuring(resolve_lm(lm, self.predict))
+        model = resolve_lm(lm, self.predict)
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
             self.offsets[count] = batch_offsets(self.answer_logprobs(part, self._orders(count), model)).tolist()
@@ -197,8 +211,13 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: MeasuringLM) -> FloatArray:
-        """Measure the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t)."""
+    def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> FloatArray:
+        """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t)."""
+        return _by_order(self._answers(examples, orders, lm), orders)
+
+    def _answers(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> ChoiceLogprobs:
+        """Return the answers to n examples in r orders, as n * r rows."""
+        model = measuring(lm, self.sampling)
         labels = comparison_labels(len(orders[0]), ties=self.ties)
         prompts = [
             self.messages({"source": e.source, "candidates": [e.candidates[i] for i in order]})
@@ -206,14 +225,13 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             for order in orders
         ]
         items = [example for example in examples for _ in orders]  # one per prompt
-        answers = name_overlong_items(lambda some: lm.choice_logprobs(some, labels), prompts, items)
-        return np.asarray(answers.logprobs.reshape(len(examples), len(orders), len(labels)), dtype=np.float64)
+        return name_overlong_items(lambda some: model.choice_logprobs(some, labels), prompts, items)
 
     def content_free(self, count: int) -> dspy.Example:
         """Return an example with ``count`` candidates without content."""
         return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
 
-    def _offsets(self, count: int, logprobs: FloatArray, lm: MeasuringLM) -> FloatArray | None:
+    def _offsets(self, count: int, logprobs: FloatArray, lm: Any) -> FloatArray | None:
         if self.calibration == "batch":
             return np.array(self.offsets[count]) if count in self.offsets else fit_batch_offsets(logprobs)
         return self._single_offsets(count, lm)
@@ -227,14 +245,14 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             return np.array(self.offsets[count])
         labels = comparison_labels(count, ties=self.ties)
         prompt = self.messages(self.content_free(count))
-        return np.asarray(measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
+        return np.asarray(measuring(lm, self.sampling).choice_logprobs([prompt], labels).logprobs[0])
 
     def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Comparisons:
         """Subtract ``offsets`` from the result of ``answer_logprobs`` and average over the orders."""
         return calibrate_comparisons(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
 
     def _predictions(
-        self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None
+        self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None, samples: int | None
     ) -> list[dspy.Prediction]:
         comparisons = self.aggregate(logprobs, orders, offsets)
         count = len(orders[0])
@@ -253,22 +271,26 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
                     consistent=_consistent(comparisons.positions[i], orders) if len(orders) > 1 else None,
                     positions=comparisons.positions[i].tolist(),
                     coverage=float(comparisons.coverage[i]),
+                    samples=samples,
                 )
             )
         return predictions
 
     def _adapter(self) -> ComparisonAdapter:
-        return ComparisonAdapter(self.criterion, self.ties, last=self.instruction_place == "last")
+        last = self.instruction_place == "last"
+        return ComparisonAdapter(self.criterion, self.ties, last=last, sampling=self.sampling)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the predictor's state, the criterion and the options; models and API keys are left out."""
         own = {name: getattr(self, name) for name in OPTIONS}
+        if self.sampling is not None:  # a judge that measures is saved as before
+            own |= scoring_state(self.scoring, self.sampling)
         own["offsets"] = {str(count): values for count, values in self.offsets.items()}
         return {**super().dump_state(json_mode), STATE_KEY: {"criterion": asdict(self.criterion), **own}}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Replace criterion, options, instructions and demonstrations by those of a saved judge."""
-        own = dict(state[STATE_KEY])
+        own = {**state[STATE_KEY], **scoring_options(state[STATE_KEY])}
         self.criterion = Criterion(**own.pop("criterion"))
         self.offsets = {int(count): values for count, values in own.pop("offsets").items()}
         for name, value in own.items():
@@ -279,7 +301,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
     def from_state(cls, state: dict[str, Any]) -> PairwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
         own = state[STATE_KEY]
-        judge = cls(Criterion(**own["criterion"]), **{name: own[name] for name in OPTIONS if name in own})
+        options = {name: own[name] for name in OPTIONS if name in own}
+        judge = cls(Criterion(**own["criterion"]), **options, **scoring_options(own))
         judge.load_state(state)
         return judge
 
@@ -287,11 +310,14 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
 class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
     """Adapter that asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
 
-    def __init__(self, criterion: Criterion, ties: bool, *, last: bool = False) -> None:
+    def __init__(
+        self, criterion: Criterion, ties: bool, *, last: bool = False, sampling: Sampling | None = None
+    ) -> None:
         super().__init__()
         self.criterion = criterion
         self.ties = ties
         self.last = last
+        self.sampling = sampling
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one comparison."""
@@ -308,27 +334,29 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
     def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
 
-    def _request(self, lm: Any, signature: Any, demos: Any, inputs: Any) -> lm15.Request:
-        return judgment_request(lm.model, self.format(signature, demos, inputs), self._labels(inputs))
-
-    def _read(self, response: lm15.Response, inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-        answer = read_judgment(response, self._labels(inputs))
-        best = int(answer.logprobs[0].argmax())
-        return [{"preference": answer.choices[best], "logprobs": answer.logprobs[0].tolist()}]
+    def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
+        row = answer.logprobs[0]  # (c + t,)
+        best = None if np.isnan(row).any() else answer.choices[int(row.argmax())]
+        return [{"preference": best, "logprobs": row.tolist(), "samples": answer.samples}]
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one comparison; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
-        return self._read(lm(self._request(lm, signature, demos, inputs), **passed), inputs)
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        return self._read(ask(lm, messages, self._labels(inputs), self.sampling, **options))
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one comparison asynchronously; see ``dspy.Adapter``."""
-        passed = {k: lm_kwargs[k] for k in PASSED_SETTINGS if k in lm_kwargs}
-        return self._read(await lm.acall(self._request(lm, signature, demos, inputs), **passed), inputs)
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        return self._read(await aask(lm, messages, self._labels(inputs), self.sampling, **options))
+
+
+def _by_order(answers: ChoiceLogprobs, orders: Sequence[Order]) -> FloatArray:
+    """Return the log-probabilities of n * r rows as (n, r, c + t)."""
+    return answers.logprobs.reshape(-1, len(orders), len(answers.choices))
 
 
 def fit_batch_offsets(logprobs: FloatArray) -> FloatArray:

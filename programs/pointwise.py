@@ -11,15 +11,17 @@ from typing import Any
 import dspy
 
 from evalbias.lm.contract import measuring, resolve_lm, written
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import MeasuringLM, chunk_of
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import Message
 from evalbias.programs.saving import read_state
+from evalbias.programs.scoring import checked_sampling, scoring_options, scoring_state
 
 STATE_KEY = "evalbias"
-SCORINGS = ("expected", "direct")
+SCORINGS = ("expected", "sampled", "direct")
 
 
 class PointwiseJudge(dspy.Module):  # type: ignore[misc]
@@ -28,12 +30,14 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
     Args:
         criterion: Quality to score, with its scale.
         scoring: ``"expected"`` measures the probability of every label and takes the expectation
-            (Ohi et al. 2024, eq 7); ``"direct"`` is the baseline that reads the number the model writes.
+            (Ohi et al. 2024, eq 7); ``"sampled"`` estimates the probabilities from repeated answers, for models that
+            report none; ``"direct"`` is the baseline that reads the number the model writes.
+        sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
 
     Raises:
-        ValueError: ``scoring`` is unknown.
+        ValueError: ``scoring`` is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
 
     Examples:
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
@@ -41,12 +45,11 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         4.2
     """
 
-    def __init__(self, criterion: Criterion, *, scoring: str = "expected") -> None:
+    def __init__(self, criterion: Criterion, *, scoring: str = "expected", sampling: Sampling | None = None) -> None:
         super().__init__()
-        if scoring not in SCORINGS:
-            raise ValueError(f"scoring={scoring!r} is unknown: choose one of {SCORINGS}.")
         self.criterion = criterion
         self.scoring = scoring
+        self.sampling = checked_sampling(scoring, sampling, SCORINGS)
         self.predict = dspy.Predict(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
@@ -54,11 +57,15 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
 
         Returns:
             A prediction with ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability,
-            normalized over the labels), ``mode`` (value of the most probable label) and ``coverage`` (total probability
-            of the labels). Undefined values are NaN; ``direct`` scoring has no distribution and no coverage.
+            normalized over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability
+            of the labels) and ``samples`` (None). Undefined values are NaN; ``direct`` scoring has no distribution and
+            no coverage. ``sampled`` scoring estimates the distribution from ``samples`` answers, of which the share
+            ``coverage`` was readable: the score's standard error is the distribution's standard deviation over
+            ``sqrt(samples * coverage)``.
 
         Raises:
             ValueError: The source or the output is empty.
+        NoProbabilities: The model reports no probabilities.
         """
         with dspy.context(adapter=self._adapter()):
             return self.predict(source=source, output=output)
@@ -105,7 +112,9 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
     def _scores(self, lm: Any, prompts: Sequence[list[Message]]) -> list[dict[str, Any]]:
         if self.scoring == "direct":
             return [written_score(self.criterion, text) for text in written(lm, prompts, max_tokens=MAX_SCORE_TOKENS)]
-        return expected_scores(self.criterion, measuring(lm).choice_logprobs(prompts, self.criterion.labels))
+        return expected_scores(
+            self.criterion, measuring(lm, self.sampling).choice_logprobs(prompts, self.criterion.labels)
+        )
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """Return the prompt of one judgment."""
@@ -115,25 +124,27 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         return self._adapter().prompts(self.predict.signature, self.predict.demos, examples)
 
     def _adapter(self) -> JudgmentAdapter:
-        return JudgmentAdapter(self.criterion, self.scoring)
+        return JudgmentAdapter(self.criterion, self.scoring, self.sampling)
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the predictor's state, the criterion and the scoring; models and API keys are left out."""
         state: dict[str, Any] = super().dump_state(json_mode)
-        return {**state, STATE_KEY: {"criterion": asdict(self.criterion), "scoring": self.scoring}}
+        own = {"criterion": asdict(self.criterion), **scoring_state(self.scoring, self.sampling)}
+        return {**state, STATE_KEY: own}
 
     def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
         """Replace criterion, scoring, instructions and demonstrations by those of a saved judge."""
         own = state[STATE_KEY]
         self.criterion = Criterion(**own["criterion"])
-        self.scoring = own["scoring"]
+        options = scoring_options(own)
+        self.scoring, self.sampling = options["scoring"], options["sampling"]
         super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PointwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
         own = state[STATE_KEY]
-        judge = cls(Criterion(**own["criterion"]), scoring=own["scoring"])
+        judge = cls(Criterion(**own["criterion"]), **scoring_options(own))
         judge.load_state(state)
         return judge
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalbias.commands.options import ModelOptions
+
+if TYPE_CHECKING:
+    from evalbias.lm.sampled_answers import Sampling
 
 SERVER = "hosted_vllm/"
 ANY = "dspy:"
@@ -69,6 +72,15 @@ def _template_options(text: str | None) -> dict[str, Any] | None:
     if not isinstance(values, dict):
         raise ValueError(f'--template-options {text!r} is no JSON object: give names with values, as {{"a": true}}.')
     return values
+
+
+def sampling_of(options: ModelOptions, *, seed: int = 0) -> Sampling | None:
+    """Return how often models are asked to estimate probabilities; None if they measure them."""
+    from evalbias.lm.sampled_answers import Sampling
+
+    if options.samples is None:
+        return None
+    return Sampling(samples=options.samples, temperature=options.sample_temperature, seed=seed)
 
 
 def identity(lm: Any) -> dict[str, Any]:

@@ -12,7 +12,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 LM = Annotated[
-    str, typer.Option("--lm", help="'embedded', a folder, a Hugging Face name, or a server's model (--api-base).")
+    str,
+    typer.Option(
+        "--lm", help="'embedded', a folder, a Hugging Face name, a server's model (--api-base), or dspy:PROVIDER/NAME."
+    ),
 ]
 Data = Annotated[str, typer.Option(help="A .jsonl file, or NAME:PATH of a known data set.")]
 Criteria = Annotated[
@@ -50,9 +53,7 @@ Candidates = Annotated[
 ]
 ProposerLM = Annotated[
     str,
-    typer.Option(
-        help="Model that rewords: 'grammar' (no model), or one as for --lm; dspy:PROVIDER/NAME is any other of DSPy's."
-    ),
+    typer.Option(help="Model that rewords: 'grammar' (no model), or one as for --lm."),
 ]
 ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that --proposer-lm names.")]
 SourceLabel = Annotated[str | None, typer.Option(help="Name of the source in prompts, such as Dialogue.")]
@@ -104,6 +105,11 @@ class ModelOptions:
         str | None,
         typer.Option(help="Variables of --lm's chat template as JSON, such as '{\"enable_thinking\": true}'."),
     ] = None
+    samples: Annotated[
+        int | None,
+        typer.Option(help="Estimate probabilities from so many answers to each prompt: for models without any.", min=2),
+    ] = None
+    sample_temperature: Annotated[float, typer.Option(help="Sampling temperature of these answers.")] = 1.0
 
 
 Models = ModelOptions

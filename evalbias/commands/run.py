@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evalbias.commands.models import ANY, identity, open_lm
+from evalbias.commands.models import identity, open_lm, sampling_of
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
@@ -45,8 +45,8 @@ class Run(Closable):
 
     Attributes:
         folder: The run's folder.
-        lm: Journaled model of the judge.
-        likelihood_lm: Journaled model of the likelihood; ``lm`` itself by default.
+        lm: Journaled model of the judge, which estimates probabilities from repeated answers if the options say so.
+        likelihood_lm: Journaled model of the likelihood; by default the judge's.
         proposer_lm: Model that writes, not journaled; None where none is named.
     """
 
@@ -65,10 +65,6 @@ class Run(Closable):
         options: Any,
     ) -> None:
         opened = models or ModelOptions()
-        if lm.startswith(ANY):
-            raise ValueError(
-                f"--lm {lm}: such a model tells no probabilities of given answers; --proposer-lm takes it."
-            )
         judge = open_lm(lm, opened)
         likelihood = judge
         if likelihood_lm is not None:
@@ -88,14 +84,18 @@ class Run(Closable):
         }
         if self.proposer_lm is not None:
             settings["proposer_lm"] = identity(self.proposer_lm)
+        self._sampling = sampling_of(opened, seed=seed)
+        if self._sampling is not None:
+            settings["sampling"] = asdict(self._sampling)
         self._bar: Progress | None = None
         self.folder = RunFolder(out, settings)
         try:
             check_same_model(self.folder, judge)
-            self.lm = self._journaled(judge, self.folder.journal)
-            self.likelihood_lm = self.lm
+            self._journals = [self._journaled(judge, self.folder.journal)]
             if likelihood_lm is not None:
-                self.likelihood_lm = self._journaled(likelihood, self.folder.path / "likelihoods.jsonl")
+                self._journals.append(self._journaled(likelihood, self.folder.path / "likelihoods.jsonl"))
+            self.lm = measuring(self._journals[0], self._sampling)
+            self.likelihood_lm = self._journals[-1]
         except BaseException:
             self.folder.close()
             raise
@@ -107,8 +107,9 @@ class Run(Closable):
     @contextmanager
     def progress(self, total: int) -> Iterator[None]:
         """Show a bar on stderr with rate and time left, for about so many answers."""
+        samples = 1 if self._sampling is None else self._sampling.samples
         with _bar("judging") as self._bar:
-            self._bar.add_task("", total=total, rate="")
+            self._bar.add_task("", total=total * samples, rate="")
             try:
                 yield
                 (task,) = self._bar.tasks
@@ -126,9 +127,10 @@ class Run(Closable):
     ) -> None:
         """Write result.json; print the brief result as JSON, or what is to be shown and how far the labels cover it."""
         self.folder.write_result(result)
-        lms = {id(lm): lm for lm in (self.lm, self.likelihood_lm)}.values()
-        asked, replayed = (sum(getattr(lm, name) for lm in lms) for name in ("asked", "replayed"))
+        asked, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
         note = f"answers asked {asked}, replayed {replayed}"
+        if self._sampling is not None:
+            note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
         print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note)
 
     def _journaled(self, lm: Any, path: Path) -> JournaledLM:

@@ -17,7 +17,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from evalbias.commands.models import identity, open_lm
+from evalbias.commands.models import identity, open_lm, sampling_of
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.score_rows import rows_of
 from evalbias.data import DataError
@@ -52,7 +52,7 @@ class Worker:
         try:
             self._judge = load_judge(judge)
             self._lm = open_lm(lm, models)
-            self._measuring = measuring(self._lm)
+            self._measuring = measuring(self._lm, sampling_of(models))
         except (ValueError, OSError) as error:  # returned with the first chunk: Ray would print a page of calls
             self._failed = str(error)
 
@@ -104,6 +104,8 @@ class Corpus(Closable):
             "judge": file_digest(judge),
             "lm": {"name": lm, "dtype": models.dtype, "template_options": models.template_options},
         }
+        if (sampling := sampling_of(models)) is not None:
+            settings["sampling"] = asdict(sampling)
         self.folder = RunFolder(out, settings)
         self.scores = self.folder.path / "scores.jsonl"
         self._log = Journal(self.folder.path / "chunks.jsonl")

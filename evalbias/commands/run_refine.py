@@ -63,6 +63,8 @@ class Refining(Closable):
         seed: int,
         out: Path | None,
     ) -> None:
+        if models.samples is not None:
+            raise ValueError("A refine loop uses no probabilities: leave --samples out.")
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations

@@ -14,10 +14,17 @@ from evalbias.runs.values import number
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return one record an item: its id, score, most probable label, coverage and distribution."""
+    """Return one record an item: its id, score, most probable label, coverage and distribution.
+
+    A distribution that is an estimate stands with the number of answers that it comes from (``samples``).
+    """
     fields = ("score", "mode", "coverage", "distribution")
     return [
-        {"id": e.get("id", i), **{name: p[name] for name in fields}}
+        {
+            "id": e.get("id", i),
+            **{name: p[name] for name in fields},
+            **({} if p.samples is None else {"samples": p.samples}),
+        }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
 

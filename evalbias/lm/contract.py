@@ -1,42 +1,42 @@
-"""Any ``dspy.LM`` that answers measured judgments, as a ``MeasuringLM`` with choices but no likelihoods."""
+"""Any ``dspy.LM`` as a ``MeasuringLM`` with choices but no likelihoods."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import dspy
 import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
-from evalbias.lm.judgment import chat_request, judgment_request, read_judgment
-from evalbias.lm.types import ChoiceLogprobs, Interrupted, LogLikelihood, MeasuringLM, Message, Prompt, Unanswered
+from evalbias.lm.asking import ask, concurrently, hold, texts_of
+from evalbias.lm.judgment import chat_request
+from evalbias.lm.sampled_answers import Sampling, estimate
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt
 
-Answer = TypeVar("Answer")
 
+def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
+    """Return the model itself if it measures, else a view of it that does.
 
-def measuring(lm: Any) -> MeasuringLM:
-    """Return the model itself if it measures, else the model behind DSPy's judgment contract.
+    Args:
+        lm: A ``dspy.LM`` or a model that measures.
+        sampling: Estimate the probabilities of choices from repeated answers, whether the model measures or not.
 
     Raises:
         TypeError: ``lm`` is not a language model.
     """
-    if isinstance(lm, MeasuringLM):
-        return lm
-    if not callable(lm) or not hasattr(lm, "model"):
-        raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")
-    return ContractLM(lm)
+    if not isinstance(lm, MeasuringLM):
+        if not callable(lm) or not hasattr(lm, "model"):
+            raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")
+        lm = ContractLM(lm)
+    return lm if sampling is None else SampledLM(lm, sampling)
 
 
 def resolve_lm(lm: Any, predict: Any) -> Any:
     """Return ``lm`` if given, else the predictor's own model, else the one that DSPy is configured with."""
     return lm or predict.lm or dspy.settings.lm
-
-
-IN_FLIGHT = 16
-"""Number of simultaneous requests to a server."""
 
 
 def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
@@ -55,50 +55,50 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
         return texts
     config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
 
-    def ask(prompt: Prompt) -> str:
-        return _respond(lm, chat_request(str(lm.model), _messages(prompt), config)).text or ""
+    def write(prompt: Prompt) -> str:
+        with _named_errors(lm):
+            return lm(chat_request(str(lm.model), _messages(prompt), config)).text or ""
 
-    return _all(ask, prompts)
+    return concurrently(write, prompts)
 
 
-def _all(ask: Callable[[Prompt], Answer], prompts: Sequence[Prompt]) -> list[Answer]:
-    """Ask for every prompt, several at the same time; after an error or an interrupt no further prompt is sent.
+def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+    """Sample a text after every prompt, each with its own seed.
+
+    Args:
+        lm: A ``dspy.LM``, or a model with its own ``drawn`` method (``JournaledLM``).
+        prompts: n prompts, of which several are in flight at the same time.
+        seeds: n seeds, for models that take one.
+        sampling: Temperature and token limit.
 
     Raises:
-        Unanswered: A prompt has no answer; the exception holds the answers of the others.
-        Interrupted: The user interrupted the call; requests in flight are not waited for.
-        ValueError: A local model refuses a prompt.
+        Unanswered: A prompt has no answer after DSPy's retries; the exception holds the answers of the others.
     """
-    pool = ThreadPoolExecutor(IN_FLIGHT)
-    futures = [pool.submit(ask, prompt) for prompt in prompts]
-    try:
-        error = next((f.exception() for f in futures if f.exception() is not None), None)  # waits for those before it
-        pool.shutdown(cancel_futures=True)
-    except KeyboardInterrupt as interrupt:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise Interrupted(_answers(futures)) from interrupt
-    if isinstance(error, ConnectionError):
-        raise Unanswered(str(error), _answers(futures)) from error
-    if error is not None:
-        raise error
-    return [future.result() for future in futures]
+    if hasattr(lm, "drawn"):
+        texts: list[str] = lm.drawn(prompts, seeds, sampling)
+        return texts
+    config = lm15.Config(temperature=sampling.temperature, max_tokens=sampling.max_tokens)
 
+    def draw(question: tuple[Prompt, int]) -> str:
+        prompt, seed = question
+        with _named_errors(lm):
+            (text,) = hold(lm, texts_of(lm, _messages(prompt), config, [seed], {}))
+        return text
 
-def _answers(futures: Sequence[Future[Answer]]) -> dict[int, Answer]:
-    """Return the answers that have arrived, by the index of their prompt."""
-    ended = {i: f for i, f in enumerate(futures) if f.done() and not f.cancelled()}
-    return {i: f.result() for i, f in ended.items() if f.exception() is None}
+    return concurrently(draw, list(zip(prompts, seeds, strict=True)))
 
 
 def _messages(prompt: Prompt) -> Sequence[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
-def _respond(lm: Any, request: lm15.Request) -> lm15.Response:
+@contextmanager
+def _named_errors(lm: Any) -> Iterator[None]:
+    """Name the model in DSPy's errors; a local model's own error, such as a prompt too long, is raised itself."""
     try:
-        return lm(request)
+        yield
     except LMError as error:
-        if isinstance(error.__cause__, ValueError):  # a local model's own error, such as a prompt too long
+        if isinstance(error.__cause__, ValueError):
             raise error.__cause__ from error
         raise ConnectionError(
             f"{lm.model} did not answer: {error} Check that the server runs, and its address."
@@ -119,21 +119,29 @@ class ContractLM:
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``.
 
+        A model that measures no judgments is asked for its most probable first tokens instead; see
+        ``first_token_row``.
+
         Raises:
+            NoProbabilities: The model reports no probabilities.
             Unanswered: A prompt has no answer after DSPy's retries; the exception holds the answers of the others.
         """
 
-        def ask(prompt: Prompt) -> ChoiceLogprobs:
-            request = judgment_request(self.model, _messages(prompt), choices)
-            return read_judgment(_respond(self._lm, request), choices)
+        def measure(prompt: Prompt) -> ChoiceLogprobs:
+            with _named_errors(self._lm):
+                return ask(self._lm, _messages(prompt), choices)
 
-        rows = _all(ask, prompts)
+        rows = concurrently(measure, prompts)
         logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))  # (n, c)
         return ChoiceLogprobs(tuple(choices), logprobs, renormalized=any(r.renormalized for r in rows))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Generate a text after every prompt; see ``written``."""
         return written(self._lm, prompts, max_tokens=max_tokens)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sample a text after every prompt; see ``drawn``."""
+        return drawn(self._lm, prompts, seeds, sampling)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Refuse: the contract has no likelihoods.
@@ -145,3 +153,40 @@ class ContractLM:
             f"{self.model} returns no likelihoods of given texts: name a local model for them with "
             "likelihood_lm=LocalLM(...), or --likelihood-lm on the command line."
         )
+
+
+class SampledLM:
+    """Choices estimated from repeated answers; every other attribute is the wrapped model's.
+
+    Args:
+        lm: Model to ask.
+        sampling: How often and how it is asked.
+    """
+
+    def __init__(self, lm: Any, sampling: Sampling) -> None:
+        self._lm = lm
+        self.sampling = sampling
+
+    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+        """Return the logarithms of the choices' shares of the answers; see ``estimate``."""
+        k = self.sampling.samples
+        seeds = [seed for prompt in prompts for seed in self.sampling.seeds(prompt)]
+        texts = drawn(self._lm, [prompt for prompt in prompts for _ in range(k)], seeds, self.sampling)
+        return estimate([texts[i : i + k] for i in range(0, len(texts), k)], choices, k)
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        """Return the log-probability of each continuation after its context, which is measured; see ``MeasuringLM``."""
+        return measuring(self._lm).loglikelihood(pairs)
+
+    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """Generate a text after every prompt; see ``written``."""
+        return written(self._lm, prompts, max_tokens=max_tokens)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sample a text after every prompt; see ``drawn``."""
+        return drawn(self._lm, prompts, seeds, sampling)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has the model
+            raise AttributeError(name)
+        return getattr(self._lm, name)

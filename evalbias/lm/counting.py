@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evalbias.lm.contract import written
+from evalbias.lm.contract import drawn, written
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
 
 
@@ -38,6 +39,11 @@ class CountingLM:
         """Greedily decoded text after every prompt; see ``evalbias.lm.contract.written``."""
         self.texts += len(prompts)
         return written(self._lm, prompts, max_tokens=max_tokens)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sampled text after every prompt; see ``evalbias.lm.contract.drawn``."""
+        self.texts += len(prompts)
+        return drawn(self._lm, prompts, seeds, sampling)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy is asked for these before it has the model

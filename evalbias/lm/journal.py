@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.lm.contract import written
+from evalbias.lm.contract import drawn, written
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, Interrupted, LogLikelihood, MeasuringLM, Prompt, Unanswered, chunk_of
 from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import Journal
@@ -89,10 +90,24 @@ class JournaledLM:
         def ask(part: list[Prompt]) -> list[str]:
             return written(self._lm, part, max_tokens=max_tokens)
 
+        questions = [(prompt, [prompt, "written", max_tokens]) for prompt in prompts]
+        return self._texts(questions, ask)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sampled text after every prompt; see ``evalbias.lm.contract.drawn``."""
+
+        def ask(part: list[tuple[Prompt, int]]) -> list[str]:
+            some, their_seeds = zip(*part, strict=True)
+            return drawn(self._lm, some, their_seeds, sampling)
+
+        how = ["drawn", sampling.temperature, sampling.max_tokens]
+        pairs = list(zip(prompts, seeds, strict=True))
+        return self._texts([(pair, [*pair, *how]) for pair in pairs], ask)
+
+    def _texts(self, questions: list[tuple[Any, list[Any]]], ask: Callable[[list[Any]], Sequence[str]]) -> list[str]:
         def record(text: str) -> dict[str, Any]:
             return {"written": text}
 
-        questions = [(prompt, [prompt, "written", max_tokens]) for prompt in prompts]
         return [r["written"] for r in self._answer(questions, ask, record)]
 
     def _answer(

@@ -1,4 +1,4 @@
-"""One judgment in DSPy's contract: the request for measured probabilities, and how to read its answer."""
+"""One judgment of a ``dspy.LM``: the requests for its probabilities, and how to read their answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from dspy import lm15
 
-from evalbias.lm.types import ChoiceLogprobs, Message
+from evalbias.lm.top_logprobs import first_token_row, logprob_of
+from evalbias.lm.types import ChoiceLogprobs, Message, NoProbabilities
 
 FIELD = "score"
 LOGPROBS = "candidate_logprobs"
@@ -21,6 +22,11 @@ def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[
     """Return the request that asks which of the choices follows the messages, with its probability."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
     return chat_request(model, messages, lm15.Config(response_format=fmt, probabilities="required"))
+
+
+def first_token_request(model: str, messages: Sequence[Message], top: int) -> lm15.Request:
+    """Return the request for the ``top`` most probable first tokens of the answer to the messages."""
+    return chat_request(model, messages, lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top))
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
@@ -41,6 +47,12 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 
 
+def is_measured(response: lm15.Response) -> bool:
+    """Return whether a response holds the measured probabilities of a judgment."""
+    part = _data(response)
+    return part is not None and part.probabilities is not None
+
+
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
     """Return the measured answer as log-probabilities, shape (1, len(choices)).
 
@@ -48,13 +60,12 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     shares only, the coverage is NaN.
 
     Raises:
-        ValueError: The response has no measured probabilities, or has those of other choices.
+        NoProbabilities: The response has no measured probabilities.
+        ValueError: The response has those of other choices.
     """
-    part = next((p for p in response.message.parts if isinstance(p, lm15.DataPart)), None)
+    part = _data(response)
     if part is None or part.probabilities is None:
-        raise ValueError(
-            f"{response.model} answered a judgment without measuring it: use LocalLM, or a vLLM or SGLang server."
-        )
+        raise NoProbabilities(response.model, "it answered a judgment without measuring it")
     shares = part.probabilities[FIELD]
     if set(shares) != set(choices):
         raise ValueError(
@@ -68,3 +79,24 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
         row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
     return ChoiceLogprobs(tuple(choices), row[None], renormalized=coverage is None)
+
+
+def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
+    """Return the log-probabilities of choices from the reported first tokens, shape (1, c); see ``first_token_row``.
+
+    Raises:
+        NoProbabilities: The response has no log-probabilities, or only that of the token it wrote.
+    """
+    if not response.logprobs:
+        raise NoProbabilities(response.model, "its answers carry no log-probabilities")
+    try:
+        top = {token.token: logprob_of(token.logprob) for token in response.logprobs[0].top}
+    except ValueError as error:
+        raise NoProbabilities(response.model, str(error)) from error
+    if len(top) < 2:
+        raise NoProbabilities(response.model, "its answers carry no log-probabilities of other tokens")
+    return ChoiceLogprobs(tuple(choices), first_token_row(top, choices)[None])
+
+
+def _data(response: lm15.Response) -> lm15.DataPart | None:
+    return next((p for p in response.message.parts if isinstance(p, lm15.DataPart)), None)

@@ -13,12 +13,14 @@ import dspy
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.engine import ServerEngine
 from evalbias.lm.servers.errors import RequestError, describe_error
 from evalbias.lm.servers.probe import Served, find_dialect, read_listing
+from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 
@@ -28,7 +30,8 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
     it. With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return
     the same numbers. Without a tokenizer only the first token of a chat answer has probabilities
-    (``dialect="chat"``).
+    (``dialect="chat"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured
+    probabilities; see ``DecidingLM``.
 
     Args:
         model: Name under which the server serves the model.
@@ -70,7 +73,7 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
         in_flight: int = 64,
         timeout: float = 120.0,
         patience: float = 300.0,
-        tolerance: float = 1e-3,
+        tolerance: float = TOLERANCE,
         template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -141,6 +144,14 @@ class ServerLM(dspy.LM):  # type: ignore[misc]
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.written(prompts, max_tokens=max_tokens)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sample a text after every prompt, each with its own seed.
+
+        Raises:
+            Unanswered: An item has no answer; the exception holds the answers of the others.
+        """
+        return self._engine.drawn(prompts, seeds, sampling)
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""

@@ -26,6 +26,27 @@ class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the o
         self.answered = answered
 
 
+class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model reports no token probabilities; the message names the two ways out.
+
+    Attributes:
+        model: Name of the model.
+        reason: What it did when it was asked for them.
+    """
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(model, reason)
+        self.model = model
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} reports no token probabilities: {self.reason}. Either measure with LocalLM, with ServerLM "
+            "(vLLM, SGLang, llama.cpp) or with a model whose answers carry logprobs; or estimate the probabilities "
+            "from repeated answers: scoring='sampled', or --samples on the command line."
+        )
+
+
 class Interrupted(KeyboardInterrupt):
     """The user interrupted a call; the answers so far are kept.
 
@@ -89,6 +110,7 @@ class ChoiceLogprobs:
         choices: (c,) texts of the choices, in the caller's order.
         logprobs: (n, c) log-probability of each choice's whole token sequence.
         renormalized: Whether the model returned only shares that sum to 1; the coverage is NaN then.
+        samples: Number of answers from which each row is estimated; None for measured log-probabilities.
 
     Example:
         >>> answer = ChoiceLogprobs(("yes", "no"), np.log([[0.3, 0.1]]))
@@ -99,6 +121,7 @@ class ChoiceLogprobs:
     choices: tuple[str, ...]
     logprobs: FloatArray
     renormalized: bool = False
+    samples: int | None = None
 
     @property
     def coverage(self) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.lm.contract import measuring
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
@@ -98,16 +99,17 @@ class PairwiseTarget:
 
 
 class PointwiseTarget:
-    """A pointwise judge that measures; the line that names its answers stays as it is.
+    """A pointwise judge with probabilities; the line that names its answers stays as it is.
 
     Raises:
         ValueError: The judge reads what the model writes, or there are no items.
     """
 
     def __init__(self, judge: PointwiseJudge, items: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-        if judge.scoring != "expected" or not items:
+        if judge.scoring == "direct" or not items:
             raise ValueError(
-                f"scoring={judge.scoring!r}, {len(items)} items: give items, and a judge that measures ('expected')."
+                f"scoring={judge.scoring!r}, {len(items)} items: give items, and a judge with probabilities "
+                "('expected' or 'sampled')."
             )
         self._judge, self._lm = judge.deepcopy(), lm
         self.criterion = judge.criterion
@@ -180,7 +182,8 @@ def _logprobs(
         instruct(one, instruction)
     prompts = [one.messages(example) for example in examples for one in judges]
     items = [example for example in examples for _ in judges]
-    logprobs = name_overlong_items(lambda part: lm.choice_logprobs(part, labels), prompts, items).logprobs
+    model = measuring(lm, judge.sampling)
+    logprobs = name_overlong_items(lambda part: model.choice_logprobs(part, labels), prompts, items).logprobs
     by_example = logprobs.reshape(len(examples), len(judges), len(labels))
     return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
 

@@ -27,6 +27,7 @@ class FakeServer:
         self.loaded, self.kind, self.faults = lm.engine.loaded, kind, faults
         self.requests, self.lock, self.in_flight, self.most_in_flight = [], threading.Lock(), 0, 0
         self.model, self.context, self.shift, self.processed = "tiny", 256, 0, 1.0
+        self.newer, self.most_top = False, 20  # of chats: max_completion_tokens, and how many top_logprobs
 
     # the model's answers
 
@@ -126,12 +127,15 @@ class FakeServer:
         return {**choice, "text": self.text(ids[start:]), "logprobs": logprobs}
 
     def chat(self, body):
-        if "max_completion_tokens" in body:  # as older servers
+        if "max_completion_tokens" in body and not self.newer:  # as older servers
             return 400
+        if body.get("top_logprobs", 0) > self.most_top:
+            return 400
+        limit = body.get("max_completion_tokens", body.get("max_tokens"))
         text = self.loaded.tokenizer.apply_chat_template(body["messages"], tokenize=False, add_generation_prompt=True)
         ids = self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
         start = len(ids)
-        while len(ids) < start + body["max_tokens"]:
+        while len(ids) < start + limit:
             ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
         values, content = self.logprobs(ids), []
         for p in range(start, len(ids)):

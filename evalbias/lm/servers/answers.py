@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from evalbias.lm import top_logprobs
 from evalbias.lm.servers.errors import Unreadable
-
-MINUS_INFINITY = -9999.0
-"""Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
 
 TOLERANCE = 0.05
 """Largest difference in nats between two log-probabilities of one token from one server, in bfloat16."""
@@ -39,9 +36,10 @@ def logprob_of(value: Any) -> float:
     Raises:
         Unreadable: The value is NaN, positive by more than rounding, or not a number.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
-        raise Unreadable(f"{value!r} is not a log-probability")
-    return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
+    try:
+        return top_logprobs.logprob_of(value)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
 
 
 def check_agreement(after: float, within: float) -> None:

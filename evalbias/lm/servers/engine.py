@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from dspy import lm15
 
 from evalbias.lm.dspy_compat import validate_request
 from evalbias.lm.requests import judgments, measured, messages_of, refuse
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.servers.connection import Connection, Job
 from evalbias.lm.servers.dialects.base import Dialect
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
@@ -49,8 +51,15 @@ class ServerEngine:
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Generate a text after every prompt, decoded greedily."""
-        config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
-        jobs = [self.dialect.generation_job(prompt, config) for prompt in prompts]
+        return self._texts(prompts, [lm15.Config(temperature=0.0, max_tokens=max_tokens)] * len(prompts))
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sample a text after every prompt, each with its own seed."""
+        config = lm15.Config(temperature=sampling.temperature, max_tokens=sampling.max_tokens)
+        return self._texts(prompts, [replace(config, seed=seed) for seed in seeds])
+
+    def _texts(self, prompts: Sequence[Prompt], configs: Sequence[lm15.Config]) -> list[str]:
+        jobs = [self.dialect.generation_job(*question) for question in zip(prompts, configs, strict=True)]
         return self.connection.all([Job(partial(_text, job)) for job in jobs], name=self._model)
 
     def complete(self, request: lm15.Request) -> lm15.Response:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from dspy import lm15
 
 from evalbias.lm.servers.connection import Connection, Job
+from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
@@ -31,7 +32,7 @@ class Endpoint:
     model: str
     tokenizer: Any = None
     context_length: int | None = None
-    tolerance: float = 1e-3
+    tolerance: float = TOLERANCE
     template_options: Mapping[str, Any] | None = None
 
 

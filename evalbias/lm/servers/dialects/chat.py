@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 from dspy import lm15
 
 from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
@@ -17,14 +15,12 @@ from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
+from evalbias.lm.top_logprobs import TOP, first_token_row
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt
 from evalbias.measures.arrays import FloatArray
 
 CONTROL = re.compile(r"<[|\uff5c][^<>\n]+[|\uff5c]>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?INST\]")
 """Control tokens of common models; the tokenizer of a chat server is not known here."""
-
-TOP = 20
-"""Number of most probable tokens that OpenAI's protocol returns at most."""
 
 
 class Chat(Dialect):
@@ -74,22 +70,10 @@ class Chat(Dialect):
     async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
         """Return the log-probability that an answer begins with each choice as one token, shape (c,).
 
-        A choice that is not among the reported tokens is at most as probable as the least probable reported one, and
-        all such choices together at most as probable as the reported tokens leave room for. If that bound is at most
-        ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
-        reported token is a prefix of an unreported choice, the row is undefined: NaN.
+        See ``first_token_row`` for choices that are not among the reported tokens.
         """
         top = await self._top([dict(message) for message in messages])
-        row = np.array([top.get(choice, -math.inf) for choice in choices])  # (c,)
-        unreported = [choice for choice in choices if choice not in top]
-        if not unreported:
-            return row
-        if any(choice.startswith(token) for choice in unreported for token in top if token):
-            return np.full(len(choices), np.nan)
-        shares = np.exp(list(top.values()))
-        bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
-        reported = float(np.exp(row).sum())
-        return row if reported > 0 and bound <= self._tolerance * reported else np.full(len(choices), np.nan)
+        return first_token_row(top, choices, tolerance=self._tolerance)
 
     def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
         """Return the job that generates an answer; see ``Dialect``.

@@ -1,0 +1,48 @@
+"""The choice that a written answer names, read strictly: an answer that is not clear is read as none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+_MARKS = " \t*_`'\"().:;,!#"
+"""Characters that may stand around an answer."""
+
+_AFTER_NAMES = "is|wins|beats|and|or|over|than"
+"""Words that follow the name of a choice, but no article."""
+
+
+def named_choice(text: str, choices: Sequence[str]) -> str | None:
+    """Return the choice that a written answer names; None if it names none, or several.
+
+    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its
+    own. A letter may be the article instead, as in "A better text is B", so that no choice counts as named where a
+    lowercase word follows, except words such as "is" and "and". The end of a scale is not an answer, as the 5 in "4/5"
+    and "4 out of 5". Choices of several letters match in upper and lower case.
+
+    Examples:
+        >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
+        ('B', '4')
+        >>> named_choice("A and B are equal", ["A", "B"]) is None
+        True
+    """
+    by_name = {choice.casefold(): choice for choice in choices}
+    lines = text.strip().splitlines() or [""]
+    for part in (lines[0].strip(_MARKS), text):
+        if part in choices:
+            return part
+        names = {by_name[match.casefold()] for match in _pattern(tuple(choices)).findall(part)}
+        if len(names) == 1:
+            return names.pop()
+    return None
+
+
+@cache
+def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of a choice that stands as a name; the longest of several that match is taken."""
+    words = sorted(choices, key=len, reverse=True)
+    names = "|".join(re.escape(c) if len(c) == 1 else f"(?i:{re.escape(c)})" for c in words)
+    number = all(re.fullmatch(r"-?\d+", c) for c in choices)
+    after = r"(?!\.\d)" if number else rf"(?!/)(?!\s+(?!(?:{_AFTER_NAMES})\b)[a-z])"
+    return re.compile(rf"(?<![\w./-])(?<!out of )({names})(?!\w){after}")

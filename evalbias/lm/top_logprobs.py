@@ -1,0 +1,60 @@
+"""Probabilities of choices from the most probable first tokens of an answer, which is all that many models report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evalbias.measures.arrays import FloatArray
+
+TOP = 20
+"""Number of most probable tokens that OpenAI's protocol returns at most."""
+
+TOLERANCE = 1e-3
+"""Default for the largest probability share that unreported choices may have and count as 0."""
+
+MINUS_INFINITY = -9999.0
+"""Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
+
+
+def logprob_of(value: Any) -> float:
+    """Return a reported log-probability as a float in [-inf, 0].
+
+    Raises:
+        ValueError: The value is NaN, positive by more than rounding, or not a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
+        raise ValueError(f"{value!r} is not a log-probability")
+    return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
+
+
+def first_token_row(top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOLERANCE) -> FloatArray:
+    """Return the log-probability that an answer begins with each choice as one token, shape (c,).
+
+    A choice that is not among the reported tokens is at most as probable as the least probable reported one, and all
+    such choices together at most as probable as the reported tokens leave room for. If that bound is at most
+    ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
+    reported token is a prefix of an unreported choice, the row is undefined: NaN.
+
+    Args:
+        top: Most probable first tokens with their log-probabilities in nats.
+        choices: Texts of the choices.
+        tolerance: Largest probability share of unreported choices, in [0, 1].
+
+    Example:
+        >>> first_token_row({"A": math.log(0.75), "B": math.log(0.25)}, ["A", "B"]).round(3)
+        array([-0.288, -1.386])
+    """
+    row = np.array([top.get(choice, -math.inf) for choice in choices])  # (c,)
+    unreported = [choice for choice in choices if choice not in top]
+    if not unreported:
+        return row
+    if any(choice.startswith(token) for choice in unreported for token in top if token):
+        return np.full(len(choices), np.nan)
+    shares = np.exp(list(top.values()))
+    bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
+    reported = float(np.exp(row).sum())
+    return row if reported > 0 and bound <= tolerance * reported else np.full(len(choices), np.nan)

@@ -1,0 +1,126 @@
+"""Judges, the instruction search and rankings on a model that only writes."""
+
+import json
+import math
+import re
+
+import dspy
+import numpy as np
+import pytest
+from fakes import LEANS, PARTS, items, pair
+from texts import writer
+
+from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
+from evalbias.evaluation import judge_examples
+from evalbias.lm.types import NoProbabilities
+from evalbias.optimizers.zepo import Epochs
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
+
+C = Criterion("quality", "is it good?")
+K = Sampling(samples=30)
+
+
+def preference(text, system):
+    """Prefers the higher q by its difference, and the first position by the wording's lean (1.5 without one)."""
+    first, second = (float(q) for q in re.findall(r"q=(-?[\d.]+)", text))
+    lean = re.search(r"lean=(-?[\d.]+)", system)
+    p = 1 / (1 + math.exp(second - first - (float(lean[1]) if lean else 1.5)))
+    return {"A": 0.9 * p, "B": 0.9 * (1 - p), "Neither.": 0.1}
+
+
+def quality(text, _):
+    q, sharp = float(re.findall(r"q=(-?[\d.]+)", text)[-1]), {}
+    for label in "12345":
+        sharp[label] = math.exp(-((int(label) - q) ** 2))
+    return {label: weight / sum(sharp.values()) for label, weight in sharp.items()}
+
+
+def sampled(**options):
+    return PairwiseJudge(C, scoring="sampled", sampling=K, **options)
+
+
+def test_a_pairwise_judge_estimates_its_preference():
+    lm, engine = writer(preference)
+    judge = sampled(debias="permutation")
+    judge.predict.lm = lm
+    prediction = judge(source="s", candidates=["q=2 z=0", "q=1 z=0"])
+    assert len(engine.requests) == 60
+    assert prediction.samples == 30
+    for row, swapped in zip(prediction.positions, (1, -1), strict=True):
+        p = 1 / (1 + math.exp(-swapped - 1.5))
+        assert row[0] == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / 27))
+    assert prediction.coverage == pytest.approx(0.9, abs=4 * math.sqrt(0.09 / 30))
+    assert judge.batch([pair(2, 1)])[0].toDict() == prediction.toDict()
+    measured, _ = writer(preference, top=3)
+    assert sampled().batch([pair(2, 1)], lm=measured)[0].samples == 30  # also where it could be measured
+    assert PairwiseJudge(C).batch([pair(2, 1)], lm=measured)[0].samples is None
+
+
+def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
+    lm, engine = writer(preference)
+    pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(12, 2)))]
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=5, stopping=Epochs(2), seed=0)
+    student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=9))
+    with pytest.raises(NoProbabilities, match="scoring='sampled'"):
+        zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm)
+    judge = zepo.compile(student, trainset=pairs, lm=lm)
+    report = judge.report
+    assert report.tried[report.best].objective > report.tried[0].objective + 0.3
+    assert judge.predict.signature.instructions.split()[-1] in LEANS
+    assert report.cost.calls == 9 * report.judgments
+    assert report.cost.judgments == 0  # none was measured
+    spent = len(engine.requests)
+    again = zepo.compile(student, trainset=pairs, lm=lm)
+    assert again.report == report
+    assert len(engine.requests) > spent
+
+
+def test_a_pointwise_judge_is_searched_on_a_model_that_only_writes():
+    lm, _ = writer(quality)
+    judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(1))
+    compiled = zepo.compile(judge, trainset=items(5, 0), lm=lm)
+    assert -0.5 <= compiled.report.tried[0].objective <= 0
+    assert compiled.sampling == judge.sampling
+
+
+def test_a_study_on_a_model_that_only_writes_draws_nothing_twice():
+    lm, engine = writer(preference)
+    pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(1).normal(size=(10, 2)))]
+    student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
+    study = JudgeStudy(GrammarParaphraser(PARTS), trials=4, instructions=2)
+    compiled = study.compile(student, trainset=pairs, lm=lm)
+    assert compiled.sampling == student.sampling
+    distinct = {(r.messages[-1].text, r.system, r.config.seed) for r in engine.requests}
+    assert len(engine.requests) == len(distinct) >= 80  # 2 wordings, 10 pairs, 4 answers
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_rankings_run_on_a_model_that_only_writes(search):
+    lm, _ = writer(preference)
+    ranker = PairwiseRanker(sampled(debias="permutation"), search=search)
+    qualities = [0, 12, 3, 9, 6]
+    example = dspy.Example(source="s", candidates=[f"q={q} z=0" for q in qualities])
+    (ranking,) = ranker.batch([example], lm=lm)
+    assert [qualities[i] for i in ranking.order] == [12, 9, 6, 3, 0]
+
+
+def test_biases_are_measured_on_a_model_that_only_writes():
+    lm, _ = writer(preference)
+    judged = judge_examples(sampled(), [pair(0.1 * i, 0, source=str(i)) for i in range(20)], lm=lm)
+    assert judged.answers[:, 0, 0].mean() > 0.7  # it leans to the first position
+
+
+def test_a_saved_judge_keeps_how_it_asks(tmp_path):
+    sampling = Sampling(samples=7, temperature=0.8, max_tokens=4, seed=2)
+    judges = [PointwiseJudge(C, scoring="sampled", sampling=sampling), sampled()]
+    for judge, load in zip(judges, (load_judge, load_pairwise_judge), strict=True):
+        judge.save(str(tmp_path / "judge.json"))
+        loaded = load(tmp_path / "judge.json")
+        assert (loaded.scoring, loaded.sampling) == ("sampled", judge.sampling)
+        loaded = type(judge)(C)
+        loaded.load(str(tmp_path / "judge.json"))
+        assert (loaded.scoring, loaded.sampling) == ("sampled", judge.sampling)
+    PairwiseJudge(C).save(str(tmp_path / "judge.json"))
+    assert "sampling" not in json.dumps(json.loads((tmp_path / "judge.json").read_text()))
+    assert load_pairwise_judge(tmp_path / "judge.json").scoring == "expected"

@@ -1,0 +1,51 @@
+"""The commands on any of DSPy's models."""
+
+import json
+
+import pytest
+from commands import evalbias
+from fake_server import serving
+
+from evalbias.data import world
+
+
+@pytest.fixture
+def file(tmp_path):
+    lines = [
+        {"id": e.id, "input_id": e.input_id, "source": e.source, "output": e.output}
+        for e in world.documents(2, 2, seed=1)
+    ]
+    path = tmp_path / "outputs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_a_model_without_probabilities_is_sampled_on_request(lms, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.newer, fake.most_top, fake.context = True, 0, 2048
+        options = ["--data", file, "--lm", "dspy:openai/tiny", "--api-base", address, "--out", "run"]
+        options += ["--criterion", "quality: does the text say the data?"]
+        refused = evalbias("rank", *options, cwd=tmp_path, check=False)
+        assert refused.returncode == 2
+        assert "reports no token probabilities" in refused.stderr
+        assert "--samples" in refused.stderr
+        options[options.index("run")] = "sampled"
+        shown = evalbias("rank", *options, "--samples", 3, cwd=tmp_path)
+        assert "probabilities are estimates from 3 answers to each prompt" in " ".join(shown.stdout.split())
+        settings = json.loads((tmp_path / "sampled/run.json").read_text())
+        assert settings["sampling"] == {"samples": 3, "temperature": 1.0, "max_tokens": 16, "seed": 0}
+        asked = len(fake.requests)
+        again = evalbias("rank", *options, "--samples", 3, cwd=tmp_path)
+        assert "answers asked 0, replayed 6" in again.stdout
+        assert len(fake.requests) == asked
+
+
+def test_a_refine_loop_has_no_probabilities_to_estimate(file, tmp_path):
+    told = evalbias(
+        *("refine", "--task", "translation", "--data", file, "--lm", "embedded", "--samples", 3),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert "leave --samples out" in told.stderr
