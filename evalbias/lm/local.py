@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.engine import LocalEngine
 from evalbias.lm.loading import load
 from evalbias.lm.requests import AsyncEngine
@@ -18,11 +19,12 @@ BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
-class LocalLM(dspy.LM):  # type: ignore[misc]
+class LocalLM(DecidingLM):
     """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
-    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.text``.
+    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.text``. DSPy's
+    decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured probabilities; see ``DecidingLM``.
 
     Args:
         model: Folder or Hugging Face name of the model.

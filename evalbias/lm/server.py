@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 
 from evalbias.lm.chat_template import ChatTemplate, template_of
+from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.sampled_answers import Sampling
@@ -24,7 +25,7 @@ from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 
-class ServerLM(dspy.LM):  # type: ignore[misc]
+class ServerLM(DecidingLM):
     """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI's chat.
 
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name

@@ -1,0 +1,142 @@
+"""DSPy's decision outputs (``Noul``, ``Choice``, ``Score``), answered with measured probabilities.
+
+A predictor whose outputs are all decisions sends its fields as data (``state``) with one question for each output. Each
+question is asked on its own, as one prompt after which the probabilities of the options are measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+from dspy import lm15
+
+from evalbias.lm.dspy_compat import calling_predictor, is_decision
+from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.types import Message
+
+BOOLEAN = ("true", "false")
+"""Options of a ``Noul`` question."""
+
+
+class DecidingLM(dspy.LM):  # type: ignore[misc]
+    """A ``dspy.LM`` whose engine measures judgments, and which therefore answers decision requests.
+
+    A decision's ``probabilities`` are the options' measured probabilities, normalized over the options, and its
+    ``confidence`` is the largest of them. Decisions of one signature are measured independently of each other. If a
+    signature has other outputs beside them, the model writes all of them, as any other model does, and the
+    probabilities that it writes are not measured: keep decisions in a signature of their own.
+    """
+
+    @property
+    def supports_decision_requests(self) -> bool:
+        """Whether the predictor that is being called has decision outputs only; True outside of a call."""
+        predictor = calling_predictor()
+        if predictor is None:
+            return True
+        outputs = predictor.signature.output_fields
+        return all(is_decision(field) or name in predictor.fields for name, field in outputs.items())
+
+    def __call__(self, prompt: Any = None, **kwargs: Any) -> Any:
+        """Answer a prompt, a request, or a decision request (``state=..., questions=...``); see ``dspy.LM``."""
+        if "questions" not in kwargs:
+            return super().__call__(prompt, **kwargs)
+        requests = _requests(self.model, **kwargs)
+        return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
+
+    async def acall(self, prompt: Any = None, **kwargs: Any) -> Any:
+        """Answer asynchronously; see ``__call__``."""
+        if "questions" not in kwargs:
+            return await super().acall(prompt, **kwargs)
+        requests = _requests(self.model, **kwargs)
+        responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
+        questions = kwargs["questions"]
+        return {name: _answer(r, questions[name]) for name, r in zip(requests, responses, strict=True)}
+
+
+def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str, Any]) -> list[Message]:
+    """Render the prompt of one question.
+
+    Args:
+        state: DSPy's ``instructions``, ``inputs`` (field -> value) and ``demos``, if any.
+        name: Name of the output that the question is about.
+        question: DSPy's ``instructions``, ``type`` and ``criteria``.
+
+    Raises:
+        ValueError: A demonstration's label is not an option.
+    """
+    options = options_of(question)
+    lines = [
+        str(state["instructions"]),
+        "",
+        str(state["input_fields"]),
+        "",
+        f"{name}: {_text(question['instructions'])}",
+    ]
+    lines += [f"- {label}" if meaning is None else f"- {label}: {_text(meaning)}" for label, meaning in options.items()]
+    lines.append(f"Answer with {' or '.join(options)}.")
+    messages: list[Message] = [{"role": "system", "content": "\n".join(lines)}]
+    for demo in state.get("demos", ()):
+        if demo.get(name) is not None:  # else it is an example of other outputs
+            inputs = {field: demo[field] for field in state["inputs"] if field in demo}
+            messages.append({"role": "user", "content": _item(inputs, name)})
+            messages.append({"role": "assistant", "content": _label(demo[name], name, question)})
+    return [*messages, {"role": "user", "content": _item(state["inputs"], name)}]
+
+
+def options_of(question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a question, each with its meaning or None: labels of a choice, levels of a score."""
+    criteria: Any = question.get("criteria")  # None only where a boolean has no descriptions
+    if question["type"] == "noul":
+        return {label: (criteria or {}).get(label) for label in BOOLEAN}
+    if question["type"] == "score":
+        return {str(level): meaning for level, meaning in enumerate(criteria)}
+    return dict(criteria)
+
+
+def _requests(model: str, *, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, lm15.Request]:
+    return {
+        name: judgment_request(model, decision_messages(state, name, question), list(options_of(question)))
+        for name, question in questions.items()
+    }
+
+
+def _answer(response: lm15.Response, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Return DSPy's evidence for one output, and the options' total probability as ``coverage``."""
+    answer = read_judgment(response, list(options_of(question)))
+    shares = dict(zip(answer.choices, answer.probabilities[0].tolist(), strict=True))
+    coverage = float(answer.coverage[0])
+    if question["type"] == "noul":
+        return {"noul": shares[BOOLEAN[0]], "coverage": coverage}
+    return {"probabilities": shares, "confidence": max(shares.values()), "coverage": coverage}
+
+
+def _item(inputs: Mapping[str, Any], name: str) -> str:
+    return "\n".join([*(f"{field}: {_text(value)}" for field, value in inputs.items()), f"{name}:"])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _label(value: Any, name: str, question: Mapping[str, Any]) -> str:
+    """Return the option that a demonstration shows; a decision that DSPy returned counts by its value.
+
+    Raises:
+        ValueError: The value is not an option; a score must lie on its scale.
+    """
+    if isinstance(value, Mapping):
+        value = value.get("value")
+    label = str(value)
+    if question["type"] == "noul":
+        label = label.lower()
+    elif question["type"] == "score" and isinstance(value, int | float) and math.isfinite(value):
+        label = str(math.floor(value + 0.5))  # the nearest level
+    options = options_of(question)
+    if label not in options:
+        raise ValueError(f"A demonstration's {name} is {value!r}: give one of {', '.join(options)}, or leave it out.")
+    return label
