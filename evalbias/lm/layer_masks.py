@@ -50,7 +50,8 @@ class LayerKinds:
         """Return the kinds of a text model's layers, or None if there are other layers than attention."""
         types = getattr(config, "layer_types", None)
         if types is None:
-            limited = [kind for kind, name in WIDTHS.items() if getattr(config, name, None)]
+            unused = {SLIDING} if getattr(config, "use_sliding_window", True) is False else set()
+            limited = [kind for kind, name in WIDTHS.items() if getattr(config, name, None) and kind not in unused]
             types = [limited[0] if limited else FULL] * config.num_hidden_layers
         return cls(tuple(types), config) if set(types) <= {FULL, *WIDTHS} else None
 
@@ -124,7 +125,7 @@ def _layer_mask(pack: Pack, first: int, reach: Ints, *, prefix: bool, like: torc
     rows = place[-n:, None]  # (n, 1)
     hidden = (place[None, :] > rows) | (rows >= torch.from_numpy(ends).to(like.device)[None, :])
     if reach.max() > 0:
-        hidden |= torch.from_numpy(positions[None, :] < reach[:, None]).to(like.device)
+        hidden |= torch.from_numpy(positions).to(like.device) < torch.from_numpy(reach).to(like.device)[:, None]
     mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
     mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)  # additive: saves each layer the conversion
     first_keys = tuple(

@@ -22,7 +22,8 @@ cannot be repeated either, every text by itself.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,12 @@ import torch
 from evalbias.lm.branches import run as run_branches
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.kv_cache import Context, PackCache
-from evalbias.lm.layer_masks import LayerKinds, layer_masks, narrowed
+from evalbias.lm.layer_masks import LayerKinds, layer_masks
 from evalbias.lm.prefix_cache import PrefixStore
 from evalbias.lm.rows import Reads, Row, pack_reads, rows_of, shared_lengths, stretch_reads
 from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.tree_attention import cascade_attention, install, uninstall
+from evalbias.lm.trial import PACK_SIZES, Run, disagreement
 from evalbias.lm.trie import Pack, packs
 from evalbias.measures.arrays import FloatArray
 
@@ -44,16 +46,6 @@ MAX_LOGITS = 1 << 26
 
 SMALLEST_PACK = 256
 """Lower limit of a pack's size in tokens."""
-
-PROBE_TOKENS = 300
-"""Tokens in a pack of the probe texts, which test whether a model can run packs."""
-
-PROBE_WINDOW = 24
-"""Width in tokens of sliding windows while a model is tried, less than the probe texts' length."""
-
-AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-3}
-AGREEMENT_16_BIT = 0.1
-"""Largest mean difference in nats, due to rounding, between a text in a pack and by itself."""
 
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
 """Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
@@ -152,8 +144,8 @@ class Scorer:
         """Largest number of tokens in a forward pass."""
         return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
-    def _packed(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
-        """Run every distinct token once."""
+    def _packed(self, rows: Sequence[Row], logprobs: list[FloatArray], size: int | None = None) -> None:
+        """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
         ids, lengths = [row.ids for row in rows], shared_lengths(rows)
         first = [min(row.reads) for row in rows]
         stored = self.prefixes.lookup(ids, lengths, first)
@@ -161,7 +153,7 @@ class Scorer:
             ids,
             lengths,
             [list(row.reads) for row in rows],
-            self._most_tokens,
+            size or self._most_tokens,
             known={row: prefix.length for row, prefix in stored.items()},
             kept=self.prefixes.worthwhile(ids, lengths, first),
         )
@@ -270,16 +262,14 @@ class Scorer:
             self._cascade = cascade
             if not cascade:
                 uninstall(self.model)
-            self.share = True
-            sizes = (PROBE_TOKENS, PROBE_TOKENS // 3)  # the latter cuts texts
-            obstacle = self._obstacle(*((self._packed, size) for size in sizes))
+            obstacle = self._tried(*(partial(self._packed, size=size) for size in PACK_SIZES))
             if not obstacle:
                 return ""
         return f"in packs, {obstacle}"
 
     def _can_branch(self, obstacle: str) -> bool:
         """Return whether the model computes the same answers from a repeated state, and log what it cannot share."""
-        other = self._obstacle((self._branched, self._pack_tokens))
+        other = self._tried(self._branched)
         if other:
             _warn_unshared(f"{obstacle}; from a repeated state, {other}")
         else:
@@ -287,32 +277,12 @@ class Scorer:
             _warn_unshared(obstacle, f"{within}; between calls it runs every text anew")
         return not other
 
-    def _obstacle(self, *runs: tuple[Callable[[Sequence[Row], list[FloatArray]], None], int]) -> str:
-        """Return what is wrong with the answers of each way to run with a pack size, or nothing."""
-        probe = _probe(self._config.vocab_size, int(min(self.context, self._longest)))
-        rows, own, answers = rows_of(probe), self._pack_tokens, []
-        try:
-            with torch.inference_mode(), narrowed(self.model, PROBE_WINDOW):
-                for run, size in ((self._padded, own), *runs):
-                    logprobs = [np.full(len(s.ids) - s.start, np.nan) for s in probe]
-                    self._pack_tokens = size
-                    run(rows, logprobs)
-                    answers.append(np.concatenate(logprobs))
-        except Exception as error:  # any model's own code: what fails is done without
-            return f"{type(error).__name__}: {error}"
-        finally:
-            self._pack_tokens, self.tokens_run = own, 0
-            self.prefixes.clear()
-        difference = max(float(np.abs(answers[0] - answer).mean()) for answer in answers[1:])
-        agreed = difference <= AGREEMENT.get(self.model.dtype, AGREEMENT_16_BIT)
-        return "" if agreed else f"its answers differ by {difference:.2g} nats"
-
-
-def _probe(vocabulary: int, longest: int) -> list[Scored]:
-    """Return texts with a common prefix, so long that the last one of a pack stands far from its own prefix."""
-    rng, own = np.random.default_rng(0), max(2, min(64, longest - 40))
-    trunk = tuple(rng.integers(0, vocabulary, min(40, longest - own)).tolist())
-    return [Scored((*trunk, *rng.integers(0, vocabulary, own).tolist()), len(trunk)) for _ in range(4)]
+    def _tried(self, *ways: Run) -> str:
+        """Return what is wrong with the answers of some ways to run the model, or nothing."""
+        obstacle = disagreement(self.model, int(min(self.context, self._longest)), self._padded, ways)
+        self.tokens_run = 0
+        self.prefixes.clear()
+        return obstacle
 
 
 def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
