@@ -10,7 +10,8 @@ from evalbias.measures.likelihood import (
     rs_scores,
     unfairness_scores,
 )
-from evalbias.measures.mqm import MQMError, MQMReading, mqm_score, parse_mqm, read_mqm
+from evalbias.measures.mqm import MQMError, MQMReading, mqm_score
+from evalbias.measures.mqm_reading import parse_mqm, read_mqm
 from evalbias.measures.preference import (
     calibration_gap,
     confidence,

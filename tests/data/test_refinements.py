@@ -82,7 +82,7 @@ def test_parsing_rarely_differs_from_counting_substrings(folder):
             undefined += np.isnan(score)
             differs += not np.isnan(score) and score != record["self_score"]
     assert total == 12100
-    assert differs <= 20  # quoted words such as 'major events', and negations
+    assert differs <= 25  # quoted words such as 'major events', negations, and several spans in one line
     assert undefined < 0.04 * total  # the published code scores all of these as perfect
 
 

@@ -1,0 +1,203 @@
+r"""Read MQM feedback: which errors does a judge report, or does it state that there are none?
+
+Layouts that are understood, where SEVERITY is critical, major or minor:
+
+* a list, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
+* sections, ``SEVERITY:`` followed by their errors or by ``no-error`` (GEMBA-MQM, Kocmi and Federmann 2023);
+* compact lists, ``'span' - SEVERITY/CATEGORY; ...`` (AutoMQM, Fernandes et al. 2023), in any order of their parts;
+* prose, such as "There are two major errors." or "a minor mistranslation of 'cat'".
+
+Every severity outside of quotations must be accounted for, as a certain number of errors or as a denial. A text that
+leaves one open, contradicts itself, or reports an error without its severity is unreadable: never perfect.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+from evalbias.measures.mqm import MQMError, MQMReading
+from evalbias.measures.mqm_severities import SEVERITY, Mention, mentions
+from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, faults_a_quotation, stated_total, verdict
+from evalbias.measures.quotations import QUOTATION, UNCLOSED, mask_quotations, quoted
+
+SEVERITIES = ("critical", "major", "minor")
+
+_MARKUP = re.compile(r"\*\*|__|```\w*|(?m:^[ \t]*#+[ \t]*)")
+_BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
+_HEADING = rf"(?:critical|major|minor)(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\(\d+\))?\s*[:\uff1a]"
+_INLINE_HEADING = re.compile(rf"\s*[/;|.,]\s*(?={_HEADING})", re.IGNORECASE)
+_SECTION = re.compile(
+    rf"^[\s(\[]*{SEVERITY.pattern}(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\((?P<number>\d+)\))?\s*[:\uff1a](?P<rest>.*)$",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[A-Z({QUOTATION[1:-1]}\"'])|;\s*")
+_LABEL = re.compile(
+    r"^\W*(?:mqm )?(?:(?:error )?annotations?|errors?|mqm|feedback|answer|output)\s*:\s*(?=\S)", re.IGNORECASE
+)
+_NOTHING = re.compile(
+    r"^\W*(?:no[- ]?errors?|none|n/?a|nil|no|nothing)(?: (?:was |were )?(?:found|identified|detected))?\W*$",
+    re.IGNORECASE,
+)
+_ITEMS = re.compile(r";|\s(?=\(?\d{1,2}[.)]\s)")
+_NUMBER_ONLY = re.compile(r"^\W*(?P<number>\d{1,2})\W*$")
+_ONLY_QUOTATIONS = re.compile(rf"^\s*{QUOTATION}(?:\s*,\s*(?:and\s+)?{QUOTATION})*[\s.]*$")
+_TORN = re.compile(rf"^\W*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the))?\W*$", re.IGNORECASE)
+
+
+def read_mqm(text: str | None) -> MQMReading:
+    """Read the errors of a feedback text and classify the text.
+
+    A last line that breaks off before its severity, as at the length limit, is left out.
+
+    Args:
+        text: Feedback as the judge wrote it; None or blank text is ``"empty"``.
+
+    Examples:
+        >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
+        'mistranslation'
+        >>> read_mqm("No major errors, but there is a minor fluency/spelling error.").errors
+        (MQMError(severity='minor', span=None, category='fluency', subcategory='spelling'),)
+        >>> [read_mqm(t).status for t in ("no-error", " ", "blocked", "1. 2. 3.", "no major errors")]
+        ['no errors', 'empty', 'blocked', 'unreadable', 'unreadable']
+    """
+    if text is None or not text.strip():
+        return MQMReading("empty")
+    bare = text.strip().strip("'\"\u201c\u201d`.")
+    if _NOTHING.match(bare):
+        return MQMReading("no errors")  # with the quotation marks of the instruction
+    try:
+        masked, spans = mask_quotations(text.strip())
+    except OverflowError:
+        return MQMReading("unreadable")
+    return _Reader(spans).read(masked)
+
+
+def parse_mqm(text: str | None) -> list[MQMError] | None:
+    """List the errors of a feedback text; None if it is empty, blocked or unreadable.
+
+    Examples:
+        >>> [e.severity for e in parse_mqm("'cat' is a minor style error")], parse_mqm("no-error"), parse_mqm("")
+        (['minor'], [], None)
+    """
+    reading = read_mqm(text)
+    return list(reading.errors) if reading.status in ("errors", "no errors") else None
+
+
+@dataclass
+class _Reader:
+    """What was read so far.
+
+    Attributes:
+        spans: Quoted texts of the masked quotations.
+        errors: Errors that were listed one by one.
+        counts: Severity -> number of errors that the text states.
+        denied: Severities of which the text says that there are no errors.
+        verdicts: Verdicts on the sentences without a severity.
+        total: Number of all errors, if the text states one.
+    """
+
+    spans: list[str]
+    errors: list[MQMError] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    denied: set[str] = field(default_factory=set)
+    verdicts: set[str] = field(default_factory=set)
+    total: int | None = None
+
+    def read(self, masked: str) -> MQMReading:
+        """Read all lines of a masked text and put what they say together."""
+        lines = _INLINE_HEADING.sub("\n", _MARKUP.sub("", masked)).split("\n")
+        lines = [_BULLET.sub("", line).strip() for line in lines if line.strip()]
+        section = None
+        for number, line in enumerate(lines, start=1):
+            last = number == len(lines)
+            heading = _SECTION.match(line)
+            if heading:
+                section = heading["severity"].lower()
+                if heading["number"]:
+                    self._count(section, int(heading["number"]))
+                line = heading["rest"].strip()
+            if not line:
+                continue
+            if section is not None and not SEVERITY.search(line):
+                self._item(line, section, last)
+            else:
+                self._sentences(line, last)
+        return self._reading()
+
+    def _item(self, line: str, severity: str, last: bool) -> None:
+        """Read a line of a section."""
+        number = _NUMBER_ONLY.match(line)
+        if _NOTHING.match(line):
+            self.denied.add(severity)
+        elif number:
+            self._count(severity, int(number["number"]))
+        elif _ONLY_QUOTATIONS.match(line):
+            self.errors += [MQMError(severity, quoted(mask, self.spans)) for mask in re.findall(QUOTATION, line)]
+        else:
+            for part in filter(str.strip, _ITEMS.split(line)):
+                mask, kind = re.search(QUOTATION, part), re.search(rf"{CATEGORIES}[a-z /-]*", part, re.IGNORECASE)
+                judged = verdict(part)
+                if judged in ("label", "none"):
+                    self.verdicts.add("unsure" if judged == "none" else judged)
+                elif mask or kind:
+                    self._error(severity, mask.group() if mask else "", kind.group() if kind else "")
+                elif not (last and UNCLOSED.match(part)):
+                    self.verdicts.add("unsure")
+
+    def _sentences(self, line: str, last: bool) -> None:
+        """Read a line of prose or of a list."""
+        sentences = [part for part in _SENTENCE.split(_LABEL.sub("", line)) if part.strip()]
+        for number, sentence in enumerate(sentences, start=1):
+            ends = last and number == len(sentences)
+            found = mentions(sentence, torn=ends and not sentence.rstrip().endswith((".", "!")))
+            for mention in found:
+                self._mention(mention)
+            if found:
+                self.verdicts |= {"unsure"} if faults_a_quotation(SEVERITY.split(sentence)[0]) else set()
+            elif ends and (_TORN.match(sentence) or UNCLOSED.match(sentence)):
+                self.verdicts.add("other")
+            else:
+                self.total = stated_total(sentence) if self.total is None else self.total
+                self.verdicts.add(verdict(sentence))
+
+    def _mention(self, mention: Mention) -> None:
+        if mention.says == "errors":
+            for mask in mention.masks or [""] * mention.number:
+                self._error(mention.severity, mask, mention.kind)
+        elif mention.says == "count":
+            self._count(mention.severity, mention.number)
+        elif mention.says == "denied":
+            self.denied.add(mention.severity)
+        else:
+            self.verdicts.add("unsure" if mention.says == "unsure" else "other")
+
+    def _error(self, severity: str, mask: str, kind: str) -> None:
+        category, _, subcategory = kind.strip(" /-").partition("/")
+        span = quoted(mask, self.spans) if mask else None
+        self.errors.append(MQMError(severity, span, category.strip(), subcategory.strip()))
+
+    def _count(self, severity: str, number: int) -> None:
+        if number:
+            self.counts[severity] += number
+        else:
+            self.denied.add(severity)
+
+    def _reading(self) -> MQMReading:
+        listed = Counter(error.severity for error in self.errors)
+        reported = listed + self.counts
+        contradicts = (
+            any(listed[s] not in (0, n) for s, n in self.counts.items())
+            or self.denied & reported.keys()
+            or ("none" in self.verdicts and reported)
+            or self.total not in (None, sum(reported.values()))
+        )
+        if "unsure" in self.verdicts or contradicts:
+            return MQMReading("unreadable")
+        if reported:
+            counted = [MQMError(s) for s, n in self.counts.items() if not listed[s] for _ in range(n)]
+            return MQMReading("errors", (*self.errors, *counted))
+        if "other" not in self.verdicts and ("none" in self.verdicts or self.denied == {*SEVERITIES}):
+            return MQMReading("no errors")
+        return MQMReading("blocked" if "blocked" in self.verdicts else "unreadable")

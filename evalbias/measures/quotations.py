@@ -1,0 +1,51 @@
+"""Set quotations apart from the words of a feedback text, so that quoted words are never read as a verdict."""
+
+from __future__ import annotations
+
+import re
+
+FIRST = 0xE000
+QUOTATION = "[\ue000-\uf8ff]"
+"""Regular expression of one masked quotation: a character of the private use area."""
+
+_MARKS = (("'\u2018\u201a`\u00b4", "'\u2019`\u00b4"), ('"\u201c\u201e\u00ab', '"\u201d\u201c\u00bb'))
+_NO_SEVERITY = r"(?:(?!\b(?:critical|major|minor)\b)[^\n])+?"
+_GOES_ON = (
+    r"(?=\s*(?:[.,;:!?()\[\]/|=>\u2013\u2014-]|$|(?:is|are|was|were|has|have|should|could|must|may|can|in|by|as|and|or|but"
+    r"|with|to|of|for|means?|does|do|did|contains?|represents?|constitutes?|on|at|that|which|instead|critical|major"
+    r"|minor)\b))"
+)
+_QUOTATION = re.compile(
+    "|".join(  # apostrophes may stand inside: a mark after which the sentence goes on is preferred as the closing one
+        rf"(?<!\w)[{opening}](?:({_NO_SEVERITY})[{closing}](?!\w){_GOES_ON}|([^\n]+?)[{closing}](?!\w))"
+        for opening, closing in _MARKS
+    ),
+    re.IGNORECASE | re.MULTILINE,
+)
+UNCLOSED = re.compile(rf"^\W*?[{_MARKS[0][0]}{_MARKS[1][0]}]")
+"""Start of a line whose quotation was never closed."""
+
+
+def mask_quotations(text: str) -> tuple[str, list[str]]:
+    """Replace every quotation by one character that ``QUOTATION`` matches.
+
+    Returns:
+        The masked text, and the quoted texts; ``quoted`` finds the text of a masked quotation in them.
+
+    Raises:
+        OverflowError: The text has more than 6,400 quotations.
+    """
+    spans: list[str] = []
+
+    def mask(match: re.Match[str]) -> str:
+        spans.append(next(group for group in match.groups() if group is not None))
+        if len(spans) > 6_400:
+            raise OverflowError("more than 6,400 quotations")
+        return chr(FIRST + len(spans) - 1)
+
+    return _QUOTATION.sub(mask, re.sub(QUOTATION, "", text)), spans
+
+
+def quoted(mask: str, spans: list[str]) -> str:
+    """Return the text that a masked quotation stands for."""
+    return spans[ord(mask) - FIRST]

@@ -1,0 +1,153 @@
+"""Layouts of MQM feedback with the errors that they report: (critical, major, minor), or None if nobody can be sure."""
+
+from collections import Counter
+
+import pytest
+
+from evalbias.measures import mqm_score, parse_mqm, read_mqm
+
+LIST = [  # Xu et al. 2024
+    ("'cat' is a critical accuracy/mistranslation error", (1, 0, 0)),
+    ('"cat" is a major accuracy/addition error\n"the" is a minor style/awkward error', (0, 1, 1)),
+    ("1. 'cat' is a major accuracy/omission error\n2. 'dog' is a major accuracy/omission error", (0, 2, 0)),
+    ("- 'cat' is a minor fluency/grammar error.\n- 'dog' is a minor fluency/grammar error.", (0, 0, 2)),
+    ("**'cat'** is a **major** accuracy/mistranslation error", (0, 1, 0)),
+    ("\u201ccat\u201d is considered a critical accuracy/mistranslation error", (1, 0, 0)),
+    ("'the dogs' house' is a minor fluency/punctuation error", (0, 0, 1)),
+    ("'no major errors' is a minor style/awkward error", (0, 0, 1)),
+    ("'cat', 'dog' and 'cow' are minor terminology errors", (0, 0, 3)),
+    ("'cat', 'dog' are a minor terminology error", None),  # one or two?
+    ("'cat' is a major accuracy/mistranslation error\n'dog' is a min", (0, 1, 0)),  # the last line breaks off
+    ("'cat' is a major accuracy/mistranslation error\n'dog' is a", (0, 1, 0)),
+    ("'cat' is a major accuracy/mistranslation error\n'dog and", (0, 1, 0)),
+    ("'cat' is a major accuracy/mistranslation error\n'dog' is a typo, it should be 'hound'", None),  # how severe?
+    ("'cat' is a minor error, because the word means 'dog'.", (0, 0, 1)),
+    ("'cat' is a major accuracy/mistranslation error. This error changes the meaning.", (0, 1, 0)),
+    ("'cat' is not a major error.\n'dog' is a minor style error", (0, 0, 1)),
+    ("'London' is a major city.", None),
+    ("'cat' is an accuracy/mistranslation error (major)", (0, 1, 0)),
+    ("MQM annotations:\n'cat' is a minor fluency/spelling error", (0, 0, 1)),
+    (
+        "There are two errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error",
+        (0, 0, 2),
+    ),
+    ("There are three errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error", None),
+    ("'cat' is a major accuracy/mistranslation error\nno-error", None),
+    ("no-error\n'cat' is a minor style/awkward error", None),
+]
+SECTIONS = [  # GEMBA-MQM
+    ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', (0, 1, 0)),
+    ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nfluency/grammar - "dog"\nMinor:\nstyle - "a"', (0, 2, 1)),
+    ("Critical:\nno-error\nMajor:\nno-error\nMinor:\nno-error", (0, 0, 0)),
+    ("Critical:\nno-error\nMajor:\nno-error\nMinor:", None),  # breaks off
+    ("Critical:\nno-error", None),
+    ("Critical errors: none / Major errors: 'cat' is mistranslated / Minor errors: none", (0, 1, 0)),
+    ("Critical errors: none; Major errors: none; Minor errors: none", (0, 0, 0)),
+    ("Critical: 0\nMajor: 2\nMinor: 1", (0, 2, 1)),
+    ("**Critical:**\n- None\n\n**Major:**\n- accuracy/omission - 'cat'\n\n**Minor:**\n- None", (0, 1, 0)),
+    ("## Major errors\n'cat' is mistranslated", None),  # a heading without its colon
+    ("Major (2):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'", (0, 2, 0)),
+    ("Major (3):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'", None),
+    ("Major:\n- accuracy/mistranslation - 'cat'\n  Explanation: the word means 'dog'.", (0, 1, 0)),
+    ("Major: accuracy/mistranslation - 'cat'\nMajor: accuracy/omission - 'dog'", (0, 2, 0)),
+    ("Minor: 'a', 'the'", (0, 0, 2)),
+    ("Minor errors: 1. 'a' is awkward 2. 'the' is awkward", (0, 0, 2)),
+    ("critical: 0, major: 1, minor: 0", (0, 1, 0)),
+    ("Major:\nSee above.", None),
+]
+COMPACT = [  # AutoMQM and its relatives
+    ("Errors: 'cat' - major/accuracy; 'dog' - minor/fluency", (0, 1, 1)),
+    ("'cat' - major/accuracy, 'dog' - minor/fluency, 'cow' - minor/style", (0, 1, 2)),
+    ("'cat' - accuracy/mistranslation - critical", (1, 0, 0)),
+    ("'cat' (major accuracy/mistranslation)", (0, 1, 0)),
+    ("'cat': minor fluency", (0, 0, 1)),
+    ("accuracy/mistranslation (major): 'cat'\nfluency/grammar (minor): 'dog'", (0, 1, 1)),
+    ("Major accuracy/mistranslation error: 'cat'", (0, 1, 0)),
+    ("[minor] fluency/spelling: 'cat'", (0, 0, 1)),
+    ("Error 1:\nSpan: 'cat'\nCategory: accuracy/mistranslation\nSeverity: major", (0, 1, 0)),
+    ("Errors: none", (0, 0, 0)),
+    ('[{"span": "cat", "severity": "major"}]', None),  # JSON is not read
+]
+PROSE = [
+    ("There are 2 major errors.", (0, 2, 0)),
+    ("There are two major errors and one minor error in the translation.", (0, 2, 1)),
+    ("There are 2 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error", (0, 2, 0)),
+    ("There are 3 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error", None),
+    ("There is one major error: 'cat' should be 'dog'.", (0, 1, 0)),
+    ("The translation contains a major mistranslation of 'cat' and a minor omission.", (0, 1, 1)),
+    ("The translation has a major and a minor error.", (0, 1, 1)),
+    ("The translation contains several major errors.", None),
+    ("The translation contains at least two major errors.", None),
+    ("There are two or three minor errors.", None),
+    ("There are minor errors in the translation.", None),
+    ("The minor accuracy errors are 'cat' and 'dog'.", (0, 0, 2)),
+    ("No major errors. One minor fluency/punctuation error is the missing comma.", (0, 0, 1)),
+    ("There are no critical or major errors, only two minor ones: 'a' and 'the'.", (0, 0, 2)),
+    ("no-error. The translation is fine except a major mistranslation of 'cat'.", None),  # contradicts itself
+    ("There are no major errors except a major mistranslation of 'cat'.", None),
+    ("The translation is fine except for a major mistranslation of 'cat'.", (0, 1, 0)),
+    ("There is a mistranslation of 'cat'. The error is minor.", None),
+    ("The change in meaning is major.", None),
+    ("The source says nothing, so there is a critical non-translation error.", (1, 0, 0)),
+    ("There are 0 critical errors, 0 major errors and 0 minor errors.", (0, 0, 0)),
+    ("There are no critical, major, or minor errors.", (0, 0, 0)),
+    ("There are no major errors.", None),  # and minor ones?
+    ("'cat' is wrong, and 'dog' is a minor style error.", None),
+]
+NO_ERRORS = [
+    ("no-error", (0, 0, 0)),
+    ("No errors were found, no-error.", (0, 0, 0)),
+    ("'no-error'", (0, 0, 0)),
+    ("None. The translation is correct.", (0, 0, 0)),
+    ("The translation does not contain any errors.", (0, 0, 0)),
+    ("This is a good translation without errors.", (0, 0, 0)),
+    ("No errors found. Improved translation: 'cat'", (0, 0, 0)),
+    ("There aren't any errors.", (0, 0, 0)),
+    ("Not a single error.", (0, 0, 0)),
+    ("No other errors.", None),
+    ("No significant errors.", None),
+    ("There are no grammatical errors.", None),
+    ("No errors in grammar.", None),
+    ("No errors. However, 'cat' should be 'dog'.", None),
+    ("There are no errors except for the word 'cat'.", None),
+    ("I am not sure that there are no errors.", None),
+    ("The translation is not free of errors.", None),
+    ("The translation is not accurate.", None),
+    ("The translation is mostly correct.", None),
+    ("The translation is not correct.", None),
+    ("No errors. The second sentence is missing.", None),
+    ("No", (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("text", "counts"), [*LIST, *SECTIONS, *COMPACT, *PROSE, *NO_ERRORS])
+def test_layouts(text, counts):
+    errors = parse_mqm(text)
+    found = None if errors is None else Counter(error.severity for error in errors)
+    assert found == (
+        None if counts is None else Counter(dict(zip(("critical", "major", "minor"), counts, strict=True)))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "categories"),
+    [
+        ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', ["cat"], [("accuracy", "addition")]),
+        ("'cat' - major/accuracy; 'it's' - minor/fluency", ["cat", "it's"], [("accuracy", ""), ("fluency", "")]),
+        ("accuracy/mistranslation (major): 'cat'", ["cat"], [("accuracy", "mistranslation")]),
+        ("a major mistranslation of 'cat'", ["cat"], [("mistranslation", "")]),
+        ("'a', 'the' are minor fluency/grammar errors", ["a", "the"], [("fluency", "grammar")] * 2),
+    ],
+)
+def test_spans_and_categories(text, spans, categories):
+    errors = read_mqm(text).errors
+    assert [error.span for error in errors] == spans
+    assert [(error.category, error.subcategory) for error in errors] == categories
+
+
+def test_a_judge_who_adds_a_doubt_never_raises_the_score():
+    """Whatever is said besides a certain report, the score stays the same or becomes undefined: it is never better."""
+    report = "'cat' is a major accuracy/mistranslation error"
+    for text, _ in [*LIST, *SECTIONS, *COMPACT, *PROSE, *NO_ERRORS]:
+        errors = parse_mqm(f"{report}\n{text}")
+        assert errors is None or mqm_score(errors) <= -5, text
