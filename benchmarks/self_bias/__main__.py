@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from benchmarks.results import write_section
-from benchmarks.self_bias.recorded import recorded, table
+from benchmarks.self_bias.recorded import recorded, table, unreadable_answers
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
 from evalbias.evaluation import LoopSummary
 from evalbias.evaluation.formatting import count, mark
@@ -35,6 +35,9 @@ def main() -> None:
     if args.only != "synthetic":
         folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / "self_bias_recorded"
         parts["recorded"] = f"## Self-bias (Xu et al. 2024): the recorded loops\n\n{recorded(folder)}"
+        print("Answers on missing concepts that could not be read:")
+        for answer in list(dict.fromkeys(unreadable_answers(folder)))[:10]:
+            print(f"  {answer!r:.200}")
     if args.only != "recorded":
         parts["synthetic"] = synthetic(args.seed, args.out, args.threads)
     for name, text in parts.items():
@@ -83,7 +86,7 @@ def _compiled(report: RefineReport) -> str:
         f"{count(report.iterations, 'refinement')}, accepted if better by more than {report.margin:.0%} of the range, "
         f"{count(len(report.demonstrations), 'demonstration')}{tried}. On {quality.after.n} other items: true quality "
         f"{quality.before.value:.2f} -> {quality.after.value:.2f} (p = {quality.p_value:.4f}), "
-        f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f} of the range, "
+        f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f}, "
         f"requests per item {calls[0]:.1f} -> {calls[1]:.1f}."
     )
 

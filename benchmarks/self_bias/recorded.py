@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.self_bias.published import BEST_OF_K, HUMAN
-from evalbias.data.refinements import load_refinements
+from benchmarks.self_bias.published import ALL_COVERED, BEST_OF_K, HUMAN
+from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.formatting import mark
 from evalbias.measures import SelfBias, measure_self_bias
-from evalbias.programs.feedback.concepts import coverage
+from evalbias.programs.feedback.concepts import read_missing
+from evalbias.programs.feedback.coverage import MATCHINGS, coverage
 from evalbias.programs.feedback.mqm import read_feedback
 
 
@@ -87,18 +88,51 @@ def _best_of_k(folder: Path) -> str:
 
 def _concepts(folder: Path) -> str:
     rows = []
-    for file in sorted((folder / "commongen").iterdir()):
-        recording = load_refinements(file)
+    for recording in _commongen(folder):
         for number in (recording.numbers[0], recording.numbers[-1]):
             records = [recording.records[number][item] for item in recording.ids]
-            own = np.array([np.nan if r["self_all_covered"] is None else r["self_all_covered"] for r in records])
-            shares = np.array([coverage(r["concepts"], r["output"]) for r in records])
-            bias = measure_self_bias(own, (shares == 1).astype(float))
-            cells = f"{np.nanmean(own):.2f}", f"{(shares == 1).mean():.2f}", f"{shares.mean():.2f}"
-            rows.append([recording.name, number, *cells, f"{bias.bias:.2f} / {bias.skewness:.2f}"])
-    title = "CommonGen Hard: concepts that the model believes it covered, and those that it did cover:"
-    headings = ("model", "iteration", "believes all covered", "all covered", "mean share covered", "Bias / Dskew")
-    return table(title, headings, rows)
+            recorded_scores = recording.scores("self_all_covered")[recording.numbers.index(number)]
+            own = np.array([_believes(r) for r in records])
+            row = [recording.name, number, f"{np.nanmean(own):.2f} ({np.isnan(own).sum()})"]
+            for matching in MATCHINGS:
+                shares = np.array([coverage(r["concepts"], r["output"], matching=matching) for r in records])
+                covered = (shares == 1).astype(float)
+                published = f" ({ALL_COVERED[recording.name][number]:.2f})" if matching == "substring" else ""
+                row += [f"{covered.mean():.2f}{published}", f"{shares.mean():.2f}"]
+                row += [_pair(measure_self_bias(scores, covered)) for scores in (own, recorded_scores)]
+            rows.append(row)
+    title = "CommonGen Hard: outputs that the model believes cover all concepts, and those that do:"
+    counted = ("all covered", "mean share", "Bias / Dskew", "with recorded scores")
+    headings = [f"{matching}: {cell}" for matching in MATCHINGS for cell in counted]
+    headings[0] += " (published)"
+    total, unread = sum(len(r.ids) * len(r.numbers) for r in _commongen(folder)), unreadable_answers(folder)
+    note = (
+        f"{len(unread)} of {total} answers, of all iterations, could not be read and are left out; running the "
+        'benchmark prints up to ten of them. "Substring" is the paper\'s count, in which "thrown" covers "throw"; in '
+        '"lemma", "caught" covers "catch", and "catch" does not cover "cat".'
+    )
+    return f"{table(title, ('model', 'iteration', 'believes all covered (undefined)', *headings), rows)}\n\n{note}"
+
+
+def unreadable_answers(folder: Path) -> list[str]:
+    """Return the recorded answers on missing concepts that cannot be read, in the order of the iterations."""
+    return [
+        record["feedback_text"] or ""
+        for recording in _commongen(folder)
+        for number in recording.numbers
+        for record in recording.records[number].values()
+        if np.isnan(_believes(record))
+    ]
+
+
+def _commongen(folder: Path) -> list[Refinements]:
+    return [load_refinements(file) for file in sorted((folder / "commongen").iterdir())]
+
+
+def _believes(record: Mapping[str, Any]) -> float:
+    """Return 1 if the answer says that all concepts are covered, 0 if it names some, NaN if it is unreadable."""
+    missing = read_missing(record["feedback_text"] or "", record["concepts"])
+    return math.nan if missing is None else float(not missing)
 
 
 def _pair(ours: SelfBias) -> str:

@@ -1,4 +1,4 @@
-"""Feedback for constrained generation: the missing concepts, listed by the model or found by exact match."""
+"""Feedback for constrained generation: the missing concepts, listed by the model or found in the text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.programs.feedback.coverage import Matching, covered_concepts
 from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
 
@@ -58,21 +59,33 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 
 
 class ExactConcepts:
-    """External oracle: score 1 if every concept occurs in the text as a whole word, ignoring case, else 0.
+    """External oracle: score 1 if the text covers every concept, else 0.
+
+    Args:
+        matching: What covers a concept: a ``"substring"``, as in the paper, or its ``"lemma"``; see
+            ``evalbias.programs.feedback.coverage.covered_concepts``.
 
     Attributes:
         name: Name in reports.
         low: Worst score, 0.
         high: Best score, 1.
+
+    Raises:
+        ValueError: ``matching`` is unknown.
+        ImportError: ``"lemma"`` is chosen and simplemma is not installed.
     """
 
-    name = "exact match of concepts"
     low, high = 0.0, 1.0
+
+    def __init__(self, *, matching: Matching = "substring") -> None:
+        covered_concepts([], "", matching=matching)
+        self.matching = matching
+        self.name = "exact match of concepts" if matching == "substring" else f"match of concepts by {matching}"
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Search the output for the example's ``concepts``."""
         concepts = required_concepts(self.name, example)
-        covered = covered_concepts(concepts, output)
+        covered = covered_concepts(concepts, output, matching=self.matching)
         return _feedback([c for c in concepts if c not in covered])
 
 
@@ -88,56 +101,63 @@ def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
     return list(concepts)
 
 
-def covered_concepts(concepts: Sequence[str], text: str) -> list[str]:
-    """Return the concepts that occur in the text as whole words, ignoring case; "dogs" does not cover "dog"."""
-    lowered = text.lower()
-    words = set(re.findall(r"\w+", lowered))
-    return [concept for concept in concepts if concept.lower() in words or _phrase(concept.lower(), lowered)]
-
-
-def _phrase(concept: str, text: str) -> bool:
-    """True if the text contains a concept of several words."""
-    return not concept.isalnum() and re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text) is not None
-
-
-def coverage(concepts: Sequence[str], text: str) -> float:
-    """Return the fraction of the concepts that the text covers, in [0, 1]; NaN without concepts."""
-    return len(covered_concepts(concepts, text)) / len(concepts) if concepts else float("nan")
-
-
-_NONE = re.compile(
-    r"\[\s*\]|\W*n/a\W*|\W*(?:none|nothing|no (?:missing )?concepts?)(?: (?:of them )?(?:is|are) missing)?\W*"
-    r"|\W*all (?:of )?(?:the |them |these )?(?:concepts? )?(?:is|are) (?:all )?"
-    r"(?:present|included|covered|mentioned|there)\W*",
+_ALL_COVERED = re.compile(
+    r"\W*(?:(?:all|every one)(?: of)?(?: (?:the|them|these|those|given|specified|required|listed|provided|input))*"
+    r"(?: (?:concepts?|words?))?|every (?:\w+ )?(?:concept|word)) (?:(?:is|are|was|were|has been|have been) )?(?:all )?"
+    r"(?:covered|included|present|mentioned|contained|used|there)"
+    r"(?: (?:in|by) (?:the|this) (?:\w+ )?(?:sentence|text|output|draft))?\W*"
+    r"|\W*(?:none|nothing|no (?:missing )?(?:concepts?|words?))"
+    r"(?: (?:of (?:them|the concepts) )?(?:is|are) missing)?\W*"
+    r"|\W*there (?:is|are) (?:nothing|no concepts?) missing\W*|\W*there are no missing concepts\W*"
+    r"|\W*n/a\W*|\W*\[\s*\]\W*",
     re.IGNORECASE,
 )
+_LABEL = re.compile(
+    r"^(?![^:]*\b(?:no|not|nothing|none)\b)[^,\n:\[]*\bmissing\b[^,\n:\[]*(?::|\bare\b|\bis\b)", re.IGNORECASE
+)
+_END = re.compile(r"\b(?:is|are) (?:missing|not (?:covered|included|present|mentioned))\W*$", re.IGNORECASE)
 
 
 def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     r"""Read the missing concepts from a written answer, in the order of ``concepts``.
 
-    The answer may be a Python list, a bulleted list, or words separated by commas or "and". Words that are not concepts
-    are ignored. A sentence that contains a concept among other words is unreadable.
+    The answer may say that all are covered, or be a Python list, a bulleted list, or words separated by commas or
+    "and", also after a label such as "Missing:". Words that are not concepts are ignored. A sentence that contains a
+    concept among other words is unreadable, as is a list that also says that all are covered.
 
     Returns:
-        The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable.
+        The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable. A Python
+        list that names other words only says that something is missing too, and is returned as it is.
 
     Examples:
-        >>> read_missing("- dog\n- cat", ["dog", "park"])
-        ['dog']
+        >>> read_missing("- dog\n- cat", ["dog", "park"]), read_missing("all covered", ["dog", "park"])
+        (['dog'], [])
     """
     answer = text.strip()
-    if _NONE.fullmatch(answer):
+    listed = _END.sub("", _LABEL.sub("", answer)).strip()
+    if _ALL_COVERED.fullmatch(answer) or _ALL_COVERED.fullmatch(listed):
         return []
-    try:
-        words = ast.literal_eval(answer)
-    except (ValueError, SyntaxError):
-        words = re.split(r"[,\n;]|\band\b", re.sub(r"^[^,\n:]*\bmissing\b[^,\n:]*:", "", answer))
-    parts = words if isinstance(words, list | tuple) else [words]
-    named = {str(word).strip(" \t'\"[].*-\u2022").lower() for word in parts}
-    if any(covered_concepts(concepts, word) and word not in {c.lower() for c in concepts} for word in named):
+    written = _python_list(listed)
+    parts = re.split(r"[,\n;]|\band\b", listed) if written is None else written
+    named = {word.strip(" \t'\"[].*-\u2022").lower() for word in parts}
+    known = {concept.lower() for concept in concepts}
+    if any(_ALL_COVERED.fullmatch(word) or _names_one(word, concepts) for word in named - known):
         return None
-    return [concept for concept in concepts if concept.lower() in named] or None
+    return [concept for concept in concepts if concept.lower() in named] or written
+
+
+def _python_list(text: str) -> list[str] | None:
+    """Return the words of a Python list; None if the text is something else."""
+    try:
+        words = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+    return [str(word) for word in words] if isinstance(words, list | tuple) else None
+
+
+def _names_one(text: str, concepts: Sequence[str]) -> bool:
+    """True if the text contains a concept as a whole word."""
+    return any(re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text, re.IGNORECASE) for concept in concepts)
 
 
 def _feedback(missing: Sequence[str]) -> Feedback:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.self_bias import synthetic
 from benchmarks.self_bias.__main__ import synthetic as synthetic_section
-from benchmarks.self_bias.recorded import recorded
+from benchmarks.self_bias.recorded import recorded, unreadable_answers
 
 
 def test_the_recordings_have_the_published_figures(data_dir):
@@ -24,8 +24,16 @@ def test_the_recordings_have_the_published_figures(data_dir):
         first, last = (float(x) for x in re.findall(r"-?\d+\.\d+", row[3]))
         assert first < last  # the bias rises in every recorded loop
     assert {row[2] for row in pairs} == {"5", "10"}
-    believed = {row[1]: float(row[2]) for row in rows if len(row) == 6 and row[1] in ("0", "10")}
-    assert believed == {"0": 0.03, "10": 0.71}
+    commongen = [row for row in rows if len(row) == 11 and row[1] in ("0", "10")]
+    assert [row[3] for row in commongen] == ["0.02 (0.02)", "0.20 (0.20)"]  # with the published figures
+    assert [row[6].split(" / ")[0] for row in commongen] == ["0.01", "0.51"]
+    assert [row[2] for row in commongen] == ["0.03 (0)", "0.73 (3)"]
+    assert [row[5].split(" / ")[0] for row in commongen] == ["0.01", "0.53"]  # without the 3 unreadable answers
+
+
+def test_most_answers_on_missing_concepts_are_read(data_dir):
+    unread = unreadable_answers(data_dir / "self_bias_recorded")
+    assert len(unread) == 5  # of 1,100: lists with a comment, and prompts written again
 
 
 def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
