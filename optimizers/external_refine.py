@@ -23,7 +23,7 @@ from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
 from evalbias.optimizers.refine_variants import VariantRunner, with_margin
-from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
+from evalbias.programs.feedback.source import FeedbackSource, expected_scores, on_one_scale
 from evalbias.programs.refine import SelfRefine
 
 LEVEL = 0.05
@@ -109,6 +109,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         check_disjoint(trainset, valset, lambda e: str(e.get("id")))
+        if self.until == "quality or bias" and not on_one_scale(student.feedback, self.quality):
+            raise ValueError(
+                f"until='quality or bias' needs a Bias, but {student.feedback.name!r} and {self.quality.name!r} score "
+                "on different ranges: map the quality with MappedFeedback (on the command line --map FILE)."
+            )
 
     def search(self, problem: Problem) -> Outcome:
         """See ``JudgeOptimizer``.
@@ -241,8 +246,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     def _measure(self, run: LoopRun, own: FloatArray, quality: FloatArray) -> list[Measurement]:
         return measure_rounds(
-            as_fraction_of_range(own, run),
-            as_fraction_of_range(quality, self.quality),
+            own,
+            expected_scores(quality, self.quality, run),
             quality=quality,
             ids=run.ids,
             n_resamples=self.n_resamples,

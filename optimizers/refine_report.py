@@ -18,8 +18,8 @@ class LoopRecord:
         feedback: Name of its feedback source.
         margin: Margin by which a refinement had to be better, as a fraction of the source's range; NaN for a rule of
             the student's own.
-        rounds: (t + 1,) self-bias after each number of refinements; own and expected scores are fractions of their
-            ranges, ``quality`` is the expected score in its own points.
+        rounds: (t + 1,) self-bias after each number of refinements, in points of the own score; undefined if the
+            quality is on another scale. ``quality`` is in its own points.
         own: (t + 1,) mean own score in its own points.
         tokens: (t + 1,) mean tokens spent on an item.
         calls: (t + 1,) mean requests to models for an item.

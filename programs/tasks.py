@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.measures import QuantileMap
 from evalbias.programs.examples import CONCEPTS, NONE, TRANSLATION, LoopExamples, show_examples
 from evalbias.programs.feedback import (
     ConceptsFeedback,
@@ -15,6 +16,7 @@ from evalbias.programs.feedback import (
     ExactAnswer,
     ExactConcepts,
     FeedbackSource,
+    MappedFeedback,
     MQMFeedback,
     ReferenceFeedback,
 )
@@ -100,17 +102,21 @@ def translation(
     *,
     max_iterations: int = 10,
     critical: float = -5.0,
+    metric: FeedbackSource | None = None,
+    to_mqm: QuantileMap | None = None,
     examples: LoopExamples = TRANSLATION,
     seed: int = 0,
     **config: Any,
 ) -> RefineTask:
-    """Make a translation task: MQM self-feedback, with sacrebleu's chrF against the reference as external source.
+    """Make a translation task: MQM self-feedback, with a reference metric as external source.
 
     Outputs and refinements are drawn; the feedback decodes greedily, so that an output has one score.
 
     Args:
         max_iterations: Largest number of refinements.
         critical: Weight of a critical error; see ``MQMFeedback``.
+        metric: Reference metric. Defaults to sacrebleu's chrF.
+        to_mqm: Map of the metric onto MQM scores. Without it Bias is undefined, because the scales differ.
         examples: In-context examples of the prompts. The default has as many as the paper; ``NONE`` shows none.
         seed: Seed for the draws, for models that draw by a seed.
         **config: Settings of the writing requests, such as ``temperature``; ``max_tokens`` applies to the feedback too.
@@ -124,9 +130,9 @@ def translation(
         seed=seed,
     )
     show_examples(loop, examples)
-    return RefineTask(
-        "translation", loop, ReferenceFeedback("chrf"), "source", ("source", "target_language", "reference")
-    )
+    source = ReferenceFeedback("chrf") if metric is None else metric
+    external = source if to_mqm is None else MappedFeedback(source, to_mqm)
+    return RefineTask("translation", loop, external, "source", ("source", "target_language", "reference"))
 
 
 def constrained_generation(

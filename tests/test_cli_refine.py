@@ -1,6 +1,7 @@
 """The commands of self-bias, as a user runs them."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,64 @@ def test_a_vote_has_no_refiner_to_compile(model, tmp_path):
         told = evalbias(*command, *task, cwd=tmp_path, check=False)
         assert told.returncode == 2
         assert "In the task mathematics votes replace the answer: use --task mathematics-refiner." in told.stderr
+
+
+def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
+    folder = data_dir / "self_bias_recorded"
+    recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]
+    options = [*recorded, "--map", folder / "bleurt_to_mqm_pairs.jsonl", "--resamples", 50, "--json"]
+    (told,) = json.loads(evalbias("measure", "self", *options, cwd=tmp_path).stdout)["loops"]
+    assert told["rounds"][0]["estimates"]["bias"]["value"] == pytest.approx(0.11, abs=0.02)  # an unbiased judge
+    write(tmp_path / "items.jsonl", [{**ITEMS["translation"], "output": "a dog"}] * 2)
+    write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
+    plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
+    assert (
+        "No Bias is measured: own scores are MQM points (-25 to 0), and sacrebleu chrf gives 0 to 100" in plain.stderr
+    )
+    assert "--map FILE" in plain.stderr
+    wrong = evalbias("measure", "self", "--data", "plain", cwd=tmp_path, check=False)
+    assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in wrong.stderr
+    style = evalbias(
+        "measure", "style", *task, "--map", "pairs.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
+    )
+    assert "No Bias is measured" not in style.stderr
+    settings = json.loads((tmp_path / "style/run.json").read_text())["metric"]
+    assert settings["name"] == "sacrebleu bleu"
+    assert len(settings["map_sha256"]) == 64
+
+
+def test_a_learned_metric_scores_from_a_python_of_its_own(model, tmp_path, monkeypatch):
+    (tmp_path / "bleurt").mkdir()
+    (tmp_path / "bleurt/__init__.py").write_text("")
+    (tmp_path / "bleurt/score.py").write_text(
+        "class BleurtScorer:\n    def __init__(self, path): pass\n"
+        "    def score(self, references, candidates): return [0.5]\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    write(tmp_path / "items.jsonl", [ITEMS["translation"]])
+    write(tmp_path / "pairs.jsonl", [{"bleurt": x, "mqm": y} for x, y in [(0, -25), (0.5, -12), (1, 0)]])
+    metric = ["--metric", "bleurt", "--metric-python", sys.executable, "--checkpoint", "B", "--map", "pairs.jsonl"]
+    options = ["--data", "items.jsonl", "--lm", model, "--max-iterations", 0, "--max-tokens", 8, *metric, "--json"]
+    told = json.loads(evalbias("refine", "--task", "translation", *options, cwd=tmp_path).stdout)
+    assert (told["quality"], told["failed"]) == ([[-12.0]], {})
+    assert told["ranges"] == {"own": [-25, 0], "quality": [-25, 0]}
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "match"),
+    [
+        ("mathematics", ["--metric", "bleu"], "the task mathematics defines its own quality"),
+        ("translation", ["--metric", "comet", "--checkpoint", "x"], "give --metric-python too"),
+        ("translation", ["--checkpoint", "x"], "--checkpoint is for --metric comet or bleurt"),
+    ],
+)
+def test_options_of_the_metric_that_do_nothing_are_refused(task, options, match, model, tmp_path):
+    write(tmp_path / "items.jsonl", [ITEMS[task]])
+    given = ["--task", task, "--data", "items.jsonl", "--lm", model, *options]
+    told = evalbias("refine", *given, cwd=tmp_path, check=False)
+    assert told.returncode == 2
+    assert match in told.stderr
 
 
 @pytest.mark.parametrize(

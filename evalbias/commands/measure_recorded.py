@@ -11,7 +11,10 @@ import numpy as np
 
 from evalbias.commands.run import print_result
 from evalbias.data.refinements import Refinements, load_refinements
+from evalbias.data.score_pairs import load_quantile_map
 from evalbias.evaluation import LoopScores, compare_loops, doublings, summarize_loop
+from evalbias.measures import QuantileMap
+from evalbias.measures.arrays import FloatArray
 from evalbias.report.self_bias import (
     differences_plot,
     loops_table,
@@ -48,6 +51,7 @@ def measure_recorded(
     own: str,
     expected: str,
     by: str,
+    map_file: Path | None,
     resamples: int,
     seed: int,
     out: Path | None,
@@ -59,7 +63,8 @@ def measure_recorded(
         ValueError: A loop without an item that has both scores.
     """
     _check_one_kind(data, own, expected, by)
-    loops = [_from_run(path) if path.is_dir() else _from_file(path, own, expected, by) for path in data]
+    to_mqm, map_sha256 = (None, None) if map_file is None else load_quantile_map(map_file)
+    loops = [_from_run(path, to_mqm) if path.is_dir() else _from_file(path, own, expected, by, to_mqm) for path in data]
     if len({loop.by for loop in loops}) > 1:
         raise ValueError("Some of the runs refine and some draw the best of k: measure them one kind at a time.")
     by = loops[0].by
@@ -79,6 +84,7 @@ def measure_recorded(
         "own": own,
         "expected": expected,
         "by": by,
+        "map_sha256": map_sha256,
         "resamples": resamples,
     }
     with RunFolder(out, settings) as folder:
@@ -111,15 +117,13 @@ def _plot(folder: RunFolder, loop: Rounds, by: str, *, alone: bool) -> None:
 def _check_one_kind(data: Sequence[Path], own: str, expected: str, by: str) -> None:
     folders = [path for path in data if path.is_dir()]
     if folders and len(folders) < len(data):
-        raise ValueError(
-            "Run folders hold fractions of a range, recorded loops points: measure them one kind at a time."
-        )
+        raise ValueError("Run folders and files of recorded loops are measured one kind at a time.")
     if folders and (own, expected, by) != (OWN, EXPECTED, BY):
         raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
 
 
-def _from_file(data: Path, own: str, expected: str, by: str) -> Rounds:
-    """Read a recorded loop.
+def _from_file(data: Path, own: str, expected: str, by: str, to_mqm: QuantileMap | None) -> Rounds:
+    """Read a recorded loop; a map is applied to its expected scores.
 
     Raises:
         ValueError: The file lacks one of the fields.
@@ -130,27 +134,38 @@ def _from_file(data: Path, own: str, expected: str, by: str) -> Rounds:
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
     items = tuple(digest([item, *map(_first(loop, item).get, INPUTS)]) for item in loop.ids)
-    return Rounds(loop.name, loop.numbers, items, loop.scores(own), loop.scores(expected), loop.sha256, by)
+    scores = loop.scores(expected)
+    return Rounds(loop.name, loop.numbers, items, loop.scores(own), _mapped(scores, to_mqm), loop.sha256, by)
+
+
+def _mapped(scores: FloatArray, to_mqm: QuantileMap | None) -> FloatArray:
+    return scores if to_mqm is None else to_mqm(scores.ravel()).reshape(scores.shape)
 
 
 def _first(loop: Refinements, item: str) -> Mapping[str, Any]:
     return next(records[item] for records in loop.records.values() if item in records)
 
 
-def _from_run(folder: Path) -> Rounds:
-    """Read the folder that evalbias refine left: both scores as fractions of their ranges, because these differ.
+def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Rounds:
+    """Read the folder that evalbias refine left; a map is applied to the quality.
 
     Raises:
-        ValueError: The folder holds no finished loop.
+        ValueError: The folder holds no finished loop, or own scores and quality are on different scales.
     """
     file = folder / RESULT
     if not file.exists() or "ranges" not in (result := read_json(file)):
         raise ValueError(f"{folder} holds no finished run of evalbias refine.")
-    sides = []
-    for side in ("own", "quality"):
-        low, high = result["ranges"][side]
-        sides.append((np.array(result[side], dtype=np.float64) - low) / (high - low))  # null becomes NaN
-    own, quality = sides
+    ranges = result["ranges"]
+    own, quality = (np.array(result[side], dtype=np.float64) for side in ("own", "quality"))  # null becomes NaN
+    if to_mqm is None and ranges["own"] != ranges["quality"]:
+        (low, high), (worst, best) = ranges["own"], ranges["quality"]
+        raise ValueError(
+            f"{folder} has no Bias: own scores lie in {low:g} to {high:g}, and the quality in {worst:g} to {best:g}. "
+            "Map the quality with --map FILE, pairs of the metric's scores and human MQM scores."
+        )
+    if to_mqm is not None and ranges["own"] == ranges["quality"]:
+        raise ValueError(f"The quality in {folder} is on the scale of its own scores already: leave --map out.")
+    quality = _mapped(quality, to_mqm)
     numbers = tuple(range(len(own)))
     by = result.get("by", "iteration")  # runs of earlier versions only refined
     if by == "k":  # row i is the best of i + 1

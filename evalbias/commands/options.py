@@ -79,6 +79,24 @@ Pairs = Annotated[
 Documents = Annotated[int | None, typer.Option(help="Use only so many documents (inputs), drawn with the seed.", min=1)]
 Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search by which comparisons make an order.")]
 
+Metric = Annotated[
+    Literal["chrf", "bleu", "comet", "bleurt"],
+    typer.Option("--metric", help="Reference metric of translations; comet and bleurt run in a Python of their own."),
+]
+MetricPython = Annotated[
+    Path | None, typer.Option(help="Python of the environment in which comet or bleurt is installed.")
+]
+Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint of comet (name or file) or bleurt (folder).")]
+Map = Annotated[
+    Path | None,
+    typer.Option(
+        "--map",
+        help="Pairs of the metric's and human MQM scores (.jsonl, .csv), or a saved QuantileMap (.json), for Bias.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+
 
 def pair_limit(text: str) -> int | None:
     """Read ``--pairs``: a number of at least 1, or None for all pairs."""

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 SAME = "same"
 """Name of a judge that is the model which writes."""
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """Options that decide the expected scores of translations.
+
+    Attributes:
+        name: Reference metric.
+        python: Interpreter of a learned metric's environment.
+        checkpoint: Checkpoint of a learned metric.
+        map: File of a quantile map onto MQM scores, or of pairs; None leaves the metric's own points.
+    """
+
+    name: Literal["chrf", "bleu", "comet", "bleurt"] = "chrf"
+    python: Path | None = None
+    checkpoint: str | None = None
+    map: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -29,6 +46,7 @@ class RefineOptions:
         until: See ``ExternalFeedbackRefine``.
         budget: See ``ExternalFeedbackRefine``.
         test_fraction: Fraction of the items kept to compare before and after.
+        metric: Reference metric of translations, and its map onto MQM scores.
     """
 
     max_iterations: int | None = None
@@ -44,6 +62,7 @@ class RefineOptions:
     until: Literal["quality", "quality or bias"] = "quality"
     budget: int | None = None
     test_fraction: float = 0.5
+    metric: MetricOptions = field(default_factory=MetricOptions)
 
     def check(self) -> None:
         """Refuse options that contradict each other or would do nothing.

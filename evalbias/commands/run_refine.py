@@ -14,6 +14,7 @@ from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.refine_options import SAME, RefineOptions
 from evalbias.commands.run import print_result, progress_bar
+from evalbias.commands.translation_metric import TranslationMetric, notice_of_scales
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import CachedScorer, Loop, Paraphrased, measure_aspects, measure_style, run_loops
 from evalbias.lm.contract import measuring
@@ -68,9 +69,10 @@ class Refining(Closable):
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations
+        self.metric = TranslationMetric(task, options.metric)
         examples = None if options.examples is None else read_examples(options.examples)
-        shown: dict[str, Any] = {} if examples is None else {"examples": examples}
-        self.task = TASKS[task](max_iterations=iterations, seed=seed, **shown, **self.config)
+        given = self.metric.arguments | ({} if examples is None else {"examples": examples})
+        self.task = TASKS[task](max_iterations=iterations, seed=seed, **given, **self.config)
         state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
         if state is not None:
             _load(_with_refiner(self.task), state, options.program)
@@ -97,6 +99,7 @@ class Refining(Closable):
             "program": state,
             "prompt": None,
             "examples": None if examples is None else examples.to_dict(),
+            "metric": self.metric.settings,
             "aspects_lm": None,
             "aspects_api_base": None,  # an address does not decide the numbers
         }
@@ -114,8 +117,9 @@ class Refining(Closable):
         self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
 
     def close(self) -> None:
-        """Release the run's folder."""
+        """Release the run's folder and stop the metric."""
         self.folder.close()
+        self.metric.close()
 
     def refine(self, *, threads: int, as_json: bool) -> None:
         """Run the loop; report its outputs and their quality by the task's external source."""
@@ -146,6 +150,7 @@ class Refining(Closable):
         result = {
             "loops": rows,
             "ranges": {"own": [run.low, run.high], "quality": [source.low, source.high]},
+            "quality_source": source.name,
             "own": run.own(),
             "quality": quality,
             "by": "iteration" if best_of is None else "k",
@@ -230,6 +235,8 @@ class Refining(Closable):
         self.folder.write_result(result)
         for name, error in failed.items():
             typer.echo(f"The item {name!r} failed: {error}", err=True)
+        if notice := notice_of_scales(self.task):
+            typer.echo(notice, err=True)
         print_result(result, as_json, shown, self.folder)
 
 

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from evalbias.commands.options import LM, Json, Models, Out, Seed, opening_models
+from evalbias.commands.options import (
+    LM,
+    Checkpoint,
+    Json,
+    Map,
+    Metric,
+    MetricPython,
+    Models,
+    Out,
+    Seed,
+    opening_models,
+)
 
 Loops = Annotated[
     list[Path],
@@ -54,6 +65,7 @@ def measure_self(
     own: Annotated[str, typer.Option(help="Field with the loop's own score.")] = "self_score",
     expected: Annotated[str, typer.Option(help="Field with the expected score of the output.")] = "expected",
     by: Annotated[Literal["iteration", "k"], typer.Option(help="Field that numbers the rounds.")] = "iteration",
+    map_file: Map = None,
     resamples: Annotated[int, typer.Option(help="Resamples of the intervals and the test.", min=1)] = 2_000,
     seed: Seed = 0,
     out: Out = None,
@@ -65,7 +77,17 @@ def measure_self(
     """
     from evalbias.commands.measure_recorded import measure_recorded
 
-    measure_recorded(data, own=own, expected=expected, by=by, resamples=resamples, seed=seed, out=out, as_json=as_json)
+    measure_recorded(
+        data,
+        own=own,
+        expected=expected,
+        by=by,
+        map_file=map_file,
+        resamples=resamples,
+        seed=seed,
+        out=out,
+        as_json=as_json,
+    )
 
 
 @opening_models
@@ -75,6 +97,10 @@ def measure_style(
     lm: LM,
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
+    metric: Metric = "chrf",
+    metric_python: MetricPython = None,
+    checkpoint: Checkpoint = None,
+    map_file: Map = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -84,10 +110,10 @@ def measure_style(
     as_json: Json = False,
 ) -> None:
     """Preference for the own style: the model paraphrases outputs of others (field 'output') and judges both."""
-    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.run_refine import Refining
 
-    options = RefineOptions(examples=examples)
+    options = RefineOptions(examples=examples, metric=MetricOptions(metric, metric_python, checkpoint, map_file))
     with Refining("measure style", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
         run.style(threads=threads, as_json=as_json)
 
@@ -113,6 +139,10 @@ def refine(
     ] = None,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
+    metric: Metric = "chrf",
+    metric_python: MetricPython = None,
+    checkpoint: Checkpoint = None,
+    map_file: Map = None,
     aspects_lm: Annotated[
         str | None,
         typer.Option(help="Model that judges fluency and understandability of every output; 'same' is --lm itself."),
@@ -130,7 +160,7 @@ def refine(
 
     A stopped run goes on. evalbias measure self --data FOLDER shows Bias and Dskew by refinement, or by k.
     """
-    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.run_refine import Refining
 
     options = RefineOptions(
@@ -143,6 +173,7 @@ def refine(
         best_of=best_of,
         aspects_lm=aspects_lm,
         aspects_api_base=aspects_api_base,
+        metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
         run.refine(threads=threads, as_json=as_json)
@@ -167,6 +198,10 @@ def compile_refine(
     test_fraction: Annotated[float, typer.Option(help="Fraction of the items kept to compare before and after.")] = 0.5,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
+    metric: Metric = "chrf",
+    metric_python: MetricPython = None,
+    checkpoint: Checkpoint = None,
+    map_file: Map = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -176,7 +211,7 @@ def compile_refine(
     as_json: Json = False,
 ) -> None:
     """Compile a loop under external feedback: where it stops, and demonstrations from accepted refinements."""
-    from evalbias.commands.refine_options import RefineOptions
+    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.run_refine import Refining
 
     options = RefineOptions(
@@ -188,6 +223,7 @@ def compile_refine(
         until=until,
         budget=budget,
         test_fraction=test_fraction,
+        metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining(
         "compile refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out

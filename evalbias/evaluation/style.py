@@ -15,7 +15,7 @@ from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loop_summary import summarize_loop
 from evalbias.evaluation.loops import LoopRun, run_loops
-from evalbias.programs.feedback.source import FeedbackSource, as_fraction_of_range
+from evalbias.programs.feedback.source import FeedbackSource, expected_scores
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine_step import take_step
 from evalbias.runs.lock import lock_folder
@@ -59,7 +59,7 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class StyleReport:
-    """Self-bias before and after paraphrasing; own and expected scores are fractions of their ranges.
+    """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales.
 
     Attributes:
         before: Self-bias of the given outputs.
@@ -109,8 +109,7 @@ def measure_style(
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
     with nullcontext() if log_dir is None else lock_folder(log_dir):
         scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
-        expected = as_fraction_of_range(run.quality(examples, scorer), quality)
-    own = as_fraction_of_range(run.own(), run)
-    summary = summarize_loop("style", own, expected, n_resamples=n_resamples, seed=seed)
+        expected = expected_scores(run.quality(examples, scorer), quality, run)
+    summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
     before, after = summary.rounds
     return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)

@@ -118,7 +118,7 @@ def sides_plot(report: RefineReport, path: Path) -> None:
     """Write a PNG: own and external feedback, scores and quality of each loop, and its Bias with 95 % intervals.
 
     Args:
-        report: Report of the compilation; scores and quality are drawn as fractions of their ranges.
+        report: Report of the compilation; the quality is drawn where it is on the scale of the scores.
         path: PNG file to write.
     """
     figure = new_figure(9.6, 3.9)
@@ -135,7 +135,7 @@ def sides_plot(report: RefineReport, path: Path) -> None:
         low, high = ([getattr(one["bias"], end) for one in side.rounds] for end in ("low", "high"))
         right.fill_between(x, low, high, color=color, alpha=0.15)
     right.axhline(0.0, color="0.6", linewidth=1)
-    left.set_ylabel("fraction of the range")
+    left.set_ylabel("points")
     right.set_ylabel("Bias (score minus quality)")
     for axis in (left, right):
         axis.set_xlabel("refinements")

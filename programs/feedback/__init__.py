@@ -5,6 +5,7 @@ from evalbias.programs.feedback.consistency import ConsistencyFeedback, ExactAns
 from evalbias.programs.feedback.instructscore import InstructScore
 from evalbias.programs.feedback.judged import JudgeFeedback
 from evalbias.programs.feedback.learned import LearnedFeedback
+from evalbias.programs.feedback.mapped import MappedFeedback
 from evalbias.programs.feedback.mqm import MQMFeedback
 from evalbias.programs.feedback.reference import ReferenceFeedback, ScorerFeedback
 from evalbias.programs.feedback.source import Feedback, FeedbackSource
@@ -20,6 +21,7 @@ __all__ = [
     "JudgeFeedback",
     "LearnedFeedback",
     "MQMFeedback",
+    "MappedFeedback",
     "ReferenceFeedback",
     "ScorerFeedback",
 ]

@@ -64,9 +64,25 @@ class ScoreRange(Protocol):
         ...
 
 
-def as_fraction_of_range(scores: ArrayLike, score_range: ScoreRange) -> FloatArray:
-    """Rescale scores so that 0 is the worst and 1 the best; NaN stays NaN."""
-    return (np.asarray(scores, dtype=np.float64) - score_range.low) / (score_range.high - score_range.low)
+def on_one_scale(own: ScoreRange, expected: ScoreRange) -> bool:
+    """True if two sources score on the same range, so that their scores can be subtracted.
+
+    Scores on different ranges, such as MQM points and chrF, are not comparable: a linear map would make up a bias (Xu
+    et al. 2024, appendix B). ``MappedFeedback`` puts a metric on the scale of MQM.
+    """
+    return (own.low, own.high) == (expected.low, expected.high)
+
+
+def expected_scores(quality: ArrayLike, source: ScoreRange, own: ScoreRange) -> FloatArray:
+    """Return the quality as expected scores of a loop, all NaN if its own scores are on another scale.
+
+    Args:
+        quality: Scores of outputs.
+        source: Source of the quality.
+        own: Range of the loop's own scores.
+    """
+    scores = np.asarray(quality, dtype=np.float64)
+    return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
 
 
 def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:

@@ -25,7 +25,7 @@ class Flattering:
 class Letters:
     """Counts the letter that the item wants."""
 
-    name, low, high = "letters", 0.0, 10.0
+    name, low, high = "letters", 0.0, 20.0
 
     def __call__(self, example, output):
         return Feedback(float(min(10, output.count(example["letter"]))), f"{output.count(example['letter'])} of them")
@@ -64,8 +64,8 @@ def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
     assert report.shown.quality == (3, 4, 4, 4)
     assert report.iterations == compiled.max_iterations == 1
     assert student.max_iterations == 3
-    # own: 2, 4, 6, 8 of 20 against 1, 2, 2, 2 of 10
-    assert [s["bias"].value for s in own.rounds] == pytest.approx([0.0, 0.0, 0.1, 0.2])
+    # own: 2, 4, 6, 8 against 1, 2, 2, 2
+    assert [s["bias"].value for s in own.rounds] == pytest.approx([1, 2, 4, 6])
     assert [s["bias"].value for s in report.external.rounds] == pytest.approx([0] * 4)
     assert (own.tokens, own.calls) == ((10, 20, 30, 40), (1, 2, 3, 4))
     assert (report.items, report.calls, report.comparison) == (2, 20, {})
@@ -131,7 +131,7 @@ def test_validation_is_on_other_items_and_tested():
     quality, bias = found["quality"], found["bias"]
     assert (quality.before.value, quality.after.value) == (2, 4)
     assert found.cost == {"tokens": (40, 10), "calls": (4, 1)}  # with demonstrations no loop is needed
-    assert (bias.before.value, bias.after.value) == (pytest.approx(0.2), pytest.approx(-0.2))
+    assert (bias.before.value, bias.after.value) == (6, 0)  # 8 against 2, then 4 against 4
     assert quality.p_value < 0.1
     assert quality.test.n == 6
     assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
