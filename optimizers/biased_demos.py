@@ -21,8 +21,8 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import NORMALIZATIONS
 from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
-from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.overlong import name_overlong_items
 from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")

@@ -14,6 +14,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
+from evalbias.data.surrogates import lone_surrogate
 from evalbias.lm.asking import aask, ask
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.sampled_answers import Sampling
@@ -97,11 +98,14 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
     """Return a field that must be a text that is not empty.
 
     Raises:
-        ValueError: The field is missing, empty or not a text.
+        ValueError: The field is missing, empty, not a text, or holds a lone surrogate.
     """
     value = item.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: give a text that is not empty.")
+    if problem := lone_surrogate(value):
+        named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
+        raise ValueError(f"{name!r} of {named} holds {problem}: write the character whole, or remove it.")
     return value
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.data.surrogates import lone_surrogate
 from evalbias.lm.asking import aask, ask
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, stacked
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import (
     Comparisons,
@@ -25,8 +26,8 @@ from evalbias.measures.calibration import (
     win_share,
 )
 from evalbias.programs.adapter import call_options, text_field
-from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.overlong import Overlong, answer_items
 from evalbias.programs.pointwise import check_batch_options
 from evalbias.programs.prompt import (
     LETTERS,
@@ -167,6 +168,7 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
+        overlong: Overlong = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
         """Compare the candidates of many sources in one call of the model for each number of candidates.
@@ -175,6 +177,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             examples: Examples with ``source`` and ``candidates``; the numbers of candidates may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
+            overlong: ``"undefined"`` leaves comparisons undefined that exceed the model's context, and logs their ids;
+                ``"refuse"`` raises.
             **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
@@ -188,7 +192,8 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         for count in sorted(set(sizes)):
             indices = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
-            answers = self._answers([examples[i] for i in indices], orders, model)
+            part = [examples[i] for i in indices]
+            answers = self._answers(part, orders, model, overlong=overlong)
             if progress is not None:
                 progress(len(answers.logprobs))
             logprobs = _by_order(answers, orders)
@@ -212,10 +217,15 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         return rotations(count, every=self.debias == "permutation")
 
     def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> FloatArray:
-        """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t)."""
+        """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t).
+
+        NaN for a comparison that exceeds the model's context.
+        """
         return _by_order(self._answers(examples, orders, lm), orders)
 
-    def _answers(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> ChoiceLogprobs:
+    def _answers(
+        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, overlong: Overlong = "undefined"
+    ) -> ChoiceLogprobs:
         """Return the answers to n examples in r orders, as n * r rows."""
         model = measuring(lm, self.sampling)
         labels = comparison_labels(len(orders[0]), ties=self.ties)
@@ -225,7 +235,15 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
             for order in orders
         ]
         items = [example for example in examples for _ in orders]  # one per prompt
-        return name_overlong_items(lambda some: model.choice_logprobs(some, labels), prompts, items)
+        unanswered = ChoiceLogprobs(labels, np.full((1, len(labels)), np.nan))
+        rows = answer_items(
+            lambda some: model.choice_logprobs(some, labels).rows(),
+            prompts,
+            items,
+            undefined=lambda _: unanswered,
+            overlong=overlong,
+        )
+        return stacked(rows)
 
     def content_free(self, count: int) -> dspy.Example:
         """Return an example with ``count`` candidates without content."""
@@ -377,7 +395,8 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
     """Return the candidates of one source as a list.
 
     Raises:
-        ValueError: There are fewer than 2 or more than 26 candidates, a text is empty, or two candidates are equal.
+        ValueError: There are fewer than 2 or more than 26 candidates, a text is empty or holds a lone
+            surrogate, or two candidates are equal.
     """
     named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
     if isinstance(candidates, str) or not 2 <= len(candidates) <= len(LETTERS):
@@ -386,6 +405,8 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
     for text in (source, *candidates):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(f"A text of the source {named} is {text!r}: give texts that are not empty.")
+        if problem := lone_surrogate(text):
+            raise ValueError(f"A text of the source {named} holds {problem}: write the character whole, or remove it.")
     if len(set(candidates)) < len(candidates):
         raise ValueError(f"Two candidates of the source {named} are equal: give each candidate once.")
     return list(candidates)

@@ -9,13 +9,14 @@ from dataclasses import asdict
 from typing import Any
 
 import dspy
+import numpy as np
 
 from evalbias.lm.contract import measuring, resolve_lm, written
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import MeasuringLM, chunk_of
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, chunk_of
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
-from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.overlong import Overlong, answer_items
 from evalbias.programs.prompt import Message
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import checked_sampling, scoring_options, scoring_state
@@ -82,6 +83,7 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
         chunk: int | None = None,
+        overlong: Overlong = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
         """Judge many outputs in few calls of the model.
@@ -92,6 +94,8 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
             progress: Function that is called after every chunk with the number of judgments just done.
             chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
                 at the same time.
+            overlong: ``"undefined"`` leaves items undefined whose prompts exceed the model's context, logs their ids
+                and keeps the reason in the prediction's ``undefined``; ``"refuse"`` raises.
             **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
@@ -103,7 +107,13 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
-            rows = name_overlong_items(lambda prompts: self._scores(lm, prompts), self._prompts(part), part)
+            rows = answer_items(
+                lambda prompts: self._scores(lm, prompts),
+                self._prompts(part),
+                part,
+                undefined=lambda reason: {**self._undefined(), "undefined": reason},
+                overlong=overlong,
+            )
             predictions += [dspy.Prediction(**row) for row in rows]
             if progress is not None:
                 progress(len(part))
@@ -115,6 +125,12 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         return expected_scores(
             self.criterion, measuring(lm, self.sampling).choice_logprobs(prompts, self.criterion.labels)
         )
+
+    def _undefined(self) -> dict[str, Any]:
+        if self.scoring == "direct":
+            return written_score(self.criterion, "")
+        labels = self.criterion.labels
+        return expected_scores(self.criterion, ChoiceLogprobs(labels, np.full((1, len(labels)), np.nan)))[0]
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """Return the prompt of one judgment."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from evalbias.commands.options import LM, Data, Json, Models, Out, opening_models
+
+if TYPE_CHECKING:
+    from evalbias.programs.overlong import Overlong
 
 Workers = Annotated[
     str | None,
@@ -25,6 +28,10 @@ def judge(
     data: Data,
     lm: LM,
     workers: Workers = None,
+    overlong: Annotated[
+        Literal["undefined", "refuse"],
+        typer.Option(help="An item whose prompt exceeds the model's context is undefined and named, or ends the run."),
+    ] = "undefined",
     *,
     models: Models,
     out: Out = None,
@@ -32,12 +39,14 @@ def judge(
 ) -> None:
     """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
     if workers is None:
-        _judge_here(judge, data, lm, models, out, as_json)
+        _judge_here(judge, data, lm, overlong, models, out, as_json)
     else:
-        _judge_on_ray(judge, data, lm, workers, models, out, as_json)
+        _judge_on_ray(judge, data, lm, workers, overlong, models, out, as_json)
 
 
-def _judge_here(judge: Path, data: str, lm: str, models: Models, out: Path | None, as_json: bool) -> None:
+def _judge_here(
+    judge: Path, data: str, lm: str, overlong: Overlong, models: Models, out: Path | None, as_json: bool
+) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.score_rows import rows_of, summary
     from evalbias.commands.task import Task, load_items
@@ -53,7 +62,7 @@ def _judge_here(judge: Path, data: str, lm: str, models: Models, out: Path | Non
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     with Run("judge", task, lm=lm, models=models, out=out, options={"judge": file_digest(judge)}) as run:
         with run.progress(len(items)):
-            rows = rows_of(items, program.batch(items, lm=run.lm))
+            rows = rows_of(items, program.batch(items, lm=run.lm, overlong=overlong))
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
         brief, coverage = summary(file)
@@ -61,7 +70,14 @@ def _judge_here(judge: Path, data: str, lm: str, models: Models, out: Path | Non
 
 
 def _judge_on_ray(
-    judge: Path, data: str, lm: str, workers: str, models: Models, out: Path | None, as_json: bool
+    judge: Path,
+    data: str,
+    lm: str,
+    workers: str,
+    overlong: Overlong,
+    models: Models,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     from evalbias.commands.run import print_result, progress_bar
     from evalbias.commands.run_on_ray import Corpus
@@ -70,7 +86,7 @@ def _judge_on_ray(
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
-    with Corpus(judge, Path(data), lm, models, out) as corpus:
+    with Corpus(judge, Path(data), lm, models, out, overlong) as corpus:
         with progress_bar(corpus.items, "judging") as advance:
             counts = corpus.run(int(match[1]) if match[1] else None, advance)
         brief, coverage = summary(corpus.scores)
@@ -82,4 +98,6 @@ def _judge_on_ray(
 
 
 def _line(brief: dict[str, object], file: Path) -> str:
-    return f"{brief['n']} items scored, {brief['undefined']} undefined: {file}"
+    too_long: Any = brief["too_long"]
+    named = f" (too long for the model: {', '.join(map(str, too_long[:5]))}{', ...' * (len(too_long) > 5)})"
+    return f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(too_long)}: {file}"

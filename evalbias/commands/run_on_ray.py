@@ -25,6 +25,7 @@ from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
+from evalbias.programs.overlong import Overlong
 from evalbias.runs.fingerprint import file_digest
 from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import Journal
@@ -44,10 +45,12 @@ class Worker:
         data: File of the corpus.
         lm: Name of the model.
         models: Options that decide how it is opened.
+        overlong: See ``PointwiseJudge.batch``.
     """
 
-    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions) -> None:
+    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions, overlong: Overlong) -> None:
         self._data = Path(data)
+        self._overlong = overlong
         self._failed: str | None = None
         try:
             self._judge = load_judge(judge)
@@ -69,7 +72,7 @@ class Worker:
             forget()  # a chunk's last digits must not depend on which chunks its actor had before
         try:
             items = load_chunk(self._data, chunk)
-            predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK)
+            predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK, overlong=self._overlong)
         except (ValueError, OSError, FloatingPointError) as error:
             return {"error": str(error)}
         left_out = {reason: len(places) for reason, places in items.left_out.items()}
@@ -86,15 +89,30 @@ class Corpus(Closable):
         lm: Name of the model.
         models: Options that decide how it is opened.
         out: Run folder; by default one under runs/.
+        overlong: See ``PointwiseJudge.batch``.
 
     Raises:
         DataError: The corpus is not a plain ``.jsonl`` file.
         ValueError: The folder holds another run.
     """
 
-    def __init__(self, judge: Path, data: Path, lm: str, models: ModelOptions, out: Path | None) -> None:
+    def __init__(
+        self,
+        judge: Path,
+        data: Path,
+        lm: str,
+        models: ModelOptions,
+        out: Path | None,
+        overlong: Overlong = "undefined",
+    ) -> None:
         resolved = str(Path(lm).resolve()) if Path(lm).is_dir() else lm  # actors run in another folder
-        self._arguments = {"judge": str(judge.resolve()), "data": str(data.resolve()), "lm": resolved, "models": models}
+        self._arguments = {
+            "judge": str(judge.resolve()),
+            "data": str(data.resolve()),
+            "lm": resolved,
+            "models": models,
+            "overlong": overlong,
+        }
         self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)
         settings = {
@@ -135,9 +153,12 @@ class Corpus(Closable):
         """
         done = self._written()
         progress(sum(record["items"] for record in done))
-        for answer in judge_chunks(self.chunks[len(done) :], self._arguments, actors):
+        todo = self.chunks[len(done) :]
+        for chunk, answer in zip(todo, judge_chunks(todo, self._arguments, actors), strict=True):
             if "error" in answer:
                 raise ValueError(answer["error"])
+            if answer["line"] != chunk.line:
+                raise RuntimeError(f"Ray returned the chunk at line {answer['line']} in place of line {chunk.line}.")
             rows = answer.pop("rows")
             if done and answer["lm"] != done[0]["lm"]:
                 raise ValueError(
@@ -159,7 +180,11 @@ class Corpus(Closable):
         """Return the records of the chunks whose scores are written; cut off whatever else the files hold."""
         records = self._log.read()
         size = self.scores.stat().st_size if self.scores.exists() else 0
-        done = [record for record in records if record["bytes"] <= size]
+        done = []
+        for chunk, record in zip(self.chunks, records, strict=False):
+            if record["line"] != chunk.line or record["bytes"] > size:
+                break  # a record out of order: what follows cannot be trusted
+            done.append(record)
         if len(done) < len(records):
             self._log.rewrite(done)
         with self.scores.open("ab") as file:

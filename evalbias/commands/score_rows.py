@@ -12,36 +12,48 @@ import numpy as np
 
 from evalbias.runs.values import number
 
+NAMED = 100
+"""Largest number of items that are named as too long."""
+
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
     """Return one record an item: its id, score, most probable label, coverage and distribution.
 
-    A distribution that is an estimate stands with the number of answers that it comes from (``samples``).
+    A distribution that is an estimate stands with the number of answers that it comes from (``samples``), an item that
+    the model could not be asked about with the reason (``undefined``).
     """
     fields = ("score", "mode", "coverage", "distribution")
+    optional = ("samples", "undefined")
     return [
         {
             "id": e.get("id", i),
             **{name: p[name] for name in fields},
-            **({} if p.samples is None else {"samples": p.samples}),
+            **{name: p[name] for name in optional if p.get(name) is not None},
         }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
 
 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
-    """Return count and mean of a file's scores, and every item's coverage; the file is read line by line."""
+    """Return count and mean of a file's scores, and every item's coverage; the file is read line by line.
+
+    ``too_long`` holds the ids of the items whose prompts exceed the model's context, the first hundred of them.
+    """
     scores, coverage = array("d"), array("d")
+    too_long: list[str] = []
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
             scores.append(number(row["score"]))
             coverage.append(number(row["coverage"]))
+            if "undefined" in row and len(too_long) < NAMED:
+                too_long.append(row["id"])
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {
         "n": len(defined),
         "undefined": len(values) - len(defined),
         "mean": float(defined.mean()) if len(defined) else None,
+        "too_long": too_long,
     }
     return brief, np.array(coverage)

@@ -16,6 +16,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.surrogates import lone_surrogate
 
 
 @dataclass
@@ -134,13 +135,15 @@ def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = Fals
     """Return a text field of a record, which may be empty only if ``blank`` is set.
 
     Raises:
-        DataError: The field is missing, not a string, or empty.
+        DataError: The field is missing, not a string, empty, or holds a lone surrogate.
     """
     if name not in record:
         raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)}. Add the field.")
     value = record[name]
     if not isinstance(value, str) or not (blank or value.strip()):
         raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be a {'' if blank else 'non-empty '}string.")
+    if problem := lone_surrogate(value):
+        raise DataError(f"{where}: {name!r} holds {problem}; write the character whole, or remove it.")
     return value
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.types import MeasuringLM
+from evalbias.lm.types import LogLikelihood, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
-from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.overlong import answer_items
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import likelihood_messages
@@ -177,7 +177,7 @@ def total(judged: Sequence[Judged]) -> Judged:
 def likelihood_scores(
     examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str = "sum"
 ) -> FloatArray:
-    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1).
+    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN for a text too long.
 
     Args:
         examples: Items with ``source`` and ``output``; the same text is scored once.
@@ -189,7 +189,8 @@ def likelihood_scores(
         raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
     unique = {(e.source, e.output): e for e in examples}
     questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
-    answers = name_overlong_items(lm.loglikelihood, questions, list(unique.values()))
+    unmeasured = LogLikelihood(np.array([np.nan]))
+    answers = answer_items(lm.loglikelihood, questions, list(unique.values()), undefined=lambda _: unmeasured)
     known = {key: a.total if reduction == "sum" else a.mean for key, a in zip(unique, answers, strict=True)}
     return np.array([known[e.source, e.output] for e in examples], dtype=np.float64)
 

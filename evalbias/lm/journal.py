@@ -2,14 +2,17 @@
 
 Prompts without an answer go to the model in chunks, and each chunk is written before the next one is asked. A chunk
 that a kill tore is asked again as the same chunk, because the last digits of an answer may depend on the rest of the
-batch. A resumed run therefore gives exactly the same numbers.
+batch. A resumed run therefore gives exactly the same numbers as the run that was killed.
+
+A slow model gets smaller chunks, so that a kill costs a few seconds of work. It keeps its prefix cache from chunk to
+chunk, which a resumed run begins without: there the last digits may differ (1e-5 nats in float32).
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,21 @@ from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import Journal
 from evalbias.runs.values import number
 
+SECONDS = 10.0
+"""Longest time that a chunk is meant to take."""
+
+FIRST = 16
+"""Number of prompts in the first chunk of a model that may be slow."""
+
+QUICK = 50_000_000
+"""Number of parameters up to which a local model is taken to answer a whole chunk in time."""
+
+FACTOR = 4
+"""Factor between the sizes of chunks."""
+
+NEXT = "next"
+"""Key under which a chunk's last record holds the size of the next chunk, so that a resumed run asks for the same."""
+
 
 class JournaledLM:
     """Wraps a measuring LM; answers come from the journal where it has them.
@@ -30,7 +48,8 @@ class JournaledLM:
         path: JSONL file, one answer a line, with a key over the model, the prompt and the choices.
         model: Identity of the model's numbers (name, revision, dtype); part of every key.
         progress: Called with the number of answers, after every chunk and for replayed answers.
-        chunk: Prompts in one call of the model, written together: what a kill costs. Defaults to ``chunk_of(lm)``.
+        chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
+            ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``.
 
     Attributes:
         asked: Number of answers that the model gave through this object.
@@ -53,9 +72,13 @@ class JournaledLM:
         self._journal = Journal(path)
         self._model = model
         self._progress = progress or (lambda _: None)
-        self._chunk = chunk or chunk_of(lm)
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
-        self._answers = {record["key"]: record for record in self._journal.read("key")}
+        records = self._journal.read("key")
+        self._answers = {record["key"]: record for record in records}
+        self._most = chunk or chunk_of(lm)
+        self._least = chunk or max(1, self.in_flight)
+        kept = next((r[NEXT] for r in reversed(records) if NEXT in r), self._first(lm))
+        self._chunk = max(self._least, min(self._most, kept))
         self.asked = 0
         self.replayed = 0
 
@@ -64,8 +87,7 @@ class JournaledLM:
         choices = tuple(choices)
 
         def ask(part: list[Prompt]) -> list[ChoiceLogprobs]:
-            answers = self._lm.choice_logprobs(part, choices)
-            return [replace(answers, logprobs=answers.logprobs[i : i + 1]) for i in range(len(part))]
+            return self._lm.choice_logprobs(part, choices).rows()
 
         def record(answer: ChoiceLogprobs) -> dict[str, Any]:
             return {"logprobs": answer.logprobs[0], "renormalized": answer.renormalized}
@@ -120,23 +142,40 @@ class JournaledLM:
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
         self._count(replayed=len(items) - len(new))
         todo = list(new.items())
-        for start in range(0, len(todo), self._chunk):
+        start = 0
+        while start < len(todo):
             part = todo[start : start + self._chunk]
             forget = getattr(self._lm, "forget", None)
-            if forget is not None:
+            if forget is not None and self._chunk == self._most:
                 forget()  # an answer must not depend on earlier chunks, which a resumed run skips
+            began = time.monotonic()
             try:
-                answers = dict(enumerate(ask([item for _, item in part])))
+                answers = ask([item for _, item in part])
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
-                self._keep({part[i][0]: record(answer) for i, answer in error.answered.items()})
+                self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
                 raise
-            self._keep({part[i][0]: record(answer) for i, answer in answers.items()})
+            self._chunk = self._next(time.monotonic() - began, len(part))
+            records = [{"key": key, **record(answer)} for (key, _), answer in zip(part, answers, strict=True)]
+            records[-1][NEXT] = self._chunk
+            self._keep(records)
+            start += len(part)
         return [self._answers[key] for key in keys]
 
-    def _keep(self, records: dict[str, dict[str, Any]]) -> None:
+    def _first(self, lm: Any) -> int:
+        quick = 0 < getattr(lm, "parameters", 0) <= QUICK
+        return self._most if quick else min(self._most, max(FIRST, self._least))
+
+    def _next(self, seconds: float, prompts: int) -> int:
+        """Return the size of the next chunk, given how long this one took."""
+        expected = self._chunk * seconds / prompts
+        if expected > SECONDS:
+            return max(self._least, self._chunk // FACTOR)
+        return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
+
+    def _keep(self, records: list[dict[str, Any]]) -> None:
         if records:
-            self._journal.append([{"key": key, **record} for key, record in records.items()])
-            self._answers.update(records)
+            self._journal.append(records)
+            self._answers.update({r["key"]: r for r in records})
             self._count(asked=len(records))
 
     def _count(self, *, asked: int = 0, replayed: int = 0) -> None:

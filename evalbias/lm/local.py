@@ -114,6 +114,11 @@ class LocalLM(DecidingLM):
         return self._local.loaded.context_length
 
     @property
+    def parameters(self) -> int:
+        """Number of the model's parameters."""
+        return int(self._local.loaded.model.num_parameters())
+
+    @property
     def tokens_run(self) -> int:
         """Number of tokens that went through the model for probabilities so far, padding included."""
         return self._local.scorer.tokens_run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -123,6 +123,10 @@ class ChoiceLogprobs:
     renormalized: bool = False
     samples: int | None = None
 
+    def rows(self) -> list[ChoiceLogprobs]:
+        """Return the answers to each prompt."""
+        return [replace(self, logprobs=self.logprobs[i : i + 1]) for i in range(len(self.logprobs))]
+
     @property
     def coverage(self) -> FloatArray:
         """(n,) probability that any of the choices follows, in [0, 1]; NaN if ``renormalized``."""
@@ -137,6 +141,16 @@ class ChoiceLogprobs:
         with np.errstate(invalid="ignore"):
             weights = np.exp(self.logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def stacked(rows: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
+    """Return answers about the same choices as one; at least one is needed."""
+    return ChoiceLogprobs(
+        rows[0].choices,
+        np.concatenate([row.logprobs for row in rows]),
+        renormalized=any(row.renormalized for row in rows),
+        samples=next((row.samples for row in rows if row.samples is not None), None),
+    )
 
 
 @runtime_checkable

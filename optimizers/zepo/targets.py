@@ -15,8 +15,8 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
 from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
-from evalbias.programs.context_errors import name_overlong_items
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.overlong import name_overlong_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import comparison_labels

@@ -122,6 +122,7 @@ def test_users_own_items(tmp_path):
 @pytest.mark.parametrize(
     ("line", "match"),
     [
+        (r'{"source": "s", "output": "a\ud83d b"}', r"'output' holds the lone surrogate U\+D83D at character 2"),
         ("{", r"items\.jsonl:2 is not valid JSON"),
         ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
         ('{"source": "s"}', r"items\.jsonl:2: 'output' is missing; the record has only \['source'\]"),

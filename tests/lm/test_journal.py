@@ -97,3 +97,70 @@ def test_written_answers_are_kept_too(tmp_path):
         found = JournaledLM(lm, tmp_path / "j", model="m").written([prompt(1), prompt(2)], max_tokens=8)
         assert found == ["q=1 z=0 8", "q=2 z=0 8"]
     assert lm.calls == 1
+
+
+class Clocked(FormulaLM):
+    """Takes so many seconds a prompt, on a clock of its own."""
+
+    def __init__(self, seconds, monkeypatch):
+        super().__init__()
+        self.seconds, self.now, self.sizes, self.forgotten = seconds, 0.0, [], []
+        monkeypatch.setattr("evalbias.lm.journal.time.monotonic", lambda: self.now)
+
+    def choice_logprobs(self, prompts, choices):
+        self.sizes.append(len(prompts))
+        self.now += self.seconds * len(prompts)
+        return super().choice_logprobs(prompts, choices)
+
+    def forget(self):
+        self.forgotten.append(len(self.sizes))
+
+
+def many(count):
+    return [[{"role": "user", "content": f"q=1 z=0 of item {i}"}] for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [
+        (0.001, [16, 64, 256, 256, 108]),
+        (0.1, [16, 64, 64, 64]),  # 256 would take 25.6 s
+        (1.0, [16, 4, 4, 4]),  # 16 s were too long
+        (60.0, [16, 4, 1, 1]),
+    ],
+)
+def test_a_slow_model_gets_chunks_of_ten_seconds(tmp_path, monkeypatch, seconds, sizes):
+    lm = Clocked(seconds, monkeypatch)
+    JournaledLM(lm, tmp_path / "j", model="m").choice_logprobs(many(700), CHOICES)
+    assert lm.sizes[: len(sizes)] == sizes
+    assert sum(lm.sizes) == 700
+    assert lm.forgotten == [i for i, size in enumerate(lm.sizes) if size >= 108]  # the chunks of the largest size
+
+
+def test_a_small_local_model_gets_whole_chunks(tmp_path, monkeypatch):
+    lm = Clocked(0.001, monkeypatch)
+    lm.parameters = 2_000_000
+    JournaledLM(lm, tmp_path / "j", model="m").choice_logprobs(many(300), CHOICES)
+    assert lm.sizes == [256, 44]
+
+
+def test_a_model_that_serves_many_at_once_gets_no_fewer(tmp_path, monkeypatch):
+    lm = Clocked(1.0, monkeypatch)
+    lm.in_flight = 50
+    JournaledLM(lm, tmp_path / "j", model="m").choice_logprobs(many(120), CHOICES)
+    assert lm.sizes == [50, 50, 20]
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+def test_a_resumed_run_asks_in_the_chunks_of_the_one_that_was_killed(tmp_path, monkeypatch, chunks):
+    prompts = many(300)
+    whole = Clocked(0.03, monkeypatch)
+    JournaledLM(whole, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+    lines = (tmp_path / "j").read_text().splitlines(keepends=True)
+    done = sum(whole.sizes[:chunks])
+    (tmp_path / "j").write_text("".join(lines[: done + 1]))  # and one line of the next chunk
+    resumed = Clocked(0.0001, monkeypatch)  # on a quicker machine
+    resumed_sizes = whole.sizes[chunks : chunks + 1]
+    JournaledLM(resumed, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+    assert resumed.sizes[:1] == resumed_sizes
+    assert sum(resumed.sizes) == 300 - done

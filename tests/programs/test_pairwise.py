@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
+from evalbias.lm.tokens import PromptTooLong
 from evalbias.measures.calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
@@ -172,3 +173,24 @@ def test_save_and_load(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(ValueError, match=r"x\.json is not a saved pairwise judge"):
         load_pairwise_judge(tmp_path / "x.json")
+
+
+def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
+    class Short(Comparer):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(p[-1]["content"]) for p in prompts) > 500:
+                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+            return super().choice_logprobs(prompts, choices)
+
+    examples = [pair(1, 2), pair(2, 1, source="s" * 600), pair(3, 1)]
+    judge = PairwiseJudge(C, debias="permutation")
+    first, long, last = judge.batch(examples, lm=Short())
+    assert (first.preference, long.preference, last.preference) == (1, None, 0)
+    assert np.isnan([long.probability, long.coverage]).all()
+    with pytest.raises(PromptTooLong, match="is too long"):
+        judge.batch(examples, lm=Short(), overlong="refuse")
+
+
+def test_a_lone_surrogate_among_candidates_is_refused():
+    with pytest.raises(ValueError, match=r"A text of the source 's'\.\.\. holds the lone surrogate U\+DC00"):
+        PairwiseJudge(C).batch([dspy.Example(source="s", candidates=["a", "b\udc00"])], lm=Comparer())

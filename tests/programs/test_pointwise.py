@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM
 
+from evalbias.evaluation.judged import judge_examples
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labeled, load_judge
@@ -69,17 +70,54 @@ def test_batch_accepts_the_options_of_dspys_batch():
         PointwiseJudge(C).batch(given, lm=FormulaLM(), threads=4)
 
 
-def test_an_item_that_is_too_long_is_named():
-    class Short(FormulaLM):
-        def choice_logprobs(self, prompts, choices):
-            if max(len(p[-1]["content"]) for p in prompts) > 500:
-                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
-            return super().choice_logprobs(prompts, choices)
+class Short(FormulaLM):
+    """Refuses a call with a prompt of over 500 characters, as models do: before it answers any."""
 
+    def choice_logprobs(self, prompts, choices):
+        if max(len(p[-1]["content"]) for p in prompts) > 500:
+            raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+        return super().choice_logprobs(prompts, choices)
+
+
+def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(caplog):
+    examples = [item(1 + k % 5, 0, id=f"i{k}") for k in range(9)]
+    expected = PointwiseJudge(C).batch(examples, lm=FormulaLM())
+    for k in (3, 6):
+        examples[k].source = "s" * 600
+    predictions = PointwiseJudge(C).batch(examples, lm=Short())
+    for k, (prediction, other) in enumerate(zip(predictions, expected, strict=True)):
+        if k in (3, 6):
+            assert np.isnan([prediction.score, prediction.mode, prediction.coverage]).all()
+            assert set(prediction.distribution) == set(other.distribution)
+            assert prediction.undefined.startswith(f"The item 'i{k}' is too long. Text 0")
+        else:
+            assert prediction.toDict() == other.toDict()
+    assert [f"'i{k}'" in record.message for record, k in zip(caplog.records, (3, 6), strict=True)] == [True, True]
+    direct = PointwiseJudge(C, scoring="direct")._undefined()
+    assert np.isnan(direct["score"])
+
+
+def test_an_item_that_is_too_long_can_be_refused():
     examples = [item(2, 0, id=f"i{k}") for k in range(9)]
     examples[6].source = "s" * 600
     with pytest.raises(PromptTooLong, match=r"The item 'i6' is too long\. Text 0"):
-        PointwiseJudge(C).batch(examples, lm=Short())
+        PointwiseJudge(C).batch(examples, lm=Short(), overlong="refuse")
+    with pytest.raises(ValueError, match="overlong='drop' is unknown: choose 'undefined' or 'refuse'"):
+        PointwiseJudge(C).batch(examples, lm=Short(), overlong="drop")
+
+
+def test_a_measurement_leaves_an_item_out_that_is_too_long():
+    examples = [item(1 + k % 5, 0, id=f"i{k}", scores={C.name: 1.0 + k % 5}) for k in range(9)]
+    examples[6].source = "s" * 600
+    judged = judge_examples(PointwiseJudge(C), examples, lm=Short())
+    assert np.flatnonzero(np.isnan(judged.answers)).tolist() == [6]
+
+
+@pytest.mark.parametrize("field", ["source", "output"])
+def test_a_lone_surrogate_is_refused_by_name(field):
+    bad = item(1, 0, id="i7").copy(**{field: "caf\ud83d"})
+    with pytest.raises(ValueError, match=rf"'{field}' of the item 'i7' holds the lone surrogate U\+D83D at"):
+        PointwiseJudge(C).batch([item(1, 0), bad], lm=FormulaLM())
 
 
 def test_a_metric_says_which_field_is_missing():
