@@ -30,7 +30,7 @@ OBJECTIVES = {"fairness": ".75", "calibration": "weaker", "confidence": "poor", 
 """Objective -> correlation with agreement over instructions, or the paper's word where it prints no number."""
 
 DEBIASED = ".495 to .51, .26 to .43"
-"""Range of decision rates and of Spearman over wordings after debiasing (Llama-3-8B, coherence, SummEval; figure 5)."""
+"""Range of decision rates and of Spearman over wordings after debiasing (Llama-3-8B, coherence, SummEval; figure 4)."""
 
 PROMPTS = 60_000
 """Number of judge prompts that the published code needs for one criterion of SummEval."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +114,9 @@ def run_zepo(
     drawn = pairs(train, limit=options.pairs, seed=seed)
     with run.progress((1 + options.population * options.epochs) * len(drawn)):
         compiled = zepo.compile(judge, trainset=drawn, lm=run.lm)
-    compared = min(count_pairs(test, ordered=False), options.pairs or sys.maxsize)
+    compared = count_pairs(test, ordered=False)
+    if options.pairs is not None:
+        compared = min(compared, options.pairs)
     with run.progress(_most_answers(test, compared)):
         rows = compare_with_baselines(
             judge, compiled, test, lm=run.lm, search=options.search, limit=options.pairs, seed=seed

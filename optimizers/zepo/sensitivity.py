@@ -49,7 +49,7 @@ def sensitivity_curve(
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> list[CurvePoint]:
-    """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 5).
+    """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
 
     Args:
         judge: Judge to measure. With ``debias="permutation"``, decision rates and rankings are of the probabilities
