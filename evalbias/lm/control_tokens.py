@@ -19,10 +19,11 @@ from tokenizers import AddedToken, Encoding, Tokenizer
 
 from evalbias.lm.text import Joined, Span
 
-PRIVATE = range(0x100000, 0x10FFFE)
-"""Code points without a meaning, Unicode's supplementary private use area B."""
+PRIVATE = range(0x102000, 0x10FFFE)
+"""Code points of Unicode's supplementary private use area B, without those that icon fonts use most."""
 
 _PRIVATE = re.compile(f"[{chr(PRIVATE[0])}-{chr(PRIVATE[-1])}]")
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _MARKED = re.compile(r"<[|\uff5c].+[|\uff5c]>")
 
 
@@ -36,7 +37,7 @@ def unused_characters(texts: Iterable[str], count: int) -> str:
     for first in range(PRIVATE.start, PRIVATE.stop - count, max(count, 1)):
         if not any(first <= code < first + count for code in used):
             return "".join(map(chr, range(first, first + count)))
-    raise ValueError(f"The texts of the call use {len(used)} private-use characters from U+100000 on: remove some.")
+    raise ValueError(f"The texts of the call use {len(used)} private-use characters from U+102000 on: remove some.")
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class PromptTokenizer:
     """A tokenizer that reads control tokens only where a chat template wrote them.
 
     Control tokens are the tokenizer's special tokens, added tokens in the form ``<|...|>``, and added tokens with a
-    punctuation mark that the chat template contains (``<think>``). Other added tokens, such as runs of blanks, are
-    text.
+    punctuation mark that the chat template contains (``<think>``). Other added tokens, such as runs of blanks, single
+    characters and bytes, are text.
 
     Args:
         tokenizer: Fast Hugging Face tokenizer.
@@ -83,7 +84,7 @@ class PromptTokenizer:
         added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
         template = tokenizer.get_chat_template() if tokenizer.chat_template else ""
         special = {str(token) for token in tokenizer.all_special_tokens}
-        chosen = {id_: t for id_, t in added.items() if t.content in special or _is_control(t, template)}
+        chosen = {id_: token for id_, token in added.items() if _is_control(token, special, template)}
         self.controls = {token.content: id_ for id_, token in chosen.items()}
         self._texts = [token for id_, token in added.items() if id_ not in chosen]
         self._pattern = _pattern(chosen.values())
@@ -121,9 +122,9 @@ class PromptTokenizer:
                 token |= {"content": names[token["content"]], "single_word": False, "normalized": False}
         _rename(state["model"], names)
         backend = Tokenizer.from_str(json.dumps(state))
-        moved = [token for token, id_ in self.controls.items() if backend.token_to_id(names[token]) != id_]
-        if moved:
-            raise ValueError(f"The tokenizer does not keep the ids of its control tokens {moved}: save it anew.")
+        ids = {names.get(token, token): id_ for token, id_ in self.tokenizer.get_added_vocab().items()}
+        if any(backend.token_to_id(token) != id_ for token, id_ in ids.items()):
+            raise ValueError("A copy of the tokenizer gives its added tokens other ids: save the tokenizer anew.")
         # Four characters of a text become at most one by normalization.
         width = 1 if state["normalizer"] is None else 4
         margin = max((len(t.content) * (width if t.normalized else 1) for t in self._texts), default=0)
@@ -132,12 +133,12 @@ class PromptTokenizer:
         return Reader(backend, names, margin)
 
 
-def _is_control(token: AddedToken, template: str) -> bool:
+def _is_control(token: AddedToken, special: Collection[str], template: str) -> bool:
     content = token.content
-    if not content.strip():
+    if len(content.strip()) < 2 or _BYTE.fullmatch(content):  # a character that a tokenizer uses as its end, a byte
         return False
     named = content in template and re.search(r"[^\w\s]", content) is not None
-    return bool(token.special or named or _MARKED.fullmatch(content))
+    return bool(token.special or content in special or named or _MARKED.fullmatch(content))
 
 
 def _pattern(tokens: Collection[AddedToken]) -> re.Pattern[str] | None:

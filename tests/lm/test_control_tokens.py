@@ -5,9 +5,12 @@ import pytest
 from dspy import lm15
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import normalizers
+from transformers import PreTrainedTokenizerFast
 
 from evalbias import Criterion, LocalLM, embedded_judge_lm
 from evalbias.lm.control_tokens import PRIVATE, PromptTokenizer
+from evalbias.lm.text import Joined
 from evalbias.lm.tokens import joint
 from evalbias.programs.prompt import judge_messages
 
@@ -149,9 +152,6 @@ def test_other_texts_have_the_tokens_of_the_tokenizer_itself(chats, name, words)
 
 
 def test_control_tokens_that_only_normalization_reveals_are_plain_text():
-    from tokenizers import normalizers
-    from transformers import PreTrainedTokenizerFast
-
     tokenizer = chat_models.chatml().backend_tokenizer
     tokenizer.normalizer = normalizers.NFKC()
     tokenizer.add_tokens([chat_models.AddedToken("<|eot|>", special=True, normalized=True)])
@@ -182,3 +182,14 @@ def test_what_is_a_control_token():
     assert {*controls} == {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<|fim_prefix|>"}
     assert "<table>" not in PromptTokenizer(chat_models.gemma()).controls
     assert "\n\n" not in PromptTokenizer(chat_models.gemma()).controls
+
+
+def test_characters_that_serve_as_special_tokens_stay_characters():
+    """Some tokenizers pad with "!" or end with a line break, and some list the bytes of unknown characters."""
+    raw = chat_models.llama_2().backend_tokenizer
+    raw.add_special_tokens(chat_models.special("!", "\n", "<0x0A>", "<0xE6>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="\n", pad_token="!", unk_token="<unk>")
+    ours = PromptTokenizer(tokenizer)
+    assert {*ours.controls} == {"<unk>", "<s>", "</s>"}
+    for text in ("the cat!\n日本 is it", "!", "\n\n!!"):
+        assert ours.encode(Joined(text, 0, False, ())).ids == tokenizer(text, add_special_tokens=False)["input_ids"]
