@@ -35,7 +35,7 @@ def unused_characters(texts: Iterable[str], count: int) -> str:
     """
     used = {ord(c) for text in texts if not text.isascii() for c in _PRIVATE.findall(text)}
     for first in range(PRIVATE.start, PRIVATE.stop - count, max(count, 1)):
-        if not any(first <= code < first + count for code in used):
+        if used.isdisjoint(range(first, first + count)):
             return "".join(map(chr, range(first, first + count)))
     raise ValueError(f"The texts of the call use {len(used)} private-use characters from U+102000 on: remove some.")
 
