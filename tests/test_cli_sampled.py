@@ -23,7 +23,7 @@ def file(tmp_path):
 def test_a_model_without_probabilities_is_sampled_on_request(lms, file, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.newer, fake.most_top, fake.context = True, 0, 2048
+        fake.unknown, fake.most_top, fake.context = set(), 0, 2048
         options = ["--data", file, "--lm", "dspy:openai/tiny", "--api-base", address, "--out", "run"]
         options += ["--criterion", "quality: does the text say the data?"]
         refused = evalbias("rank", *options, cwd=tmp_path, check=False)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,8 +20,16 @@ from evalbias.lm.types import ChoiceLogprobs, Message
 Ask = Callable[[Sequence[Message], tuple[str, ...]], ChoiceLogprobs]
 
 
+THREADS = 64
+"""Number of simultaneous asynchronous requests to a local model, which batches them."""
+
+
 class AsyncEngine:
-    """The async form of one of our engines: each request waits in a thread, where it is batched with the others."""
+    """The async form of one of our engines.
+
+    An engine with ``complete_async`` answers without threads. Otherwise each request waits in a thread, where it is
+    batched with the others.
+    """
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -28,7 +40,11 @@ class AsyncEngine:
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request."""
-        return await asyncio.to_thread(self._engine.complete, request)
+        if hasattr(self._engine, "complete_async"):
+            response: lm15.Response = await self._engine.complete_async(request)
+            return response
+        run = functools.partial(contextvars.copy_context().run, self._engine.complete, request)
+        return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
         """Yield the whole answer as one stream of events."""
@@ -37,6 +53,12 @@ class AsyncEngine:
 
     async def aclose(self) -> None:
         """Do nothing: the engine itself holds the model."""
+
+
+@functools.cache
+def _threads(_: int) -> ThreadPoolExecutor:
+    """Return the threads of a process, by its id; asyncio's own are 6 on 2 cores, and batches would be as small."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="evalbias-async")
 
 
 def judgments(request: lm15.Request) -> dict[str, Any]:

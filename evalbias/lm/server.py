@@ -203,7 +203,7 @@ def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -
         if candidate is None:
             continue
         try:
-            return load_tokenizer(candidate)
+            return load_tokenizer(candidate, trust_remote_code=False)  # the server names it
         except (OSError, ValueError) as error:
             reasons.append(f"{candidate}: {str(error).splitlines()[0]}")
     raise ValueError(

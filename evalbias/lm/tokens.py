@@ -39,22 +39,24 @@ class Scored:
     text: str = ""
 
 
-def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str) -> None:
-    """Check that no sequence is longer than a context of so many tokens.
+def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str, generated: int = 0) -> None:
+    """Check that every sequence, and the tokens generated after it, fits into a context of so many tokens.
 
     Args:
         sequences: Sequences of one call.
         context: Context length in tokens.
         whose: Owner of the context, for the message: "model" or "server".
+        generated: Number of tokens that are generated after each sequence.
 
     Raises:
         PromptTooLong: A sequence is too long; the message gives its number and both lengths.
     """
     for number, scored in enumerate(sequences):
-        if len(scored.ids) > context:
+        if len(scored.ids) + generated > context:
+            free = f", of which {generated} must stay free for the answer" if generated else ""
             raise PromptTooLong(
-                f"Text {number} of the call has {len(scored.ids)} tokens, but the {whose}'s context is {context}: "
-                "shorten it or use fewer demonstrations. Prompts are never truncated."
+                f"Text {number} of the call has {len(scored.ids)} tokens, but the {whose}'s context is {context}{free}"
+                ": shorten it or use fewer demonstrations. Prompts are never truncated."
             )
 
 

@@ -20,14 +20,15 @@ class FakeServer:
         lm: Model that answers.
         kind: vllm, sglang, llama.cpp, echo or chat.
         faults: (number of the request, path, body) -> the fault: a status, "close", "cut", "text", "drop" (the answer
-            lacks the requested values) or seconds to wait; None for no fault.
+            lacks the requested values), seconds to wait, or a function that changes the answer; None for no fault.
     """
 
     def __init__(self, lm, kind, faults=lambda *_: None):
         self.loaded, self.kind, self.faults = lm.engine.loaded, kind, faults
         self.requests, self.lock, self.in_flight, self.most_in_flight = [], threading.Lock(), 0, 0
         self.model, self.context, self.shift, self.processed = "tiny", 256, 0, 1.0
-        self.newer, self.most_top = False, 20  # of chats: max_completion_tokens, and how many top_logprobs
+        self.unknown = {"max_completion_tokens"}  # settings that the chat refuses, as older servers do
+        self.most_top = 20  # how many top_logprobs the chat returns
 
     # the model's answers
 
@@ -95,6 +96,8 @@ class FakeServer:
             prompts = [prompts]
         if self.kind == "echo" and not isinstance(prompts[0], str):
             return 422
+        if self.kind == "vllm" and any(len(self.ids(p)) + body["max_tokens"] > self.context for p in prompts):
+            return 400
         choices = [{"index": i, **self.completed(self.ids(p), body)} for i, p in enumerate(prompts)]
         prompt_tokens = sum(len(self.ids(p)) for p in prompts)
         usage = {"prompt_tokens": prompt_tokens, "completion_tokens": body["max_tokens"], "total_tokens": 0}
@@ -127,9 +130,7 @@ class FakeServer:
         return {**choice, "text": self.text(ids[start:]), "logprobs": logprobs}
 
     def chat(self, body):
-        if "max_completion_tokens" in body and not self.newer:  # as older servers
-            return 400
-        if body.get("top_logprobs", 0) > self.most_top:
+        if self.unknown & body.keys() or body.get("top_logprobs", 0) > self.most_top:
             return 400
         limit = body.get("max_completion_tokens", body.get("max_tokens"))
         text = self.loaded.tokenizer.apply_chat_template(body["messages"], tokenize=False, add_generation_prompt=True)
@@ -192,6 +193,8 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
             else:
                 with fake.lock:  # a model answers one at a time
                     answer = fake.answer(self.path, body)
+            if callable(fault):
+                answer = fault(answer)
             status = 200
             if answer is None or isinstance(answer, int):
                 status = answer or 404

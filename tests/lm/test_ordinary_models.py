@@ -41,7 +41,7 @@ def test_an_openai_model_is_measured_from_its_first_tokens(lms, caplog, most_top
     local = lms["qwen2-chat"]
     with serving(local, "chat") as (address, fake):
         choices = one_token_texts(local, fake, CHAT, most_top)[:3]
-        fake.newer, fake.most_top = True, most_top
+        fake.unknown, fake.most_top = set(), most_top
         with caplog.at_level(logging.WARNING):
             answer = measuring(openai(address)).choice_logprobs([CHAT, CHAT], choices)
             hidden = measuring(openai(address)).choice_logprobs([CHAT, OTHER], ["1", "2", "3"])
@@ -103,7 +103,7 @@ def test_a_model_without_probabilities_is_refused_with_both_ways_out():
 
 def test_a_model_that_refuses_the_request_is_refused_with_its_reason(lms):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.newer, fake.most_top = True, 0
+        fake.unknown, fake.most_top = set(), 0
         with pytest.raises(NoProbabilities, match=rf"refuses to report them \(.*made to fail with 400.*{WAYS_OUT}"):
             measuring(openai(address)).choice_logprobs([CHAT], ["1", "2"])
 

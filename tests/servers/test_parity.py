@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import dspy
 import numpy as np
@@ -122,3 +123,22 @@ def test_requests_wait_for_a_suspended_vllm_server(folder, local):
         resumed.join()
     assert time.monotonic() - started > 3.0
     np.testing.assert_allclose(logprobs, local.choice_logprobs(TEXTS, CHOICES).logprobs, atol=TOLERANCE)
+
+
+def test_likelihoods_do_not_depend_on_the_order_of_the_requests(server):
+    """Neighbours in a batch and cached prefixes must not shift a text's ``prompt_logprobs`` or take their place."""
+    lm, kind = server
+    if not lm.engine.dialect.likelihoods:
+        return  # refused: see the first test
+    contexts = [SHARED[:length] for length in (40, 41, 160, len(SHARED))]  # prefixes of one another
+    words = ("sat", "was sitting", "10", "é")
+    pairs = [(f"{context}Output:", f" a cat {word}") for context in contexts for word in words]
+    alone = [lm.loglikelihood([pair])[0].per_token for pair in pairs]
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(pairs))
+        with ThreadPoolExecutor(1) as other:  # choices fill the prefix cache in between
+            choices = other.submit(lm.choice_logprobs, [pairs[i][0] for i in order], CHOICES)
+            answers = lm.loglikelihood([pairs[i] for i in order])
+            choices.result()
+        for i, answer in zip(order, answers, strict=True):
+            np.testing.assert_allclose(answer.per_token, alone[i], atol=TOLERANCE, err_msg=f"{kind}, {pairs[i]}")

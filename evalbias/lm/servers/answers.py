@@ -13,20 +13,31 @@ TOLERANCE = 0.05
 NEUTRAL = {"temperature": 1.0, "top_p": 1.0}
 """Sampling settings that leave the probabilities unchanged, for servers that report them after sampling's changes."""
 
+ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""``NEUTRAL`` and the settings beyond OpenAI's, which vLLM and SGLang otherwise take from the model's folder."""
 
-def part(answer: Any, *path: Any) -> Any:
+
+def part(answer: Any, *path: Any, kind: type = object) -> Any:
     """Return the value at a path of a server's answer.
 
+    Args:
+        answer: The answer, or a part of it.
+        *path: Names and indices that lead to the value.
+        kind: Type of the value.
+
     Raises:
-        Unreadable: The value is missing or null.
+        Unreadable: The value is missing, null or of another type.
     """
+    name = ".".join(map(str, path)) or "an entry"
     for step in path:
         try:
             answer = answer[step]
         except (KeyError, IndexError, TypeError):
-            raise Unreadable(f"{'.'.join(map(str, path))} is missing") from None
+            raise Unreadable(f"{name} is missing") from None
     if answer is None:
-        raise Unreadable(f"{'.'.join(map(str, path))} is null")
+        raise Unreadable(f"{name} is null")
+    if not isinstance(answer, kind) or (kind is int and isinstance(answer, bool)):
+        raise Unreadable(f"{name} is a {type(answer).__name__}, but must be a {kind.__name__}")
     return answer
 
 

@@ -118,11 +118,12 @@ class Connection:
             RequestError: The server refused the request, did not answer in time, or not in JSON.
             Unreadable: The answer is too long.
         """
-        return await self._retried("POST", path, json.dumps(body).encode(), patience=self._patience, heavy=heavy)
+        if heavy:
+            async with self._transport.heavy:
+                return await self.post(path, body)
+        return await self._retried("POST", path, json.dumps(body).encode(), patience=self._patience)
 
-    async def _retried(
-        self, method: str, path: str, body: bytes | None, *, patience: float, heavy: bool = False
-    ) -> Any:
+    async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception(is_transient),
             wait=_wait,
@@ -132,7 +133,7 @@ class Connection:
         )
         async for attempt in retrying:
             with attempt:
-                answer = await self._transport.send(method, self._root + path, body, heavy=heavy)
+                answer = await self._transport.send(method, self._root + path, body)
                 self._last_answer, self._outage_logged = time.monotonic(), False
         return answer
 

@@ -64,14 +64,24 @@ class ServerEngine:
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""
+        job = self._job(request)
+        (answer,) = self.connection.all([job], name=self._model)
+        return _response(request, answer)
+
+    async def complete_async(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request without a thread of its own; see ``AsyncEngine``."""
+        return _response(request, await self.connection.one(self._job(request), name=self._model))
+
+    def _job(self, request: lm15.Request) -> Job[Any]:
+        """Return the job that answers a request: a judgment's log-probabilities or a generated text."""
         validate_request(request)
         refuse(request, NAME)
-        messages = messages_of(request, NAME)
-        if judgments(request):
-            return measured(request, messages, lambda prompt, choices: self.choice_logprobs([prompt], choices))
-        job = self.dialect.generation_job(messages, request.config)
-        (response,) = self.connection.all([job], name=self._model)
-        return response
+        messages, asked = messages_of(request, NAME), judgments(request)
+        if not asked:
+            return self.dialect.generation_job(messages, request.config)
+        (judgment,) = asked.values()  # ``refuse`` lets one through
+        (job,) = self.dialect.choice_jobs([messages], tuple(judgment.keys))
+        return job
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Return the whole answer as one stream of events."""
@@ -79,6 +89,12 @@ class ServerEngine:
 
     def close(self) -> None:
         """Do nothing: the connection is closed with the object."""
+
+
+def _response(request: lm15.Request, answer: Any) -> lm15.Response:
+    if isinstance(answer, lm15.Response):
+        return answer
+    return measured(request, messages_of(request, NAME), lambda *_: answer)
 
 
 async def _text(job: Job[lm15.Response]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from dspy import lm15
 
 from evalbias.lm.servers.answers import logprob_of, part
+from evalbias.lm.servers.errors import Unreadable
 
 MAX_TOKENS = 256
 """Token limit of a request that sets none; the same as ``LocalLM``'s."""
@@ -30,19 +31,31 @@ def sampling(config: lm15.Config, limit: str) -> dict[str, Any]:
 def token_logprob(text: str, value: Any, alternatives: Iterable[tuple[str, Any]]) -> lm15.TokenLogprob:
     """Return a generated token with its log-probability and those of the (text, log-probability) alternatives."""
     top = tuple(lm15.TopLogprob(token=other, logprob=logprob_of(v)) for other, v in alternatives)
-    return lm15.TokenLogprob(token=text, logprob=logprob_of(value), top=top)
+    return lm15.TokenLogprob(token=part(text, kind=str), logprob=logprob_of(value), top=top)
 
 
 def response(model: str, answer: Any, text: str, logprobs: tuple[lm15.TokenLogprob, ...] | None) -> lm15.Response:
     """Return a server's answer as DSPy's response."""
-    usage = answer.get("usage") or {}
+    usage = {} if answer.get("usage") is None else part(answer, "usage", kind=dict)
     return lm15.Response(
         id=None,
         model=model,
         message=lm15.Message.assistant(text),
-        finish_reason="length" if part(answer, "choices", 0).get("finish_reason") == "length" else "stop",
+        finish_reason="length" if part(answer, "choices", 0, kind=dict).get("finish_reason") == "length" else "stop",
         usage=lm15.Usage(
-            input_tokens=usage.get("prompt_tokens"), output_tokens=usage.get("completion_tokens"), total_tokens=None
+            input_tokens=_count(usage, "prompt_tokens"),
+            output_tokens=_count(usage, "completion_tokens"),
+            total_tokens=None,
         ),
         logprobs=logprobs,
     )
+
+
+def _count(usage: dict[str, Any], name: str) -> int | None:
+    """Return a number of tokens; None if the server does not report it."""
+    if usage.get(name) is None:
+        return None
+    count: int = part(usage, name, kind=int)
+    if count < 0:
+        raise Unreadable(f"{name} is {count}")
+    return count

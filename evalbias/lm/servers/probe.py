@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
@@ -54,9 +55,9 @@ async def read_listing(connection: Connection, model: str) -> Served:
     return Served(
         listed=True,
         owner=owner,
-        root=entry.get("root"),
-        context_length=entry.get("max_model_len"),
-        version=version.get("version") if isinstance(version, dict) else None,
+        root=_typed(entry, "root", str),
+        context_length=_typed(entry, "max_model_len", int),
+        version=_typed(version, "version", str),
     )
 
 
@@ -97,6 +98,12 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         else "Use vLLM 0.29 or later, SGLang or llama.cpp, or dialect='chat' for the top_logprobs of first tokens."
     )
     raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts} {remedy}")
+
+
+def _typed(values: Any, name: str, kind: type) -> Any:
+    """Return a value that a server need not give; None if it is missing or of another type."""
+    value = values.get(name) if isinstance(values, dict) else None
+    return value if isinstance(value, kind) else None
 
 
 def _all_missing(errors: Iterable[Exception]) -> bool:

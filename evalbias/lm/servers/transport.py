@@ -31,7 +31,7 @@ MAX_ANSWER = 1 << 27
 """Largest answer in bytes, after decompression; the log-probabilities of 256k tokens take about a third."""
 
 HEAVY_IN_FLIGHT = 8
-"""Number of simultaneous heavy requests; see ``Transport.send``."""
+"""Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
 
 
 class Transport:
@@ -44,6 +44,7 @@ class Transport:
         timeout: Time limit of one request in seconds.
 
     Attributes:
+        heavy: Semaphore of the requests whose answers take much of the server's memory.
         thread: Thread of the event loop.
     """
 
@@ -53,7 +54,7 @@ class Transport:
         self._timeout = timeout
         self._limit = in_flight
         self._in_flight = asyncio.Semaphore(in_flight)
-        self._heavy = asyncio.Semaphore(min(in_flight, HEAVY_IN_FLIGHT))
+        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
         self._loop = _event_loop()
         self.thread = threading.Thread(target=_run, args=(self._loop,), name="evalbias-server", daemon=True)
@@ -69,14 +70,13 @@ class Transport:
         self._stop.detach()
         self._loop.set_exception_handler(lambda *_: None)  # the parent closes what is reported as unclosed here
 
-    async def send(self, method: str, url: str, body: bytes | None = None, *, heavy: bool = False) -> Any:
+    async def send(self, method: str, url: str, body: bytes | None = None) -> Any:
         """Send one request and return the JSON answer.
 
         Args:
             method: "GET" or "POST".
             url: Address.
             body: JSON.
-            heavy: Whether the server needs much memory for the answer, so that few may be in flight.
 
         Raises:
             NoAnswer: The server did not answer in time, or the connection broke.
@@ -84,9 +84,6 @@ class Transport:
             NotJSON: The answer is not JSON.
             Unreadable: The answer is longer than ``MAX_ANSWER``.
         """
-        if heavy:
-            async with self._heavy:
-                return await self.send(method, url, body)
         async with self._in_flight:
             try:
                 async with self._session().request(method, url, data=body) as response:

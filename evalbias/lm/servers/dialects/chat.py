@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from dspy import lm15
 
-from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
+from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, logprob_of, part
 from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError, Unreadable
@@ -33,20 +34,23 @@ class Chat(Dialect):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self._tolerance = endpoint.tolerance
-        self._limit = "max_completion_tokens"  # older servers know only max_tokens: see ``probe``
+        self._neutral: dict[str, float] = NEUTRAL  # this and the next are found out by ``probe``
+        self._limit = "max_completion_tokens"
 
     @classmethod
     async def probe(cls, endpoint: Endpoint) -> Chat:
-        """Send one request, in the newer and, if refused, in the older form; see ``Dialect``."""
+        """Send one request in the fullest form, and again with fewer and older settings if refused; see ``Dialect``."""
         chat = cls(endpoint)
         messages = [{"role": "user", "content": "Answer with one digit."}]
-        try:
-            await chat._top(messages)
-        except StatusError as error:
-            if error.status not in (400, 422):
-                raise
-            chat._limit = "max_tokens"
-            await chat._top(messages)
+        forms = list(itertools.product((ALL_NEUTRAL, NEUTRAL), ("max_completion_tokens", "max_tokens")))
+        for form in forms:
+            chat._neutral, chat._limit = form
+            try:
+                await chat._top(messages)
+                break
+            except StatusError as error:
+                if error.status not in (400, 422) or form == forms[-1]:
+                    raise
         return chat
 
     @property
@@ -93,20 +97,26 @@ class Chat(Dialect):
         logprobs = None
         if config.logprobs is not None:
             logprobs = tuple(
-                token_logprob(t["token"], t["logprob"], [(o["token"], o["logprob"]) for o in t["top_logprobs"]])
-                for t in part(choice, "logprobs", "content")
+                token_logprob(*_pair(entry), map(_pair, part(entry, "top_logprobs", kind=list)))
+                for entry in part(choice, "logprobs", "content", kind=list)
             )
-        return response(self._model, answer, part(choice, "message").get("content") or "", logprobs)
+        content = part(choice, "message", kind=dict).get("content")
+        text = "" if content is None else part(content, kind=str)  # null: the model refused
+        return response(self._model, answer, text, logprobs)
 
     async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
         """Return the most probable first tokens of an answer with their log-probabilities."""
         body = {"model": self._model, "messages": messages, "logprobs": True, "top_logprobs": TOP, self._limit: 1}
-        answer = await self._connection.post("/v1/chat/completions", {**body, **NEUTRAL})
-        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs")
-        top = {part(entry, "token"): logprob_of(part(entry, "logprob")) for entry in entries}
+        answer = await self._connection.post("/v1/chat/completions", {**body, **self._neutral})
+        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
+        top = {part(entry, "token", kind=str): logprob_of(part(entry, "logprob")) for entry in entries}
         if len(top) < 2:
             raise Unreadable(f"top_logprobs has {len(top)} tokens, at least 2 are needed")
         return top
+
+
+def _pair(entry: Any) -> tuple[str, Any]:
+    return part(entry, "token", kind=str), part(entry, "logprob")
 
 
 def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:

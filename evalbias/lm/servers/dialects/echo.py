@@ -68,7 +68,7 @@ class Echo(TokenizedDialect):
         """Return the log-probability of every token from ``start`` on."""
         count = len(scored.ids) - scored.start
         choice, generated = await self._complete(scored.text, len(scored.ids), {"logprobs": 1, "echo": True})
-        values = part(choice, "logprobs", "token_logprobs")
+        values = part(choice, "logprobs", "token_logprobs", kind=list)
         values = values[: len(values) - generated]
         if len(values) < count:
             raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
@@ -78,10 +78,10 @@ class Echo(TokenizedDialect):
         """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
         request = {"model": self._model, "prompt": self.prompt(text, ()), "max_tokens": 1, **NEUTRAL, **body}
         answer = await self._connection.post("/v1/completions", request)
-        theirs = part(answer, "usage", "prompt_tokens")
+        theirs = part(answer, "usage", "prompt_tokens", kind=int)
         if theirs != count:
             raise Unreadable(
                 f"the server splits a text into {theirs} tokens, the tokenizer into {count}: give the tokenizer of the "
                 "model that is served"
             )
-        return part(answer, "choices", 0), part(answer, "usage", "completion_tokens")
+        return part(answer, "choices", 0), part(answer, "usage", "completion_tokens", kind=int)

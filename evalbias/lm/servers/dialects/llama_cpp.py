@@ -44,5 +44,5 @@ class LlamaCpp(NextTokenDialect):
         settings = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[self._whole_token, 1e4]]}
         request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
         answer = await self._connection.post("/completion", request)
-        top = part(answer, "completion_probabilities", 0, "top_logprobs")
-        return {entry["id"]: logprob_of(entry["logprob"]) for entry in top}
+        top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
+        return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from dspy import lm15
@@ -17,7 +18,7 @@ from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.text import Joined
-from evalbias.lm.tokens import Ids, Scored, check_lengths, choice_sequences, joint
+from evalbias.lm.tokens import Ids, PromptTooLong, Scored, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
@@ -30,7 +31,13 @@ class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others,
 
 
 class TokenizedDialect(Dialect):
-    """A server that scores token sequences, or texts whose tokens are known."""
+    """A server that scores token sequences, or texts whose tokens are known.
+
+    Attributes:
+        generated_after_choices: Number of tokens that the server must generate after the whole text of a choice.
+    """
+
+    generated_after_choices: ClassVar[int] = 1
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -100,7 +107,7 @@ class TokenizedDialect(Dialect):
             for choice in choices:
                 self.check_plain(number, prompt.before(choice))
         rows = choice_sequences(self._tokenizer, rendered, choices)
-        self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows])
+        self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows], self.generated_after_choices)
 
         async def answer(row: Sequence[Scored]) -> ChoiceLogprobs:
             return ChoiceLogprobs(choices, (await self.choices(row))[None])
@@ -121,7 +128,7 @@ class TokenizedDialect(Dialect):
         for number, (context, text) in enumerate(rendered):
             self.check_plain(number, context.before(text))
         sequences = joint(self._tokenizer, rendered)
-        self._check_lengths(sequences)
+        self._check_lengths(sequences, 1)
 
         async def answer(scored: Scored) -> LogLikelihood:
             return LogLikelihood(await self.sequence(scored))
@@ -129,10 +136,19 @@ class TokenizedDialect(Dialect):
         return [Job(partial(answer, scored), scored.ids) for scored in sequences]
 
     def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
-        """Return the job that generates a text after a prompt; see ``Dialect``."""
+        """Return the job that generates a text after a prompt; see ``Dialect``.
+
+        Raises:
+            PromptTooLong: The prompt leaves no room for a token in the model's context.
+        """
         rendered = self._render(prompt)
         self.check_plain(0, rendered.alone())
         ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
+        if self._context_length is not None and len(ids) >= self._context_length:
+            raise PromptTooLong(
+                f"A prompt has {len(ids)} tokens, but the server's context is {self._context_length}, of which 1 must "
+                "stay free for the answer: shorten it. Prompts are never truncated."
+            )
         return Job(partial(self.generate, self.prompt(rendered.text, ids), rendered.lead, config))
 
     async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:
@@ -141,20 +157,21 @@ class TokenizedDialect(Dialect):
         if config.logprobs is not None:
             body["logprobs"] = config.logprobs
         answer = await self._connection.post("/v1/completions", body)
-        choice = part(answer, "choices", 0)
+        choice = part(answer, "choices", 0, kind=dict)
         logprobs = None
         if config.logprobs is not None:
-            tokens = part(choice, "logprobs")
-            tops = tokens.get("top_logprobs") or [{}] * len(tokens["tokens"])
+            names = part(choice, "logprobs", "tokens", kind=list)
+            values = part(choice, "logprobs", "token_logprobs", kind=list)
+            tops = part(choice, "logprobs", kind=dict).get("top_logprobs") or [None] * len(names)
             logprobs = tuple(
-                token_logprob(token, value, (top or {}).items())
-                for token, value, top in zip(tokens["tokens"], part(tokens, "token_logprobs"), tops, strict=True)
+                token_logprob(token, value, part(top or {}, kind=dict).items())
+                for token, value, top in zip(names, values, part(tops, kind=list), strict=True)
             )
-        return response(self._model, answer, part(choice, "text").removeprefix(lead), logprobs)
+        return response(self._model, answer, part(choice, "text", kind=str).removeprefix(lead), logprobs)
 
-    def _check_lengths(self, sequences: Sequence[Scored]) -> None:
+    def _check_lengths(self, sequences: Sequence[Scored], generated: int) -> None:
         if self._context_length is not None:
-            check_lengths(sequences, self._context_length, whose="server")
+            check_lengths(sequences, self._context_length, whose="server", generated=generated)
 
 
 class NextTokenDialect(TokenizedDialect):
@@ -164,6 +181,8 @@ class NextTokenDialect(TokenizedDialect):
     prefix in the server's prefix cache. Log-probabilities of a prompt's own tokens are recomputed for every request by
     vLLM, and from a given position on by SGLang.
     """
+
+    generated_after_choices = 0  # a choice's last token is the one that the server generates
 
     @abstractmethod
     async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
@@ -176,7 +195,7 @@ class NextTokenDialect(TokenizedDialect):
             answer = await self._connection.post("/tokenize", {**names, "content": text, "add_special": False})
         except StatusError:
             return None
-        return list(part(answer, "tokens"))
+        return list(part(answer, "tokens", kind=list))
 
     async def sample(self) -> FloatArray:
         """Return the log-probability of every eighth token of ``TEXT``."""

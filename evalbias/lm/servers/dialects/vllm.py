@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.lm.servers.answers import NEUTRAL, logprob_of, part
+from evalbias.lm.servers.answers import ALL_NEUTRAL, logprob_of, part
 from evalbias.lm.servers.dialects.tokenized import NextTokenDialect
 from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.tokens import Ids, Scored
@@ -36,12 +36,13 @@ class VLLM(NextTokenDialect):
 
     async def sequence(self, scored: Scored) -> FloatArray:
         """Return the log-probability of every token from ``start`` on; vLLM uses no cached prefix for it."""
-        entries = part(await self._complete(scored.ids, {"prompt_logprobs": 0}), "prompt_logprobs")
+        choice = await self._complete(scored.ids, {"prompt_logprobs": 0}, heavy=True)
+        entries = part(choice, "prompt_logprobs", kind=list)
         if len(entries) != len(scored.ids):
             raise Unreadable(f"{len(entries)} prompt_logprobs for {len(scored.ids)} tokens")
         places = range(scored.start, len(scored.ids))
         return np.array([logprob_of(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
 
-    async def _complete(self, ids: Ids, body: dict[str, Any]) -> Any:
-        request = {"model": self._model, "prompt": list(ids), "max_tokens": 1, **NEUTRAL, **body}
-        return part(await self._connection.post("/v1/completions", request), "choices", 0)
+    async def _complete(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
+        request = {"model": self._model, "prompt": list(ids), "max_tokens": 1, **ALL_NEUTRAL, **body}
+        return part(await self._connection.post("/v1/completions", request, heavy=heavy), "choices", 0)

@@ -1,0 +1,246 @@
+"""What servers are asked for, and answers that do not have the form they should have."""
+
+import asyncio
+import json
+import time
+
+import numpy as np
+import pytest
+from dspy import lm15
+from fake_server import serving
+
+from evalbias import ServerLM
+from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.requests import AsyncEngine
+from evalbias.lm.servers.transport import HEAVY_IN_FLIGHT
+from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import Unanswered
+
+PROMPTS = ["the cat", "the mat", "a cat sat"]
+GENERATION = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
+
+
+def server(address, lm, **options):
+    settings = {"patience": 5.0, "timeout": 10.0, **options}
+    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **settings)
+
+
+def put(value, *path):
+    """Return a function that replaces the value at a path of an answer; ``...`` deletes it."""
+
+    def change(answer):
+        place = answer
+        for step in path[:-1]:
+            place = place[step]
+        if value is ...:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+        return answer
+
+    return change
+
+
+def choices(lm):
+    return lm.choice_logprobs(PROMPTS, ["1", "2"])
+
+
+def likelihoods(lm):
+    return lm.loglikelihood([(prompt, " sat") for prompt in PROMPTS])
+
+
+def texts(lm):
+    return lm.written(PROMPTS, max_tokens=2)
+
+
+TOP = ("completion_probabilities", 0, "top_logprobs")
+META = ("meta_info", "output_token_ids_logprobs")
+MALFORMED = [
+    ("llama.cpp", choices, put(..., *TOP, 0, "id"), "id is missing"),
+    ("llama.cpp", choices, put("1", *TOP, 0, "id"), "id is a str, but must be a int"),
+    ("llama.cpp", choices, put(None, *TOP, 0), "id is missing"),
+    ("llama.cpp", choices, put(7, *TOP), "top_logprobs is a int, but must be a list"),
+    ("vllm", choices, put(None, "choices"), "choices.0 is missing"),
+    ("vllm", choices, put([1], "choices", 0, "logprobs", "top_logprobs"), "token_id:.* is missing"),
+    ("vllm", choices, lambda _: [1], "choices.0 is missing"),
+    ("vllm", choices, lambda _: "fine", "choices.0 is missing"),
+    ("vllm", likelihoods, put(5, "choices", 0, "prompt_logprobs"), "prompt_logprobs is a int, but must be a list"),
+    ("vllm", likelihoods, put([3] * 4, "choices", 0, "prompt_logprobs"), "prompt_logprobs for|is missing"),
+    ("vllm", texts, put([1, 2], "usage"), "usage is a list, but must be a dict"),
+    ("vllm", texts, put("many", "usage", "prompt_tokens"), "prompt_tokens is a str, but must be a int"),
+    ("vllm", texts, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
+    ("vllm", texts, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
+    ("vllm", texts, put(3, "choices", 0, "text"), "text is a int, but must be a str"),
+    ("sglang", choices, put([5], *META), "0 is a int, but must be a list|output_token_ids_logprobs.0 is a int"),
+    ("sglang", choices, put([[[-1.0]]], *META), "1 is missing"),
+    ("sglang", likelihoods, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
+    ("echo", likelihoods, put([], "usage"), "usage.prompt_tokens is missing"),
+    ("echo", likelihoods, put(1.5, "choices", 0, "logprobs", "token_logprobs"), "token_logprobs is a float"),
+    ("chat", choices, put("no", "choices", 0, "logprobs", "content", 0, "top_logprobs", 0), "token is missing"),
+    ("chat", texts, put([], "choices", 0, "message"), "message is a list, but must be a dict"),
+    ("chat", texts, put(4, "choices", 0, "message", "content"), "an entry is a int, but must be a str"),
+]
+
+
+@pytest.mark.parametrize(("kind", "call", "change", "message"), MALFORMED)
+def test_a_malformed_answer_is_an_error_of_its_item_only(lms, kind, call, change, message):
+    local = lms["qwen2-chat"]
+    with serving(local, kind) as (address, fake):
+        lm = ServerLM("tiny", base_url=address, patience=5.0) if kind == "chat" else server(address, local)
+        first = len(fake.requests) + 1
+        fake.faults = lambda n, *_: change if n == first else None
+        with pytest.raises(Unanswered, match=rf"item \d of 3 \(2 answered, 1 failed\).*({message})") as raised:
+            call(lm)
+        assert len(raised.value.answered) == 2
+        assert len(fake.requests) < first + 9  # and nothing was sent again
+
+
+def test_a_malformed_logprob_of_a_generated_token_is_an_error_of_the_item(lms):
+    request = request_for("the cat")
+    with serving(lms["qwen2-chat"]) as (address, fake):
+        lm = server(address, lms["qwen2-chat"], max_tokens=2)
+        for change, message in [
+            (put("x", "choices", 0, "logprobs", "token_logprobs", 0), "'x' is not a log-probability"),
+            (put(["a"], "choices", 0, "logprobs", "top_logprobs", 0), "an entry is a list, but must be a dict"),
+            (put(7, "choices", 0, "logprobs", "tokens", 0), "an entry is a int, but must be a str"),
+        ]:
+            fake.faults = lambda *_, change=change: change
+            with pytest.raises(Unanswered, match=message):
+                lm.engine.complete(request)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
+    with serving(lms["qwen2"], kind) as (address, fake):
+        lm = server(address, lms["qwen2"])
+        choices(lm)
+        likelihoods(lm)
+        bodies = [body for path, body in fake.requests if path.endswith(("completions", "generate"))]
+        asked = [body.get("sampling_params", body) for body in bodies]
+    neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert len(asked) >= 6
+    assert all(neutral.items() <= body.items() for body in asked)
+
+
+@pytest.mark.parametrize("unknown", [set(), {"top_k"}, {"max_completion_tokens"}, {"min_p", "max_completion_tokens"}])
+def test_a_chat_is_asked_with_the_settings_that_it_knows(lms, unknown):
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown = unknown
+        lm = ServerLM("tiny", base_url=address, patience=5.0)
+        choices(lm)
+        _, body = fake.requests[-1]
+    assert body["temperature"] == 1.0
+    assert ("repetition_penalty" in body) is not bool(unknown & {"top_k", "min_p"})
+    assert ("max_tokens" in body) is ("max_completion_tokens" in unknown)
+
+
+def test_few_likelihoods_are_in_flight_at_once(lms):
+    with serving(lms["qwen2"], faults=lambda *_: 0.05) as (address, fake):
+        lm = server(address, lms["qwen2"], in_flight=32)
+        lm.loglikelihood([("the cat", f" sat {n}") for n in range(40)])
+        assert HEAVY_IN_FLIGHT // 2 < fake.most_in_flight <= HEAVY_IN_FLIGHT
+        lm.choice_logprobs([f"the cat {n}" for n in range(40)], ["1", "2"])
+        assert fake.most_in_flight > HEAVY_IN_FLIGHT
+
+
+def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(lms):
+    local = lms["qwen2"]
+    tokenizer = local.engine.loaded.tokenizer
+    with serving(local) as (address, fake):
+        lm = server(address, local)
+        ids = tokenizer("the cat sat on the mat " * 60)["input_ids"]
+        texts = (tokenizer.decode(ids[:count]) for count in range(240, 300))
+        text = next(text for text in texts if len(tokenizer(text)["input_ids"]) == 256)
+        cut = next(i for i in range(len(text) - 1, 0, -1) if text[i] == " ")
+        before = len(fake.requests)
+        with pytest.raises(PromptTooLong, match=r"Text 1 .* 256 tokens, .* context is 256, of which 1 must stay free"):
+            lm.loglikelihood([("the", " cat"), (text[:cut], text[cut:])])
+        with pytest.raises(PromptTooLong, match=r"A prompt has 256 tokens, but the server's context is 256"):
+            lm.written([text], max_tokens=1)
+        assert len(fake.requests) == before
+        (fits,) = lm.choice_logprobs([text[:cut]], [text[cut:]]).logprobs  # its last token is the answer
+    np.testing.assert_allclose(fits, local.choice_logprobs([text[:cut]], [text[cut:]]).logprobs[0], atol=1e-4)
+
+
+def test_the_servers_word_for_its_model_never_runs_code(lms, tmp_path, monkeypatch):
+    folder, marker = tmp_path / "model", tmp_path / "ran"
+    folder.mkdir()
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}})
+    )
+    (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}))
+    (folder / "own.py").write_text(f"open({str(marker)!r}, 'w')\nclass Own: pass\nclass Config: pass\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # a user who agrees to everything
+    with serving(lms["qwen2"]) as (address, fake):
+        fake.loaded = type("Loaded", (), {"arguments": {"model": str(folder)}})()
+        with pytest.raises(ValueError, match=r"No tokenizer can be loaded for tiny"):
+            ServerLM("tiny", base_url=address, patience=5.0)
+    assert not marker.exists()
+
+
+def test_a_listing_with_values_of_other_types_is_read_as_one_without_them(lms):
+    def change(answer):
+        answer["data"][0] |= {"root": ["a"], "max_model_len": "long"}
+        return answer
+
+    with serving(lms["qwen2"], faults=lambda _, path, __: change if path == "/v1/models" else None) as (address, _):
+        lm = server(address, lms["qwen2"])
+    assert "root" not in lm.provenance()
+
+
+def request_for(text):
+    return lm15.Request(model="server/tiny", messages=(lm15.Message.user(text),), config=GENERATION)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "chat"])
+def test_asynchronous_calls_are_all_in_flight(lms, kind):
+    requests = [request_for(f"the cat {n}") for n in range(40)]
+
+    async def ask(lm):
+        return await asyncio.gather(*(lm.acall(request) for request in requests))
+
+    with serving(lms["qwen2-chat"], kind, faults=lambda *_: 0.3) as (address, fake):
+        lm = ServerLM("tiny", base_url=address, in_flight=40, patience=5.0)
+        responses = asyncio.run(ask(lm))
+        assert fake.most_in_flight > 20
+        fake.faults = lambda *_: None
+        expected = [lm.engine.complete(request).text for request in requests[:3]]
+    assert [response.text for response in responses[:3]] == expected
+
+
+def test_asynchronous_judgments_equal_the_others(lms):
+    local, prompt = lms["qwen2-chat"], [{"role": "user", "content": "the cat"}]
+    with serving(local) as (address, _):
+        lm = server(address, local)
+        request = judgment_request(lm.model, prompt, ["1", "2"])
+        answer = read_judgment(asyncio.run(lm.acall(request)), ["1", "2"])
+        np.testing.assert_array_equal(answer.logprobs, lm.choice_logprobs([prompt], ["1", "2"]).logprobs)
+
+
+def test_asynchronous_calls_of_a_local_model_share_batches(lms):
+    local = lms["qwen2"].copy(cache=False)
+    waiting, most = set(), []
+    complete = local.engine.complete
+
+    class Slow:
+        def complete(self, request):
+            waiting.add(id(request))
+            most.append(len(waiting))
+            time.sleep(0.3)
+            waiting.discard(id(request))
+            return complete(request)
+
+        def stream(self, request):
+            raise NotImplementedError
+
+        def close(self):
+            pass
+
+    engine = AsyncEngine(Slow())
+    requests = [request_for("the cat") for _ in range(30)]
+
+    async def ask():
+        return await asyncio.gather(*map(engine.complete, requests))
+
+    assert len({response.text for response in asyncio.run(ask())}) == 1
+    assert max(most) == 30
