@@ -110,7 +110,8 @@ def translation(
 ) -> RefineTask:
     """Make a translation task: MQM self-feedback, with a reference metric as external source.
 
-    Outputs and refinements are drawn; the feedback decodes greedily, so that an output has one score.
+    Outputs and refinements are drawn. The feedback decodes greedily, so that an output has one score; the published
+    code draws it too.
 
     Args:
         max_iterations: Largest number of refinements.

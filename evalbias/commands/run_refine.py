@@ -105,7 +105,7 @@ class Refining(Closable):
         }
         self.aspects_lm: Any = None
         if options.aspects_lm is not None:
-            server = replace(models, api_base=options.aspects_api_base, tokenizer=None)
+            server = replace(models, api_base=options.aspects_api_base, tokenizer=None, template_options=None)
             self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, server)
             settings["aspects_lm"] = identity(self.aspects_lm)
         if options.instructscore is not None:
