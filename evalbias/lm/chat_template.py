@@ -19,6 +19,7 @@ DATE = datetime(2024, 7, 26)
 THINKING = "enable_thinking"
 """Option by which templates turn a model's thinking on or off; off unless given, as judges answer at once."""
 
+_PROBE = "\u2603system\u2603"  # a text that no template writes by itself
 _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
@@ -73,9 +74,9 @@ class ChatTemplate:
 
     def _lacks_system_role(self) -> bool:
         """Return whether the template rejects or drops a system message."""
-        chat = [{"role": "system", "content": "instruction"}, {"role": "user", "content": "question"}]
+        chat = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "question"}]
         try:
-            return "instruction" not in self._render(chat, answer=True)
+            return _PROBE not in self._render(chat, answer=True)
         except TemplateError:
             return True
 

@@ -93,8 +93,12 @@ def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn
     turns = [*CHAT, {"role": "assistant", "content": "4"}, {"role": "user", "content": "Output: a mat."}]
     assert gemma(turns) == gemma([*folded, *turns[2:]])
     tokenizer = chat_models.gemma()
-    tokenizer.chat_template = "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
-    assert renderer(tokenizer)(CHAT).text == "[Judge.\n\nOutput: a cat.]"  # it would drop the system text
+    tokenizer.chat_template = "Follow: {% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}"
+    for text in ("Judge.", "Follow"):  # it would drop the system text
+        chat = [{"role": "system", "content": text}, CHAT[1]]
+        assert renderer(tokenizer)(chat).text == f"Follow: [{text}\n\nOutput: a cat.]"
+    tokenizer.chat_template = tokenizer.chat_template.replace("Follow", "Below is an instruction of the system")
+    assert "[Judge.\n\nOutput: a cat.]" in renderer(tokenizer)(CHAT).text
     assert "system\nJudge.<|im_end|>" in renderer(chat_models.chatml())(CHAT).text
 
 
