@@ -103,13 +103,13 @@ def test_every_edit_of_the_weights_changes_the_fingerprint(tmp_path):
     weights = folder / "model.safetensors"
     content = bytearray(9 << 20)
     seen = set()
-    for place in range(0, len(content), 313_373):  # one byte at a time, all over the file
+    for place in range(0, len(content), 300_007):  # one byte at a time, all over the file
         content[place] = 1
         weights.write_bytes(content)
         seen.add(model_fingerprint(str(folder), ()))
     (folder / "merges.txt").write_text("a b")
     seen |= {model_fingerprint(str(folder), ()), model_fingerprint(str(folder), ["bfloat16"])}
-    assert len(seen) == len(range(0, len(content), 313_373)) + 2
+    assert len(seen) == len(range(0, len(content), 300_007)) + 2
     (folder / "README.md").write_text("Not part of the model.")
     assert model_fingerprint(str(folder), ()) in seen
 
