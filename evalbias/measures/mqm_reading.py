@@ -41,7 +41,7 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _ITEMS = re.compile(r";|\s(?=\(?\d{1,2}[.)]\s)")
-_NUMBER_ONLY = re.compile(r"^\W*(?P<number>\d{1,2})\W*$")
+_NUMBER_ONLY = re.compile(rf"^\W*(?P<number>\d{{1,2}})(?: {ERRORS})?\W*$", re.IGNORECASE)
 _ONLY_QUOTATIONS = re.compile(rf"^\s*{QUOTATION}(?:\s*,\s*(?:and\s+)?{QUOTATION})*[\s.]*$")
 _TORN = re.compile(rf"^\W*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the))?\W*$", re.IGNORECASE)
 

@@ -32,6 +32,8 @@ _DENIED = re.compile(
 )
 _PARTIAL = re.compile(
     rf"\bno[ -](?:other|further|more|additional|significant|serious|obvious|glaring|big|real|{CATEGORIES})\b"
+    r"|\b(?:first|second|third|last|beginning|end|part|half|rest|remaining|most|mostly|almost|nearly|hardly|practically"
+    r"|virtually|probably|possibly|perhaps|maybe|write|where|when)\b|\bor no[ -]errors?\b|\?"
     rf"|{ERRORS} (?:of|in|regarding|with|concerning)(?: the| its)? (?!terms){CATEGORIES}(?!.*,)",
     re.IGNORECASE,
 )

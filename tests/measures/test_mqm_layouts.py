@@ -53,6 +53,7 @@ SECTIONS = [  # GEMBA-MQM
     ("Minor: 'a', 'the'", (0, 0, 2)),
     ("Minor errors: 1. 'a' is awkward 2. 'the' is awkward", (0, 0, 2)),
     ("critical: 0, major: 1, minor: 0", (0, 1, 0)),
+    ("Major: 1 error, Minor: 2 errors", (0, 1, 2)),
     ("Major:\nSee above.", None),
 ]
 COMPACT = [  # AutoMQM and its relatives
@@ -105,6 +106,11 @@ NO_ERRORS = [
     ("There aren't any errors.", (0, 0, 0)),
     ("Not a single error.", (0, 0, 0)),
     ("No other errors.", None),
+    ("No errors in the first sentence.", None),
+    ("Almost no errors.", None),
+    ("Are there no errors?", None),
+    ("Where there is nothing to find, write no-error.", None),  # the instruction, written again
+    ("The categories are accuracy, fluency, style, terminology, non-translation, other, or no-error.", None),
     ("No significant errors.", None),
     ("There are no grammatical errors.", None),
     ("No errors in grammar.", None),
