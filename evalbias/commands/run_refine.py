@@ -150,7 +150,6 @@ class Refining(Closable):
         result = {
             "loops": rows,
             "ranges": {"own": [run.low, run.high], "quality": [source.low, source.high]},
-            "quality_source": source.name,
             "own": run.own(),
             "quality": quality,
             "by": "iteration" if best_of is None else "k",
