@@ -13,13 +13,14 @@ from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine import STRICT
 from evalbias.programs.refine_step import ItemFeedback, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
+from evalbias.programs.settings import Program, Setting
 
 
 class RepeatedDrafts(UserWarning):
     """Fewer than k of the drafts of an item are different, so that k counts for less than it says."""
 
 
-class BestOfK(dspy.Module):  # type: ignore[misc]
+class BestOfK(Program):
     """Draws k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 4.4).
 
     The drafts are k draws of the generator. The steps of a call are nested: the output that stands after step i is the
@@ -43,17 +44,19 @@ class BestOfK(dspy.Module):  # type: ignore[misc]
         ValueError: ``k`` is below 1.
     """
 
+    kind = "best of k"
+    k = Setting[int]()
+    field = Setting[str]()
+
     def __init__(
         self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, seed: int = 0, field: str = "output"
     ) -> None:
-        super().__init__()
+        super().__init__(k=k, field=field)
         if k < 1:
             raise ValueError(f"k={k}: give at least 1.")
         self.generate = generate
         self.feedback = feedback
-        self.k = k
         self.seed = seed
-        self.field = field
         self._warned = False
 
     def forward(self, **inputs: Any) -> dspy.Prediction:

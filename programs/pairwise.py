@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import dspy
@@ -29,6 +28,7 @@ from evalbias.programs.adapter import call_options, text_field
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.overlong import Overlong, answer_items
 from evalbias.programs.pointwise import check_batch_options
+from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import (
     LETTERS,
     Message,
@@ -37,14 +37,13 @@ from evalbias.programs.prompt import (
     comparison_messages,
 )
 from evalbias.programs.saving import read_state
-from evalbias.programs.scoring import checked_sampling, scoring_options, scoring_state
+from evalbias.programs.scoring import SamplingSetting, checked_sampling
+from evalbias.programs.settings import CriterionSetting, Program, Setting
 
-STATE_KEY = "evalbias_pairwise"
 DEBIASING = (None, "permutation")
 CALIBRATIONS = (None, "contextual", "batch")
 INSTRUCTION_PLACES = ("first", "last")
 SCORINGS = ("expected", "sampled")
-OPTIONS = ("ties", "debias", "calibration", "min_coverage", "instruction_place")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
 """Default for the total probability of the answers below which a comparison is undefined."""
@@ -53,7 +52,27 @@ FEWEST_COMPARISONS = 10
 """Smallest batch for batch calibration."""
 
 
-class PairwiseJudge(dspy.Module):  # type: ignore[misc]
+Offsets = dict[int, list[float]]
+"""Log-probability offsets of the answers by number of candidates."""
+
+
+class OffsetsSetting(Setting[Offsets]):
+    """The offsets of a judge, which are fitted."""
+
+    def dump(self, value: Offsets) -> Any:
+        """Return the offsets with text keys, as JSON has them."""
+        return {str(count): offsets for count, offsets in value.items()}
+
+    def load(self, saved: Any, current: Offsets) -> Offsets:
+        """Return the offsets with numbers as keys."""
+        return {int(count): offsets for count, offsets in saved.items()}
+
+    def reset(self, value: Offsets) -> Offsets:
+        """Return no offsets."""
+        return {}
+
+
+class PairwiseJudge(Program):
     """Compares two or more candidates on one criterion.
 
     Args:
@@ -83,6 +102,17 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         ValueError: An option is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
     """
 
+    kind = "pairwise judge"
+    criterion = CriterionSetting()
+    ties = Setting(False, True)
+    debias = Setting(*DEBIASING)
+    calibration = Setting(*CALIBRATIONS)
+    min_coverage = Setting[float]()
+    instruction_place = Setting(*INSTRUCTION_PLACES)
+    scoring = Setting(*SCORINGS)
+    sampling = SamplingSetting()
+    offsets = OffsetsSetting()
+
     def __init__(
         self,
         criterion: Criterion,
@@ -96,26 +126,19 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         scoring: str = "expected",
         sampling: Sampling | None = None,
     ) -> None:
-        super().__init__()
-        if instruction_place not in INSTRUCTION_PLACES:
-            raise ValueError(f"instruction_place={instruction_place!r} is unknown: choose one of {INSTRUCTION_PLACES}.")
-        if debias not in DEBIASING:
-            raise ValueError(f"debias={debias!r} is unknown: choose one of {DEBIASING}.")
-        if calibration not in CALIBRATIONS:
-            raise ValueError(f"calibration={calibration!r} is unknown: choose one of {CALIBRATIONS}.")
-        self.criterion = criterion
-        self.ties = ties
-        self.debias = debias
-        self.calibration = calibration
-        self.min_coverage = min_coverage
-        self.instruction_place = instruction_place
-        self.scoring = scoring
-        self.sampling = checked_sampling(scoring, sampling, SCORINGS)
-        self.offsets: dict[int, list[float]] = {}
-        instructions = comparison_instructions(criterion) if instruction is None else instruction
-        self.predict = dspy.Predict(
-            dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions)
+        super().__init__(
+            criterion=criterion,
+            ties=ties,
+            debias=debias,
+            calibration=calibration,
+            min_coverage=min_coverage,
+            instruction_place=instruction_place,
+            scoring=scoring,
+            sampling=checked_sampling(scoring, sampling, SCORINGS),
+            offsets={},
         )
+        instructions = comparison_instructions(criterion) if instruction is None else instruction
+        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Compare the candidates of one source.
@@ -298,29 +321,10 @@ class PairwiseJudge(dspy.Module):  # type: ignore[misc]
         last = self.instruction_place == "last"
         return ComparisonAdapter(self.criterion, self.ties, last=last, sampling=self.sampling)
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the predictor's state, the criterion and the options; models and API keys are left out."""
-        own = {name: getattr(self, name) for name in OPTIONS}
-        if self.sampling is not None:  # a judge that measures is saved as before
-            own |= scoring_state(self.scoring, self.sampling)
-        own["offsets"] = {str(count): values for count, values in self.offsets.items()}
-        return {**super().dump_state(json_mode), STATE_KEY: {"criterion": asdict(self.criterion), **own}}
-
-    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Replace criterion, options, instructions and demonstrations by those of a saved judge."""
-        own = {**state[STATE_KEY], **scoring_options(state[STATE_KEY])}
-        self.criterion = Criterion(**own.pop("criterion"))
-        self.offsets = {int(count): values for count, values in own.pop("offsets").items()}
-        for name, value in own.items():
-            setattr(self, name, value)
-        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
-
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PairwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
-        own = state[STATE_KEY]
-        options = {name: own[name] for name in OPTIONS if name in own}
-        judge = cls(Criterion(**own["criterion"]), **options, **scoring_options(own))
+        judge = cls(Criterion(**state["settings"]["criterion"]))
         judge.load_state(state)
         return judge
 
@@ -427,4 +431,4 @@ def load_pairwise_judge(path: Any) -> PairwiseJudge:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a pairwise judge.
     """
-    return PairwiseJudge.from_state(read_state(path, STATE_KEY, "pairwise judge"))
+    return PairwiseJudge.from_state(read_state(path, PairwiseJudge.kind))

@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
 
 
@@ -46,7 +47,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
 
     def __init__(self, signature: Any, **config: Any) -> None:
         super().__init__()
-        self.predict = dspy.Predict(signature, **config)
+        self.predict = Predictor(signature, **config)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Ask the model once."""

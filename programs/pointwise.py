@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import dspy
@@ -17,15 +16,16 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, chunk_of
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.overlong import Overlong, answer_items
+from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
 from evalbias.programs.saving import read_state
-from evalbias.programs.scoring import checked_sampling, scoring_options, scoring_state
+from evalbias.programs.scoring import SamplingSetting, checked_sampling
+from evalbias.programs.settings import CriterionSetting, Program, Setting
 
-STATE_KEY = "evalbias"
 SCORINGS = ("expected", "sampled", "direct")
 
 
-class PointwiseJudge(dspy.Module):  # type: ignore[misc]
+class PointwiseJudge(Program):
     """Scores an output against one criterion.
 
     Args:
@@ -46,12 +46,14 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
         4.2
     """
 
+    kind = "pointwise judge"
+    criterion = CriterionSetting()
+    scoring = Setting(*SCORINGS)
+    sampling = SamplingSetting()
+
     def __init__(self, criterion: Criterion, *, scoring: str = "expected", sampling: Sampling | None = None) -> None:
-        super().__init__()
-        self.criterion = criterion
-        self.scoring = scoring
-        self.sampling = checked_sampling(scoring, sampling, SCORINGS)
-        self.predict = dspy.Predict(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
+        super().__init__(criterion=criterion, scoring=scoring, sampling=checked_sampling(scoring, sampling, SCORINGS))
+        self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output.
@@ -142,25 +144,10 @@ class PointwiseJudge(dspy.Module):  # type: ignore[misc]
     def _adapter(self) -> JudgmentAdapter:
         return JudgmentAdapter(self.criterion, self.scoring, self.sampling)
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the predictor's state, the criterion and the scoring; models and API keys are left out."""
-        state: dict[str, Any] = super().dump_state(json_mode)
-        own = {"criterion": asdict(self.criterion), **scoring_state(self.scoring, self.sampling)}
-        return {**state, STATE_KEY: own}
-
-    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Replace criterion, scoring, instructions and demonstrations by those of a saved judge."""
-        own = state[STATE_KEY]
-        self.criterion = Criterion(**own["criterion"])
-        options = scoring_options(own)
-        self.scoring, self.sampling = options["scoring"], options["sampling"]
-        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
-
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PointwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
-        own = state[STATE_KEY]
-        judge = cls(Criterion(**own["criterion"]), **scoring_options(own))
+        judge = cls(Criterion(**state["settings"]["criterion"]))
         judge.load_state(state)
         return judge
 
@@ -179,4 +166,4 @@ def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a pointwise judge.
     """
-    return PointwiseJudge.from_state(read_state(path, STATE_KEY, "judge"))
+    return PointwiseJudge.from_state(read_state(path, PointwiseJudge.kind))

@@ -20,11 +20,12 @@ import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.merging import ComparedSource, Merge
 from evalbias.programs.pairwise import PairwiseJudge, check_candidates
 from evalbias.programs.saving import read_state
+from evalbias.programs.settings import Program, Setting
 
-STATE_KEY = "evalbias_ranker"
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
 """Number of randomly drawn pairs on which a ranking fixes batch calibration."""
@@ -60,7 +61,7 @@ def most_comparisons(n: int) -> int:
     return n * math.ceil(math.log2(n)) if n > 1 else 0
 
 
-class PairwiseRanker(dspy.Module):  # type: ignore[misc]
+class PairwiseRanker(Program):
     """Ranks the candidates of a source by pairwise comparisons (PairS; Liu et al., COLM 2024).
 
     Args:
@@ -74,19 +75,19 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
         ValueError: An option is unknown or outside its range.
     """
 
+    kind = "ranker"
+    search = Setting(*SEARCHES)
+    beam_size = Setting[int]()
+    gap = Setting[float]()
+    seed = Setting[int]()
+
     def __init__(
         self, judge: PairwiseJudge, *, search: str = "greedy", beam_size: int = 10, gap: float = 0.2, seed: int = 0
     ) -> None:
-        super().__init__()
-        if search not in SEARCHES:
-            raise ValueError(f"search={search!r} is unknown: choose one of {SEARCHES}.")
+        super().__init__(search=search, beam_size=beam_size, gap=gap, seed=seed)
         if beam_size < 1 or not 0 <= gap <= 1:
             raise ValueError(f"beam_size={beam_size}, gap={gap}: give a beam_size of at least 1 and a gap in [0, 1].")
         self.judge = judge
-        self.search = search
-        self.beam_size = beam_size
-        self.gap = gap
-        self.seed = seed
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Rank the candidates of one source; see ``batch``."""
@@ -130,21 +131,12 @@ class PairwiseRanker(dspy.Module):  # type: ignore[misc]
             for source, lists, e in zip(sources, runs, examples, strict=True)
         ]
 
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the judge's state and the options; models and API keys are left out."""
-        own = {name: getattr(self, name) for name in ("search", "beam_size", "gap", "seed")}
-        return {"judge": self.judge.dump_state(json_mode), STATE_KEY: own}
-
-    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Replace the judge and the options by those of a saved ranker."""
-        self.judge.load_state(state["judge"], **kwargs)
-        for name, value in state[STATE_KEY].items():
-            setattr(self, name, value)
-
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PairwiseRanker:
         """Construct the ranker whose ``dump_state`` is given."""
-        return cls(PairwiseJudge.from_state(state["judge"]), **state[STATE_KEY])
+        ranker = cls(PairwiseJudge(Criterion(**state["judge.settings"]["criterion"])))
+        ranker.load_state(state)
+        return ranker
 
     def _merge(self, source: ComparedSource, left: list[int], right: list[int]) -> Merge:
         return Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
@@ -225,4 +217,4 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a ranker.
     """
-    return PairwiseRanker.from_state(read_state(path, STATE_KEY, "ranker"))
+    return PairwiseRanker.from_state(read_state(path, PairwiseRanker.kind))

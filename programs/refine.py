@@ -12,12 +12,10 @@ import dspy
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine_step import ItemFeedback, input_names, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
+from evalbias.programs.settings import Program, Setting
 
 Accept = Callable[[float, float], bool]
 """Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
-
-SETTINGS = ("max_iterations", "perfect", "plateau", "field")
-STATE_KEY = "evalbias_refine"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,30 @@ class Improvement:
 STRICT = Improvement()
 
 
-class SelfRefine(dspy.Module):  # type: ignore[misc]
+class AcceptSetting(Setting[Accept]):
+    """The acceptance rule of a loop. A rule other than ``Improvement`` is code and is not saved."""
+
+    def dump(self, value: Accept) -> Any:
+        """Return the margin of an ``Improvement``, None for any other rule."""
+        return value.margin if isinstance(value, Improvement) else None
+
+    def load(self, saved: Any, current: Accept) -> Accept:
+        """Return the rule; where it is code, that of the program that loads it.
+
+        Raises:
+            ValueError: The saved loop has a rule of its own and this one does not.
+        """
+        if saved is not None:
+            return Improvement(saved)
+        if isinstance(current, Improvement):
+            raise ValueError(
+                "The saved loop has an acceptance rule of its own, which is code and is not saved: load it into a loop "
+                "that was made with this rule, SelfRefine(..., accept=RULE)."
+            )
+        return current
+
+
+class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
     Args:
@@ -59,7 +80,8 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
         refine: DSPy module from the inputs, ``draft`` (current output) and ``feedback`` (its text) to the same field.
         max_iterations: Largest number of refinements; the paper's is 10, and 0 generates only.
-        accept: Rule that decides whether a refinement replaces the current output.
+        accept: Rule that decides whether a refinement replaces the current output. A rule other than ``Improvement`` is
+            code: it is not saved, and a saved loop is loaded into one that was made with it.
         perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
         plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
         seed: Seed for the draws, for models that draw by a seed.
@@ -76,6 +98,13 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         ValueError: ``max_iterations`` or ``plateau`` is outside its range.
     """
 
+    kind = "refine loop"
+    max_iterations = Setting[int]()
+    accept = AcceptSetting()
+    perfect = Setting[float | str | None]()
+    plateau = Setting[int | None]()
+    field = Setting[str]()
+
     def __init__(
         self,
         generate: dspy.Module,
@@ -89,7 +118,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         seed: int = 0,
         field: str = "output",
     ) -> None:
-        super().__init__()
+        super().__init__(max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, field=field)
         if max_iterations < 0 or (plateau is not None and plateau < 1):
             raise ValueError(
                 f"max_iterations={max_iterations}, plateau={plateau}: give max_iterations >= 0, plateau >= 1 or None."
@@ -97,12 +126,7 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
         self.generate = generate
         self.feedback = feedback
         self.refine = refine
-        self.max_iterations = max_iterations
-        self.accept = accept
-        self.perfect = perfect
-        self.plateau = plateau
         self.seed = seed
-        self.field = field
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
@@ -136,39 +160,3 @@ class SelfRefine(dspy.Module):  # type: ignore[misc]
 
     def _write(self, module: dspy.Module, index: int, /, **inputs: Any) -> str:
         return str(sample(module, index, self.seed, **inputs)[self.field])
-
-    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return the predictors' state and the options; models and API keys are left out.
-
-        A custom ``accept`` is code and is not saved; the program that loads the state keeps its own rule.
-        """
-        state: dict[str, Any] = super().dump_state(json_mode)
-        own = {name: getattr(self, name) for name in SETTINGS}
-        if isinstance(self.accept, Improvement):
-            own["margin"] = self.accept.margin
-        return {**state, STATE_KEY: {**own, "fields": self._fields()}}
-
-    def load_state(self, state: dict[str, Any], **kwargs: Any) -> None:
-        """Replace options and predictor states by those of a saved loop with the same fields.
-
-        Raises:
-            ValueError: The state is not a refine loop's, or the loop has other fields.
-        """
-        if STATE_KEY not in state:
-            raise ValueError(
-                f"The state is not a refine loop's: {STATE_KEY!r} is missing. Save a loop with loop.save(path)."
-            )
-        own = dict(state[STATE_KEY])
-        if own["fields"] != self._fields():
-            raise ValueError(
-                f"The state is another loop's: its fields are {own['fields']}, not {self._fields()}. Load it into a "
-                "loop with the same signatures."
-            )
-        if "margin" in own:
-            self.accept = Improvement(own.pop("margin"))
-        for name in SETTINGS:
-            setattr(self, name, own[name])
-        super().load_state({k: v for k, v in state.items() if k != STATE_KEY}, **kwargs)
-
-    def _fields(self) -> dict[str, list[str]]:
-        return {name: list(predictor.signature.fields) for name, predictor in self.named_predictors()}

@@ -7,22 +7,21 @@ import os
 from pathlib import Path
 from typing import Any
 
-KINDS = {
-    "evalbias": "a pointwise judge: load_judge and 'evalbias judge' read it",
-    "evalbias_refine": "a refine loop: its own load and 'evalbias refine --program' read it",
-    "evalbias_ranker": "a ranker: load_ranker reads it",
-    "evalbias_pairwise": "a pairwise judge: load_pairwise_judge, 'evalbias rank' and 'measure preference' read it",
+READERS = {
+    "pointwise judge": "load_judge and 'evalbias judge' read it",
+    "pairwise judge": "load_pairwise_judge, 'evalbias rank' and 'measure preference' read it",
+    "ranker": "load_ranker reads it",
+    "refine loop": "its own load and 'evalbias refine --program' read it",
 }
-"""Kind of program and its readers, by the state key of the program."""
+"""Kind of program -> what reads its files."""
 
 
-def read_state(path: str | os.PathLike[str], key: str, kind: str) -> dict[str, Any]:
+def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Read the state of a program from a JSON file.
 
     Args:
         path: File that the program's ``save`` wrote.
-        key: State key under which this kind of program keeps its options.
-        kind: Kind of program, for error messages.
+        kind: Kind of program, as its class names it.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -32,9 +31,10 @@ def read_state(path: str | os.PathLike[str], key: str, kind: str) -> dict[str, A
         state = json.loads(Path(path).read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not a saved {kind}: it is not JSON ({error}).") from error
-    other = next((k for k in KINDS if isinstance(state, dict) and k in state and k != key), None)
-    if other is not None:
-        raise ValueError(f"{path} is not a saved {kind} but {KINDS[other]}.")
-    if not isinstance(state, dict) or key not in state:
+    settings = state.get("settings") if isinstance(state, dict) else None
+    saved = settings.get("kind") if isinstance(settings, dict) else None
+    if saved is None:
         raise ValueError(f"{path} is not a saved {kind}: write one with the program's save({str(path)!r}).")
-    return {k: v for k, v in state.items() if k != "metadata"}
+    if saved != kind:
+        raise ValueError(f"{path} is not a saved {kind} but a {saved}: {READERS.get(saved, 'its own load reads it')}.")
+    return {name: value for name, value in state.items() if name != "metadata"}

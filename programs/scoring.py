@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from evalbias.lm.sampled_answers import Sampling
+from evalbias.programs.settings import Setting
 
 SAMPLED = "sampled"
 
@@ -26,15 +27,13 @@ def checked_sampling(scoring: str, sampling: Sampling | None, known: Sequence[st
     return None
 
 
-def scoring_state(scoring: str, sampling: Sampling | None) -> dict[str, Any]:
-    """Return both options as a saved judge holds them."""
-    return {"scoring": scoring, **({} if sampling is None else {"sampling": asdict(sampling)})}
+class SamplingSetting(Setting[Sampling | None]):
+    """The sampling settings of a judge; None if it does not sample."""
 
+    def dump(self, value: Sampling | None) -> Any:
+        """Return the fields."""
+        return None if value is None else asdict(value)
 
-def scoring_options(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor's options from a saved judge; judges saved without them measure."""
-    sampling = state.get("sampling")
-    return {
-        "scoring": state.get("scoring", "expected"),
-        "sampling": None if sampling is None else Sampling(**sampling),
-    }
+    def load(self, saved: Any, current: Sampling | None) -> Sampling | None:
+        """Return the settings with these fields."""
+        return None if saved is None else Sampling(**saved)

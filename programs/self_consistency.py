@@ -10,10 +10,11 @@ from evalbias.programs.feedback.consistency import ConsistencyFeedback
 from evalbias.programs.feedback.source import required_field
 from evalbias.programs.refine_step import Step, count_usage
 from evalbias.programs.resample import sample
+from evalbias.programs.settings import Program, Setting
 from evalbias.programs.vote import Vote, vote
 
 
-class SelfConsistencyRefine(dspy.Module):  # type: ignore[misc]
+class SelfConsistencyRefine(Program):
     """Solves a problem and refines the answer by self-consistency (Xu et al. 2024, section 4.1).
 
     Every iteration votes on ``paths`` new solutions. If the vote agrees with the current answer, the score is 1 and the
@@ -44,14 +45,15 @@ class SelfConsistencyRefine(dspy.Module):  # type: ignore[misc]
     """
 
     field = "output"
+    kind = "self-consistency loop"
+    max_iterations = Setting[int]()
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
-        super().__init__()
+        super().__init__(max_iterations=max_iterations)
         if max_iterations < 0:
             raise ValueError(f"max_iterations={max_iterations}: give at least 0.")
         self.generate = generate
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
-        self.max_iterations = max_iterations
         self.seed = seed
 
     def forward(self, **inputs: Any) -> dspy.Prediction:

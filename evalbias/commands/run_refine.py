@@ -25,7 +25,7 @@ from evalbias.programs.examples import read_examples
 from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.refine import STATE_KEY, Improvement, SelfRefine
+from evalbias.programs.refine import Improvement, SelfRefine
 from evalbias.programs.saving import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
@@ -73,7 +73,7 @@ class Refining(Closable):
         examples = None if options.examples is None else read_examples(options.examples)
         given = self.metric.arguments | ({} if examples is None else {"examples": examples})
         self.task = TASKS[task](max_iterations=iterations, seed=seed, **given, **self.config)
-        state = None if options.program is None else read_state(options.program, STATE_KEY, "refine loop")
+        state = None if options.program is None else read_state(options.program, SelfRefine.kind)
         if state is not None:
             _load(_with_refiner(self.task), state, options.program)
         items, sha256 = load_items(path)

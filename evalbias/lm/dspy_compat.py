@@ -9,6 +9,7 @@ were seen in DSPy 3.4.1; the package requires ``dspy>=3.4.1,<3.5``.
   requests and responses. ``dspy.lm15`` exports the types without it.
 * ``validate_request`` (``dspy.clients.engines.base``): the check that every DSPy engine runs first.
   ``dspy.clients.engines`` exports the engines without it.
+* ``LM_CLASS`` (``dspy.clients.base_lm.LM_CLASS_STATE_KEY``): the key of a saved model's class in its state.
 * ``active_trace`` (``dspy.settings.trace``, also in DSPy 2): the trace that optimizers read. The setting is public to
   read but its list, which evalbias edits in place, has no documented interface.
 * ``decision_type`` (``dspy.adapters.types.decision``): which outputs are decisions; experimental in DSPy.
@@ -30,9 +31,11 @@ import dspy
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
 from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, response_to_dict
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
+from dspy.clients.base_lm import LM_CLASS_STATE_KEY as LM_CLASS
 from dspy.clients.engines.base import validate_request
 
 __all__ = [
+    "LM_CLASS",
     "active_trace",
     "calling_predictor",
     "is_decision",

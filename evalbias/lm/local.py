@@ -7,19 +7,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import dspy
-
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.engine import LocalEngine
 from evalbias.lm.loading import load
 from evalbias.lm.requests import AsyncEngine
+from evalbias.lm.saved import SavedLM
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
-class LocalLM(DecidingLM):
+class LocalLM(DecidingLM, SavedLM):
     """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
@@ -140,10 +139,9 @@ class LocalLM(DecidingLM):
             "transformers": version("transformers"),
         }
 
-    def dump_state(self) -> dict[str, Any]:
-        """Return the arguments for ``LocalLM(**state)``, which a saved program keeps; weights and keys are left out."""
-        own: dict[str, Any] = dspy.BaseLM.dump_state(self)
-        return {**own, **self._local.dump_state()}
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``LocalLM``; see ``SavedLM``."""
+        return self._local.dump_state()
 
     @property
     def _local(self) -> LocalEngine:

@@ -16,6 +16,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.lm.dspy_compat import request_to_dict, response_from_dict, response_to_dict
+from evalbias.lm.saved import SavedLM
 
 
 class UnseenPrompt(LookupError):  # noqa: N818 - named for the problem
@@ -71,7 +72,7 @@ class RecordedEngine:
         """Do nothing: no file is open."""
 
 
-class RecordedLM(dspy.LM):  # type: ignore[misc]
+class RecordedLM(SavedLM):
     """A recording as a ``dspy.LM``; requests must equal the recorded ones in everything but the model's name.
 
     Args:
@@ -83,15 +84,15 @@ class RecordedLM(dspy.LM):  # type: ignore[misc]
         ValueError: A line is not a recorded answer.
     """
 
+    shared_when_loaded = False  # a recording is replayed from its beginning
+
     def __init__(self, path: str | os.PathLike[str], **kwargs: Any) -> None:
         super().__init__(f"recorded/{Path(path).name}", engine=RecordedEngine(path), **{"cache": False, **kwargs})
         self._path = str(path)
 
-    def dump_state(self) -> dict[str, Any]:
-        """Return the arguments for ``RecordedLM(**state)``, which a saved program keeps."""
-        own: dict[str, Any] = dspy.BaseLM.dump_state(self)
-        del own["model"]  # it follows from the path
-        return {**own, "path": self._path}
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the path; see ``SavedLM``."""
+        return {"path": self._path}
 
 
 class RecordingEngine:

@@ -8,13 +8,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dspy
-
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.sampled_answers import Sampling
+from evalbias.lm.saved import SavedLM
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Endpoint
@@ -25,7 +24,7 @@ from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 
-class ServerLM(DecidingLM):
+class ServerLM(DecidingLM, SavedLM):
     """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI's chat.
 
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
@@ -165,10 +164,9 @@ class ServerLM(DecidingLM):
         }
         return {name: value for name, value in settings.items() if value is not None}
 
-    def dump_state(self) -> dict[str, Any]:
-        """Return the arguments for ``ServerLM(**state)``, which a saved program keeps; the key is left out."""
-        own: dict[str, Any] = dspy.BaseLM.dump_state(self)
-        return {**own, **self._arguments, "model": self._served_name}
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the arguments of ``ServerLM`` without the key; see ``SavedLM``."""
+        return {**self._arguments, "model": self._served_name}
 
     @property
     def _engine(self) -> ServerEngine:

@@ -10,10 +10,11 @@ import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
 from evalbias.programs.feedback.source import Feedback, required_field
+from evalbias.programs.settings import Program, Setting
 from evalbias.programs.vote import Vote, vote
 
 
-class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
+class ConsistencyFeedback(Program):
     """Self-consistency: score 1 if the boxed answer is that of most sampled solutions, else 0.
 
     The refiner is shown the majority's answer (Xu et al. 2024, section 4.3).
@@ -34,13 +35,14 @@ class ConsistencyFeedback(dspy.Module):  # type: ignore[misc]
 
     name = "majority of its own paths"
     low, high = 0.0, 1.0
+    kind = "self-consistency feedback"
+    paths = Setting[int]()
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
-        super().__init__()
+        super().__init__(paths=paths)
         if paths < 1:
             raise ValueError(f"paths={paths}: give at least 1.")
         self.solve = solve
-        self.paths = paths
         self.seed = seed
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:

@@ -17,19 +17,27 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
     Args:
         judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
         source: Field of the example that the output answers to; a list is joined with commas.
-
-    Attributes:
-        name: Name in reports.
-        low: Lower end of the judge's scale.
-        high: Upper end of the judge's scale.
     """
 
     def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
         super().__init__()
         self.judge = judge
         self.source = source
-        self.name = f"judge of {judge.criterion.title}"
-        self.low, self.high = (float(end) for end in judge.criterion.scale)
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"judge of {self.judge.criterion.title}"
+
+    @property
+    def low(self) -> float:
+        """Lower end of the judge's scale."""
+        return float(self.judge.criterion.scale[0])
+
+    @property
+    def high(self) -> float:
+        """Upper end of the judge's scale."""
+        return float(self.judge.criterion.scale[1])
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Judge an output for an example."""

@@ -10,6 +10,7 @@ import dspy
 from evalbias.measures import mqm_score, read_mqm
 from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.settings import Program, Setting
 
 
 class FindErrors(dspy.Signature):  # type: ignore[misc]
@@ -26,7 +27,7 @@ class FindErrors(dspy.Signature):  # type: ignore[misc]
     errors: str = dspy.OutputField()
 
 
-class MQMFeedback(dspy.Module):  # type: ignore[misc]
+class MQMFeedback(Program):
     """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
 
     Args:
@@ -42,10 +43,11 @@ class MQMFeedback(dspy.Module):  # type: ignore[misc]
 
     name = "own MQM"
     low, high = -25.0, 0.0
+    kind = "MQM feedback"
+    critical = Setting[float]()
 
     def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
-        super().__init__()
-        self.critical = critical
+        super().__init__(critical=critical)
         self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
         self.find.predict.demos = list(demos)
 

@@ -172,9 +172,9 @@ def test_a_saved_judge_keeps_its_criterion_and_holds_no_model(tmp_path):
 def test_loading_something_else(tmp_path):
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "b.json").write_text("{")
-    with pytest.raises(ValueError, match=r"a\.json is not a saved judge"):
+    with pytest.raises(ValueError, match=r"a\.json is not a saved pointwise judge"):
         load_judge(tmp_path / "a.json")
-    with pytest.raises(ValueError, match=r"b\.json is not a saved judge: it is not JSON"):
+    with pytest.raises(ValueError, match=r"b\.json is not a saved pointwise judge: it is not JSON"):
         load_judge(tmp_path / "b.json")
     with pytest.raises(FileNotFoundError):
         load_judge(tmp_path / "c.json")

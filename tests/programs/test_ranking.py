@@ -200,5 +200,5 @@ def test_a_ranker_is_saved_with_its_judge(tmp_path):
     judge.save(str(tmp_path / "judge.json"))
     with pytest.raises(ValueError, match="is not a saved ranker but a pairwise judge"):
         load_ranker(tmp_path / "judge.json")
-    with pytest.raises(ValueError, match="is not a saved judge but a pairwise judge"):
+    with pytest.raises(ValueError, match="is not a saved pointwise judge but a pairwise judge"):
         load_judge(tmp_path / "judge.json")

@@ -1,0 +1,127 @@
+"""Models of saved programs: a file names a model and its settings, and the model is loaded at its first use.
+
+Weights, connections and keys are never written. A program can therefore be loaded, shown and given another model on a
+machine that lacks the saved one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from evalbias.lm.dspy_compat import LM_CLASS
+
+CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.recorded.RecordedLM")
+"""Classes that any file may name: making one of them runs no code from the file."""
+
+UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
+"""Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and the
+value that they have otherwise."""
+
+PENDING = "_pending"
+"""Attribute that holds the state of a model that is not loaded yet."""
+
+_LOADING = threading.RLock()
+
+
+class SavedLM(dspy.LM):  # type: ignore[misc]
+    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use.
+
+    A subclass writes ``saved_arguments``.
+    """
+
+    shared_when_loaded = True
+    """A loaded model takes the weights or the connection of one in memory that has the same state."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _IN_MEMORY.add(self)
+
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the arguments that only this class has, and ``model`` if it takes one, as JSON data without keys."""
+        raise NotImplementedError
+
+    def dump_state(self) -> dict[str, Any]:
+        """Return the arguments of the same model, which a saved program keeps; weights and keys are left out."""
+        if PENDING in self.__dict__:
+            return dict(self.__dict__[PENDING])
+        state: dict[str, Any] = dspy.BaseLM.dump_state(self)
+        del state["model"]  # DSPy's name of the model, not our argument
+        return {**state, **self.saved_arguments()}
+
+    @classmethod
+    def load_state(cls, state: Mapping[str, Any], **options: Any) -> SavedLM:
+        """Return the model whose ``dump_state`` is given; it is loaded at its first use."""
+        lm: SavedLM = cls.__new__(cls)
+        lm.__dict__[PENDING] = {LM_CLASS: f"{cls.__module__}.{cls.__qualname__}", **state}
+        return lm
+
+    def __getattr__(self, name: str) -> Any:
+        """Load the model, which has no attributes until then."""
+        if PENDING not in self.__dict__ or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with _LOADING:
+            if PENDING in self.__dict__:
+                assigned = {key: value for key, value in self.__dict__.items() if key != PENDING}
+                self.__dict__ = {**self._load(self.__dict__[PENDING]).__dict__, **assigned}
+                _IN_MEMORY.add(self)
+        return getattr(self, name)
+
+    def _load(self, state: Mapping[str, Any]) -> SavedLM:
+        """Return a model of its own with this state.
+
+        Raises:
+            ValueError: The state has lost its server's address.
+        """
+        if "base_url" in state and state["base_url"] is None:
+            raise ValueError(
+                f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
+                "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
+            )
+        for other in list(_IN_MEMORY) if self.shared_when_loaded else []:
+            if type(other) is type(self) and PENDING not in other.__dict__ and _equal(other.dump_state(), state):
+                return other._own_copy()
+        return type(self)(**{key: value for key, value in state.items() if key != LM_CLASS})
+
+    def _own_copy(self) -> SavedLM:
+        """Return a model with settings of its own and the same weights or connection."""
+        copied: SavedLM = self.copy()
+        return copied
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SavedLM:
+        """Return a model with settings of its own and the same weights or connection."""
+        return self.load_state(self.__dict__[PENDING]) if PENDING in self.__dict__ else self._own_copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the state."""
+        return type(self).load_state, (self.dump_state(),)
+
+
+_IN_MEMORY: weakref.WeakSet[SavedLM] = weakref.WeakSet()
+
+
+def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | None:
+    """Return the model that a program's file names, not loaded yet; None if it names none of ours.
+
+    Args:
+        state: State of the model in the file.
+        trusted: Whether the file may decide ``UNTRUSTED``.
+    """
+    if state is None or state.get(LM_CLASS) not in CLASSES:
+        return None
+    module, _, name = state[LM_CLASS].rpartition(".")
+    cls: type[SavedLM] = getattr(importlib.import_module(module), name)
+    kept = {} if trusted else {key: value for key, value in UNTRUSTED.items() if key in state}
+    return cls.load_state({**state, **kept})
+
+
+def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two states are the same JSON."""
+    first, second = (json.dumps(state, sort_keys=True, default=str) for state in (one, other))
+    return first == second

@@ -1,0 +1,46 @@
+"""The ``dspy.Predict`` of our programs, whose saved state names its fields and may name a model of evalbias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+from evalbias.lm.saved import restored_lm
+
+NAMES = "field_names"
+
+
+class Predictor(dspy.Predict):  # type: ignore[misc]
+    """A ``dspy.Predict`` that loads its own states only.
+
+    DSPy's own state of a predictor holds no names of fields, and DSPy refuses to load a model that is not of its own
+    class unless told that the file is trusted (``allow_unsafe_lm_state``). Models of evalbias are loaded in either
+    case; from a file that is not trusted, without a server's address and without the model's own code.
+    """
+
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """Return instructions, demonstrations, field names and settings of the model; keys are left out."""
+        return {**super().dump_state(json_mode), NAMES: list(self.signature.fields)}
+
+    def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> Predictor:
+        """Replace instructions, demonstrations and model; see ``dspy.Predict``.
+
+        Raises:
+            ValueError: The state is of a predictor with other fields.
+        """
+        names, own = list(self.signature.fields), dict(state)
+        saved = own.pop(NAMES, None)
+        if saved != names:
+            raise ValueError(
+                f"The state is another predictor's: its fields are {saved}, not {names}. Load it into a program with "
+                "the same signatures."
+            )
+        lm = restored_lm(own["lm"], trusted=allow_unsafe_lm_state)
+        if lm is not None:
+            own["lm"] = None
+        super().load_state(own, allow_unsafe_lm_state=allow_unsafe_lm_state)
+        if lm is not None:
+            self.lm = lm
+        return self

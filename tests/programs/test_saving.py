@@ -1,0 +1,316 @@
+"""Every program survives every way of saving it, alone and inside another program, with and without its model."""
+
+import copy
+import math
+import subprocess
+import sys
+
+import cloudpickle
+import dspy
+import numpy as np
+import pytest
+from fake_server import KEY, serving
+from fakes import Comparer, FormulaLM, items, pair
+from models_of_text import Scripted
+
+from evalbias import BiasedDemos, ServerLM, load_judge
+from evalbias.lm.recorded import RecordedLM, record
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.programs.best_of_k import BestOfK
+from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
+from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.refine import Improvement, SelfRefine
+from evalbias.programs.self_consistency import SelfConsistencyRefine
+
+QUALITY = Criterion("quality", "is it good?")
+WIT = Criterion("wit", "is it funny?", (1, 10), task="Tell a joke.", output_label="Joke")
+
+
+def instructed(program, words):
+    program.predict.signature = program.predict.signature.with_instructions(words)
+    return program
+
+
+def pointwise():
+    judge = instructed(PointwiseJudge(WIT, scoring="direct"), "Be strict.")
+    judge.predict.demos = [dspy.Example(source="s", output="o", score=9.0)]
+    return judge
+
+
+def pairwise():
+    judge = PairwiseJudge(
+        WIT, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction_place="last"
+    )
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
+    judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
+    return instructed(judge, "Which one would you keep?")
+
+
+def loop(judge, **options):
+    write, rewrite = PlainPredict("data -> text"), PlainPredict("data, draft, feedback -> text")
+    return SelfRefine(write, JudgeFeedback(judge), rewrite, **{"field": "text", **options})
+
+
+def taught(program):
+    program.generate.predict.demos = [dspy.Example(data="d", text="t")]
+    return program
+
+
+def taught_solver(program):
+    program.generate.predict.demos = [dspy.Example(source="1 + 1", output="2")]
+    return program
+
+
+def translation(feedback, **options):
+    refine = PlainPredict("source, draft, feedback -> output")
+    return taught_solver(SelfRefine(PlainPredict("source -> output"), feedback, refine, **options))
+
+
+PROGRAMS = {
+    "pointwise": (pointwise, lambda: PointwiseJudge(QUALITY)),
+    "sampled": (lambda: PointwiseJudge(WIT, scoring="sampled"), lambda: PointwiseJudge(QUALITY)),
+    "pairwise": (pairwise, lambda: PairwiseJudge(QUALITY)),
+    "ranker": (
+        lambda: PairwiseRanker(pairwise(), search="beam", beam_size=3, gap=0.4, seed=7),
+        lambda: PairwiseRanker(PairwiseJudge(QUALITY)),
+    ),
+    "loop": (
+        lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, plateau=1)),
+        lambda: loop(PointwiseJudge(QUALITY), field="other"),
+    ),
+    "best of k": (
+        lambda: taught(BestOfK(PlainPredict("data -> text"), JudgeFeedback(pointwise()), k=3, field="text")),
+        lambda: BestOfK(PlainPredict("data -> text"), JudgeFeedback(PointwiseJudge(QUALITY))),
+    ),
+    "self-consistency": (
+        lambda: taught_solver(SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2)),
+        lambda: SelfConsistencyRefine(PlainPredict("source -> output")),
+    ),
+    "MQM": (lambda: translation(MQMFeedback(critical=-10.0), max_iterations=1), lambda: translation(MQMFeedback())),
+    "consistency": (
+        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"), paths=2), max_iterations=1),
+        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"))),
+    ),
+}
+"""Program with nothing left at its default, and a program of the same shape with everything at its default."""
+
+
+class Held(dspy.Module):
+    def __init__(self, program):
+        super().__init__()
+        self.held = program
+
+    def forward(self, **inputs):
+        return self.held(**inputs)
+
+
+def in_list(program):
+    return Held([Held(program)])
+
+
+def json_state(program, fresh, folder, **options):
+    program.save(str(folder / "state.json"))
+    fresh.load(str(folder / "state.json"), **options)
+    return fresh
+
+
+def pickled_state(program, fresh, folder):
+    program.save(str(folder / "state.pkl"))
+    fresh.load(str(folder / "state.pkl"), allow_pickle=True)
+    return fresh
+
+
+def whole_program(program, fresh, folder):
+    program.save(str(folder / "program"), save_program=True)
+    return dspy.load(str(folder / "program"), allow_pickle=True)
+
+
+WAYS = {
+    "json": json_state,
+    "pkl": pickled_state,
+    "save_program": whole_program,
+    "cloudpickle": lambda program, fresh, folder: cloudpickle.loads(cloudpickle.dumps(program)),
+    "deepcopy": lambda program, fresh, folder: copy.deepcopy(program),
+    "Module.deepcopy": lambda program, fresh, folder: program.deepcopy(),
+}
+DEPTHS = {0: (lambda p: p, lambda p: p), 2: (in_list, lambda outer: outer.held[0].held)}
+
+
+def shown(judge):
+    """All that decides a judge's answers: what the model is shown, the labels, and what is made of them."""
+    if isinstance(judge, PointwiseJudge):
+        example = dspy.Example(source="s", output="q=2 z=0")
+        return judge.messages(example), judge.criterion.labels, judge.scoring, judge.sampling
+    names = ("ties", "debias", "calibration", "min_coverage", "instruction_place", "offsets")
+    (prediction,) = judge.batch([pair(1, 2)], lm=Comparer(lean=0.5, tie=-2.0))
+    return judge.messages(pair(1, 2)), judge.criterion, prediction.toDict(), [getattr(judge, n) for n in names]
+
+
+def behavior(program):
+    if isinstance(program, PairwiseRanker):
+        order = program.batch([pair(3, 1, 2)], lm=Comparer(tie=-2.0))[0].toDict()
+        return shown(program.judge), order, (program.search, program.beam_size, program.gap, program.seed)
+    if not hasattr(program, "feedback"):
+        return shown(program)
+    names = ("max_iterations", "accept", "perfect", "plateau", "k", "field", "paths", "critical")
+    feedback = program.feedback
+    settings = [[getattr(part, name, None) for name in names] for part in (program, feedback)]
+    judged = shown(feedback.judge) if hasattr(feedback, "judge") else None
+    demos = [dict(demo) for demo in program.generate.predict.demos]
+    copied = program.deepcopy()
+    copied.set_lm(Scripted("first", "2", "'a' is a critical accuracy/addition error", "9", r"\boxed{1}", "9"))
+    steps = repr(copied(source="s", data="d").steps)  # NaN is not equal to itself
+    return judged, (feedback.name, feedback.low, feedback.high), steps, demos, settings
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_survives(name, way, depth, tmp_path):
+    make, make_fresh = PROGRAMS[name]
+    put, take = DEPTHS[depth]
+    program, expected = put(make()), behavior(make())
+    assert make_fresh().dump_state() != make().dump_state()
+    restored = WAYS[way](program, put(make_fresh()), tmp_path)
+    assert behavior(take(restored)) == expected
+    assert behavior(take(program)) == expected
+
+
+def test_a_compiled_judge_survives_with_its_report(tmp_path):
+    optimizer = BiasedDemos(k=4, n_resamples=100, seed=0)
+    compiled = optimizer.compile(PointwiseJudge(QUALITY), trainset=items(40, 1), valset=items(20, 2), lm=FormulaLM())
+    restored = whole_program(Held(compiled), None, tmp_path).held
+    assert shown(restored) == shown(compiled)
+    assert restored.report.demonstrations == compiled.report.demonstrations
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_is_set_survives_without_its_weights(way, depth, lms, tmp_path):
+    put, take = DEPTHS[depth]
+    program, fresh = put(PointwiseJudge(QUALITY)), put(PointwiseJudge(QUALITY))
+    program.set_lm(lms["llama"])
+    expected = take(program)(source="the cat", output="sat").score
+    restored = WAYS[way](program, fresh, tmp_path)
+    judge = take(restored)
+    assert type(judge.predict.lm) is type(lms["llama"])
+    assert judge(source="the cat", output="sat").score == pytest.approx(expected, abs=1e-6)
+    assert judge.predict.lm.engine is lms["llama"].engine  # the weights in memory are shared
+    written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] + [cloudpickle.dumps(program)]
+    assert max(map(len, written)) < 20_000
+
+
+def test_a_saved_judge_answers_alike_in_another_process(lms, tmp_path):
+    judge = PointwiseJudge(QUALITY)
+    judge.predict.lm = lms["llama"]
+    judge.save(str(tmp_path / "judge.json"))
+    judge.save(str(tmp_path / "program"), save_program=True)
+    code = (
+        "import dspy, evalbias\n"
+        "for judge in (evalbias.load_judge('judge.json'), dspy.load('program', allow_pickle=True)):\n"
+        "    print(judge(source='the cat', output='sat').score)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    expected = judge(source="the cat", output="sat").score
+    np.testing.assert_allclose([float(line) for line in told.stdout.split()], expected, atol=1e-5)
+
+
+def test_a_saved_model_that_is_gone_is_missed_only_when_it_is_asked(lms, tmp_path):
+    judge = PointwiseJudge(QUALITY)
+    judge.predict.lm = lms["llama"]
+    judge.save(str(tmp_path / "judge.json"))
+    file = tmp_path / "judge.json"
+    file.write_text(file.read_text().replace(lms["llama"].dump_state()["model"], str(tmp_path / "gone")))
+    restored = load_judge(file)
+    restored.save(str(tmp_path / "again.json"))
+    assert (tmp_path / "again.json").read_text() == file.read_text()
+    with pytest.raises(FileNotFoundError, match="gone does not exist"):
+        restored(source="the cat", output="sat")
+    restored.set_lm(lms["llama"])
+    assert restored(source="the cat", output="sat").score == judge(source="the cat", output="sat").score
+
+
+def test_code_of_a_saved_model_runs_only_from_a_trusted_file(lms, tmp_path):
+    judge = PointwiseJudge(QUALITY)
+    judge.predict.lm = lms["llama"]
+    file = tmp_path / "judge.json"
+    judge.save(str(file))
+    assert '"trust_remote_code": false' in file.read_text()
+    file.write_text(file.read_text().replace('"trust_remote_code": false', '"trust_remote_code": true'))
+    assert load_judge(file).predict.lm.dump_state()["trust_remote_code"] is False
+    trusting = PointwiseJudge(QUALITY)
+    trusting.load(str(file), allow_unsafe_lm_state=True)
+    assert trusting.predict.lm.dump_state()["trust_remote_code"] is True
+
+
+def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_written(lms, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    judge, example = PointwiseJudge(QUALITY), {"source": "the cat", "output": "sat"}
+    with serving(lms["llama"], key=KEY) as (address, _):
+        folder = lms["llama"].dump_state()["model"]
+        judge.predict.lm = ServerLM("tiny", base_url=address, tokenizer=folder, api_key=KEY)
+        expected = judge(**example).score
+        for number, way in enumerate(WAYS.values()):
+            (tmp_path / str(number)).mkdir()
+            way(judge, PointwiseJudge(QUALITY), tmp_path / str(number))
+        written = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()] + [cloudpickle.dumps(judge)]
+        assert len(written) == 5
+        assert not any(KEY.encode() in content for content in written)
+        with pytest.raises(ValueError, match=r"has no address: .* allow_unsafe_lm_state=True"):
+            load_judge(tmp_path / "0" / "state.json")(**example)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        judge.predict.lm = None
+        trusting = PointwiseJudge(QUALITY)
+        trusting.load(str(tmp_path / "0" / "state.json"), allow_unsafe_lm_state=True)
+        assert trusting(**example).score == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_restored_recording_begins_at_its_beginning(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    program = PlainPredict("source -> output")
+    program.set_lm(record(Scripted("one", "two"), path))
+    assert [program(source="s").output for _ in range(2)] == ["one", "two"]
+    program.set_lm(RecordedLM(path))
+    assert program(source="s").output == "one"
+    fresh = PlainPredict("source -> output")
+    assert json_state(program, fresh, tmp_path)(source="s").output == "one"
+    assert program(source="s").output == "two"
+
+
+def test_states_of_other_programs_are_refused_and_change_nothing(tmp_path):
+    judge = pairwise()
+    judge.save(str(tmp_path / "pairwise.json"))
+    other = PointwiseJudge(QUALITY)
+    before = other.dump_state()
+    with pytest.raises(ValueError, match="The state is of a pairwise judge, not of a pointwise judge"):
+        other.load(str(tmp_path / "pairwise.json"))
+    with pytest.raises(ValueError, match="The state is of a pairwise judge, not of a pointwise judge"):
+        in_list(other).load_state(in_list(judge).dump_state())
+    broken = judge.dump_state()
+    broken["settings"]["debias"] = "swap"
+    with pytest.raises(ValueError, match="debias='swap' is unknown"):
+        in_list(PairwiseJudge(QUALITY)).load_state({f"held[0].held.{k}": v for k, v in broken.items()})
+    del broken["settings"]["debias"]
+    with pytest.raises(ValueError, match="save it again with this version"):
+        PairwiseJudge(QUALITY).load_state(broken)
+    assert other.dump_state() == before
+
+
+def test_a_rule_that_is_code_needs_its_code(tmp_path):
+    own = loop(pointwise(), accept=lambda before, after: True)
+    own.save(str(tmp_path / "loop.json"))
+    with pytest.raises(ValueError, match="an acceptance rule of its own, which is code"):
+        loop(pointwise()).load(str(tmp_path / "loop.json"))
+    rule = lambda before, after: not math.isnan(after)  # noqa: E731
+    again = loop(pointwise(), accept=rule)
+    again.load(str(tmp_path / "loop.json"))
+    assert again.accept is rule
+
+
+def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
+    judge = pairwise()
+    reset = judge.reset_copy()
+    assert (reset.criterion, reset.debias, reset.offsets) == (WIT, "permutation", {})
+    assert judge.offsets
+    with pytest.raises(ValueError, match="debias='permutaton' is unknown"):
+        judge.debias = "permutaton"
