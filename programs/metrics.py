@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,9 +16,62 @@ from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import LETTERS
 
 
+class ProgramMetric:
+    """Metric of a program's outputs for ``dspy.Evaluate`` and optimizers, ``dspy.GEPA`` included.
+
+    A call takes ``(example, prediction, trace, pred_name, pred_trace)`` and returns the value; if ``pred_name`` is
+    given, as GEPA does, a ``dspy.Prediction`` with ``score`` and ``feedback``. ``dspy.Evaluate`` adds up all values, so
+    one NaN would make its score NaN: an undefined judgment counts as ``undefined`` and is logged.
+
+    Args:
+        judged: Function from example and prediction to the value, NaN if undefined, and the feedback on it.
+        undefined: Value of an undefined judgment.
+        threshold: Value that a bootstrapped demonstration must reach; None returns the value itself.
+
+    Attributes:
+        undefined_items: Id, or position among the undefined, of every item whose judgment was undefined.
+    """
+
+    def __init__(
+        self,
+        judged: Callable[[Any, Any], tuple[float, str]],
+        *,
+        undefined: float,
+        threshold: float | None = None,
+    ) -> None:
+        self._judged = judged
+        self.undefined = undefined
+        self.threshold = threshold
+        self.undefined_items: list[str] = []
+
+    def __call__(
+        self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
+    ) -> Any:
+        """Return the value, or value and feedback; see the class."""
+        value, feedback = self._judged(example, prediction)
+        if math.isnan(value):
+            name = str(example.get("id", len(self.undefined_items)))
+            self.undefined_items.append(name)
+            logging.getLogger(__name__).warning(
+                "The judgment of item %r is undefined and counts as %g (%d so far).",
+                name,
+                self.undefined,
+                len(self.undefined_items),
+            )
+            value = self.undefined
+        if pred_name is not None:
+            return dspy.Prediction(score=value, feedback=feedback)
+        return value >= self.threshold if trace is not None and self.threshold is not None else value
+
+
 def judge_metric(
-    judge: PointwiseJudge, *, source: str = "source", output: str = "output", threshold: float | None = None
-) -> Callable[..., float | bool]:
+    judge: PointwiseJudge,
+    *,
+    source: str = "source",
+    output: str = "output",
+    threshold: float | None = None,
+    undefined: float = 0.0,
+) -> ProgramMetric:
     """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
 
     Args:
@@ -26,16 +80,15 @@ def judge_metric(
         output: Field of the prediction to judge.
         threshold: Metric value in [0, 1] that a bootstrapped demonstration must reach. DSPy passes a trace when it
             bootstraps, and the metric then returns a bool.
-
-    Returns:
-        ``metric(example, prediction, trace=None)``; its value is NaN if the judgment is undefined.
+        undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by
+            outputs that the judge cannot score; ``math.nan`` keeps it undefined.
     """
 
-    def metric(example: Any, prediction: Any, trace: Any = None) -> float | bool:
-        value = _unit(judge, _field(example, source, "source"), _field(prediction, output, "output"))
-        return value >= threshold if trace is not None and threshold is not None else value
+    def judged(example: Any, prediction: Any) -> tuple[float, str]:
+        answer = judge(source=_field(example, source, "source"), output=_field(prediction, output, "output"))
+        return _fraction(judge, answer.score), _score_feedback(judge, answer)
 
-    return metric
+    return ProgramMetric(judged, undefined=undefined, threshold=threshold)
 
 
 def judge_reward(
@@ -50,31 +103,34 @@ def judge_reward(
 
 
 def preference_metric(
-    judge: PairwiseJudge, *, source: str = "source", output: str = "output", reference: str = "reference"
-) -> Callable[..., float]:
+    judge: PairwiseJudge,
+    *,
+    source: str = "source",
+    output: str = "output",
+    reference: str = "reference",
+    undefined: float = 0.0,
+) -> ProgramMetric:
     """Make a metric: the ``win_share`` of a program's output against the example's reference output, in [0, 1].
 
-    Use a judge with ``debias="permutation"``; otherwise its position bias favors the program's output or the reference.
+    It is 0.5 if the two texts are equal. Use a judge with ``debias="permutation"``; otherwise its position bias favors
+    the program's output or the reference.
 
     Args:
         judge: Judge that compares the two.
         source: Field of the example that the program worked from.
         output: Field of the prediction to compare.
         reference: Field of the example to compare with, such as the output of another program.
-
-    Returns:
-        ``metric(example, prediction, trace=None)``; its value is NaN if the comparison is undefined, 0.5 if the two
-        texts are equal.
+        undefined: Value of an undefined comparison. Defaults to the worst one; ``math.nan`` keeps it undefined.
     """
 
-    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
+    def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours, theirs = _field(prediction, output, "output"), _field(example, reference, "reference")
         if ours == theirs:
-            return 0.5
+            return 0.5, "The output is the reference itself."
         comparison = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
-        return float(comparison.win_share)
+        return float(comparison.win_share), _preference_feedback(judge, comparison)
 
-    return metric
+    return ProgramMetric(judged, undefined=undefined)
 
 
 def preference_accuracy(example: Any, prediction: Any, trace: Any = None) -> float:
@@ -134,5 +190,38 @@ def _field(values: Any, name: str, argument: str) -> str:
 
 
 def _unit(judge: PointwiseJudge, source: str, output: str) -> float:
+    return _fraction(judge, judge(source=source, output=output).score)
+
+
+def _fraction(judge: PointwiseJudge, score: float) -> float:
     low, high = judge.criterion.scale
-    return (float(judge(source=source, output=output).score) - low) / (high - low)
+    return (float(score) - low) / (high - low)
+
+
+def _score_feedback(judge: PointwiseJudge, answer: Any) -> str:
+    """Say which score the judge gave, which way it leans around its most probable label, and on what question."""
+    criterion = judge.criterion
+    asked = f"The question was: {criterion.definition}"
+    if math.isnan(answer.score):
+        return f"The judge gave no score on {criterion.title}. {asked}"
+    low, high = criterion.scale
+    lean = answer.score - answer.mode
+    way = "higher" if lean > 0.05 else "lower" if lean < -0.05 else "neither higher nor lower"
+    text = f"The judge scored the output {answer.score:.2f} on {criterion.title}, from {low} (worst) to {high} (best)."
+    if answer.distribution:
+        share = answer.distribution[str(int(answer.mode))]
+        text += f" Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}."
+    return f"{text} {asked}"
+
+
+def _preference_feedback(judge: PairwiseJudge, comparison: Any) -> str:
+    """Say which text the judge prefers, how strongly, and whether the order of the two decided."""
+    asked = f"The question was: {judge.criterion.definition}"
+    share = float(comparison.win_share)
+    if math.isnan(share):
+        return f"The judge's comparison on {judge.criterion.title} is undefined. {asked}"
+    side = "the output" if share > 0.5 else "the reference" if share < 0.5 else "neither text"
+    text = f"The judge prefers {side} on {judge.criterion.title}: the output wins with probability {share:.2f}."
+    if comparison.consistent is not None:
+        text += " Both orders agree." if comparison.consistent else " The preference changes with the order of the two."
+    return f"{text} {asked}"
