@@ -22,8 +22,8 @@ from evalbias.measures.likelihood import NORMALIZATIONS
 from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.overlong import name_overlong_items
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.refused import name_refused_items
 
 ORDERS = ("ascending", "descending")
 TRIED = 16
@@ -198,7 +198,7 @@ def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Meas
         judge.predict.demos = demos[:count]
         try:
             prompts = [judge.messages(e) for e in longest]
-            name_overlong_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, longest)
+            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, longest)
         except PromptTooLong as error:
             refusal = error
             continue

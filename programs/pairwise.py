@@ -26,7 +26,6 @@ from evalbias.measures.calibration import (
 )
 from evalbias.programs.adapter import call_options, text_field
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.overlong import Overlong, answer_items
 from evalbias.programs.pointwise import check_batch_options
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import (
@@ -36,6 +35,7 @@ from evalbias.programs.prompt import (
     comparison_labels,
     comparison_messages,
 )
+from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting, checked_sampling
 from evalbias.programs.settings import CriterionSetting, Program, Setting
@@ -191,7 +191,7 @@ class PairwiseJudge(Program):
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
-        overlong: Overlong = "undefined",
+        refused: Refused = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
         """Compare the candidates of many sources in one call of the model for each number of candidates.
@@ -200,8 +200,8 @@ class PairwiseJudge(Program):
             examples: Examples with ``source`` and ``candidates``; the numbers of candidates may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
-            overlong: ``"undefined"`` leaves comparisons undefined that exceed the model's context, and logs their ids;
-                ``"refuse"`` raises.
+            refused: ``"undefined"`` leaves comparisons undefined that the model cannot take, for example because they
+                are too long, and logs their ids; ``"raise"`` raises.
             **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
@@ -216,7 +216,7 @@ class PairwiseJudge(Program):
             indices = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
             part = [examples[i] for i in indices]
-            answers = self._answers(part, orders, model, overlong=overlong)
+            answers = self._answers(part, orders, model, refused=refused)
             if progress is not None:
                 progress(len(answers.logprobs))
             logprobs = _by_order(answers, orders)
@@ -242,12 +242,12 @@ class PairwiseJudge(Program):
     def answer_logprobs(self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any) -> FloatArray:
         """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t).
 
-        NaN for a comparison that exceeds the model's context.
+        NaN for a comparison that the model cannot take, for example because it is too long.
         """
         return _by_order(self._answers(examples, orders, lm), orders)
 
     def _answers(
-        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, overlong: Overlong = "undefined"
+        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: Refused = "undefined"
     ) -> ChoiceLogprobs:
         """Return the answers to n examples in r orders, as n * r rows."""
         model = measuring(lm, self.sampling)
@@ -264,7 +264,7 @@ class PairwiseJudge(Program):
             prompts,
             items,
             undefined=lambda _: unanswered,
-            overlong=overlong,
+            refused=refused,
         )
         return stacked(rows)
 

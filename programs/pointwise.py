@@ -15,9 +15,9 @@ from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, chunk_of
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.overlong import Overlong, answer_items
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
+from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting, checked_sampling
 from evalbias.programs.settings import CriterionSetting, Program, Setting
@@ -85,7 +85,7 @@ class PointwiseJudge(Program):
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
         chunk: int | None = None,
-        overlong: Overlong = "undefined",
+        refused: Refused = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
         """Judge many outputs in few calls of the model.
@@ -96,8 +96,8 @@ class PointwiseJudge(Program):
             progress: Function that is called after every chunk with the number of judgments just done.
             chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
                 at the same time.
-            overlong: ``"undefined"`` leaves items undefined whose prompts exceed the model's context, logs their ids
-                and keeps the reason in the prediction's ``undefined``; ``"refuse"`` raises.
+            refused: ``"undefined"`` leaves items undefined that the model cannot take, for example because they are too
+                long, logs their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
             **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
@@ -114,7 +114,7 @@ class PointwiseJudge(Program):
                 self._prompts(part),
                 part,
                 undefined=lambda reason: {**self._undefined(), "undefined": reason},
-                overlong=overlong,
+                refused=refused,
             )
             predictions += [dspy.Prediction(**row) for row in rows]
             if progress is not None:

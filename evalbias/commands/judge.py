@@ -11,7 +11,7 @@ import typer
 from evalbias.commands.options import LM, Data, Json, Models, Out, opening_models
 
 if TYPE_CHECKING:
-    from evalbias.programs.overlong import Overlong
+    from evalbias.programs.refused import Refused
 
 Workers = Annotated[
     str | None,
@@ -28,9 +28,11 @@ def judge(
     data: Data,
     lm: LM,
     workers: Workers = None,
-    overlong: Annotated[
-        Literal["undefined", "refuse"],
-        typer.Option(help="An item whose prompt exceeds the model's context is undefined and named, or ends the run."),
+    refused: Annotated[
+        Literal["undefined", "raise"],
+        typer.Option(
+            help="An item that the model cannot take, such as one that is too long: undefined and named, or an error."
+        ),
     ] = "undefined",
     *,
     models: Models,
@@ -39,13 +41,13 @@ def judge(
 ) -> None:
     """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
     if workers is None:
-        _judge_here(judge, data, lm, overlong, models, out, as_json)
+        _judge_here(judge, data, lm, refused, models, out, as_json)
     else:
-        _judge_on_ray(judge, data, lm, workers, overlong, models, out, as_json)
+        _judge_on_ray(judge, data, lm, workers, refused, models, out, as_json)
 
 
 def _judge_here(
-    judge: Path, data: str, lm: str, overlong: Overlong, models: Models, out: Path | None, as_json: bool
+    judge: Path, data: str, lm: str, refused: Refused, models: Models, out: Path | None, as_json: bool
 ) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.score_rows import rows_of, summary
@@ -62,7 +64,7 @@ def _judge_here(
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
     with Run("judge", task, lm=lm, models=models, out=out, options={"judge": file_digest(judge)}) as run:
         with run.progress(len(items)):
-            rows = rows_of(items, program.batch(items, lm=run.lm, overlong=overlong))
+            rows = rows_of(items, program.batch(items, lm=run.lm, refused=refused))
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
         brief, coverage = summary(file)
@@ -74,7 +76,7 @@ def _judge_on_ray(
     data: str,
     lm: str,
     workers: str,
-    overlong: Overlong,
+    refused: Refused,
     models: Models,
     out: Path | None,
     as_json: bool,
@@ -86,7 +88,7 @@ def _judge_on_ray(
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
-    with Corpus(judge, Path(data), lm, models, out, overlong) as corpus:
+    with Corpus(judge, Path(data), lm, models, out, refused) as corpus:
         with progress_bar(corpus.items, "judging") as advance:
             counts = corpus.run(int(match[1]) if match[1] else None, advance)
         brief, coverage = summary(corpus.scores)
@@ -98,6 +100,6 @@ def _judge_on_ray(
 
 
 def _line(brief: dict[str, object], file: Path) -> str:
-    too_long: Any = brief["too_long"]
-    named = f" (too long for the model: {', '.join(map(str, too_long[:5]))}{', ...' * (len(too_long) > 5)})"
-    return f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(too_long)}: {file}"
+    refused: Any = brief["refused"]
+    named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
+    return f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"

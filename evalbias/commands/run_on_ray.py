@@ -25,7 +25,7 @@ from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
-from evalbias.programs.overlong import Overlong
+from evalbias.programs.refused import Refused
 from evalbias.runs.fingerprint import file_digest
 from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import Journal
@@ -45,12 +45,12 @@ class Worker:
         data: File of the corpus.
         lm: Name of the model.
         models: Options that decide how it is opened.
-        overlong: See ``PointwiseJudge.batch``.
+        refused: See ``PointwiseJudge.batch``.
     """
 
-    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions, overlong: Overlong) -> None:
+    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions, refused: Refused) -> None:
         self._data = Path(data)
-        self._overlong = overlong
+        self._refused = refused
         self._failed: str | None = None
         try:
             self._judge = load_judge(judge)
@@ -72,7 +72,7 @@ class Worker:
             forget()  # a chunk's last digits must not depend on which chunks its actor had before
         try:
             items = load_chunk(self._data, chunk)
-            predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK, overlong=self._overlong)
+            predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK, refused=self._refused)
         except (ValueError, OSError, FloatingPointError) as error:
             return {"error": str(error)}
         left_out = {reason: len(places) for reason, places in items.left_out.items()}
@@ -89,7 +89,7 @@ class Corpus(Closable):
         lm: Name of the model.
         models: Options that decide how it is opened.
         out: Run folder; by default one under runs/.
-        overlong: See ``PointwiseJudge.batch``.
+        refused: See ``PointwiseJudge.batch``.
 
     Raises:
         DataError: The corpus is not a plain ``.jsonl`` file.
@@ -103,7 +103,7 @@ class Corpus(Closable):
         lm: str,
         models: ModelOptions,
         out: Path | None,
-        overlong: Overlong = "undefined",
+        refused: Refused = "undefined",
     ) -> None:
         resolved = str(Path(lm).resolve()) if Path(lm).is_dir() else lm  # actors run in another folder
         self._arguments = {
@@ -111,7 +111,7 @@ class Corpus(Closable):
             "data": str(data.resolve()),
             "lm": resolved,
             "models": models,
-            "overlong": overlong,
+            "refused": refused,
         }
         self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)

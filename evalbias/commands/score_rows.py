@@ -13,7 +13,7 @@ import numpy as np
 from evalbias.runs.values import number
 
 NAMED = 100
-"""Largest number of items that are named as too long."""
+"""Largest number of items that are named as refused."""
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
@@ -37,23 +37,23 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
     """Return count and mean of a file's scores, and every item's coverage; the file is read line by line.
 
-    ``too_long`` holds the ids of the items whose prompts exceed the model's context, the first hundred of them.
+    ``refused`` holds the ids of the items that the model could not be asked about, the first hundred of them.
     """
     scores, coverage = array("d"), array("d")
-    too_long: list[str] = []
+    refused: list[str] = []
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
             scores.append(number(row["score"]))
             coverage.append(number(row["coverage"]))
-            if "undefined" in row and len(too_long) < NAMED:
-                too_long.append(row["id"])
+            if "undefined" in row and len(refused) < NAMED:
+                refused.append(row["id"])
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {
         "n": len(defined),
         "undefined": len(values) - len(defined),
         "mean": float(defined.mean()) if len(defined) else None,
-        "too_long": too_long,
+        "refused": refused,
     }
     return brief, np.array(coverage)

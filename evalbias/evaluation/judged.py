@@ -16,10 +16,10 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.overlong import answer_items
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import likelihood_messages
+from evalbias.programs.refused import answer_items
 
 REDUCTIONS = ("sum", "mean")
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"

@@ -18,6 +18,7 @@ from typing import Any
 from tokenizers import AddedToken, Encoding, Tokenizer
 
 from evalbias.lm.text import Joined, Span
+from evalbias.lm.types import PromptRefused
 
 PRIVATE = range(0x102000, 0x10FFFE)
 """Code points of Unicode's supplementary private use area B, without those that icon fonts use most."""
@@ -38,6 +39,10 @@ def unused_characters(texts: Iterable[str], count: int) -> str:
         if used.isdisjoint(range(first, first + count)):
             return "".join(map(chr, range(first, first + count)))
     raise ValueError(f"The texts of the call use {len(used)} private-use characters from U+102000 on: remove some.")
+
+
+class ControlTokenInText(PromptRefused):
+    """A text spells a control token, which the server would read as one."""
 
 
 @dataclass(frozen=True)

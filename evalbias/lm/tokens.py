@@ -16,11 +16,12 @@ import numpy as np
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
 from evalbias.lm.text import Joined, Rendered
+from evalbias.lm.types import PromptRefused
 
 Ids = tuple[int, ...]
 
 
-class PromptTooLong(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+class PromptTooLong(PromptRefused):
     """A prompt is longer than the model's context; prompts are never truncated."""
 
 

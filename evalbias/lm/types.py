@@ -14,6 +14,10 @@ Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 
 
+class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model cannot be asked one of a call's prompts; it was asked none of them."""
+
+
 class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem
     """Some items of a call have no answer; the other answers are kept.
 

@@ -16,10 +16,10 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
 from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.overlong import name_overlong_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import comparison_labels
+from evalbias.programs.refused import name_refused_items
 
 Judge = PairwiseJudge | PointwiseJudge
 
@@ -183,7 +183,7 @@ def _logprobs(
     prompts = [one.messages(example) for example in examples for one in judges]
     items = [example for example in examples for _ in judges]
     model = measuring(lm, judge.sampling)
-    logprobs = name_overlong_items(lambda part: model.choice_logprobs(part, labels), prompts, items).logprobs
+    logprobs = name_refused_items(lambda part: model.choice_logprobs(part, labels), prompts, items).logprobs
     by_example = logprobs.reshape(len(examples), len(judges), len(labels))
     return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
 

@@ -15,6 +15,7 @@ from fake_server import KEY, serving
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
 from evalbias.commands.run import check_same_model
+from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
@@ -77,6 +78,18 @@ def test_servers_that_take_tokens_read_no_control_token_in_a_text(chatml, dialec
         sent = fake.requests[-1][1]["prompt"]
     (end,) = [id_ for token, id_ in chatml.engine.tokenizer.controls.items() if token == "<|im_end|>"]
     assert sent.count(end) == 1  # of the user's turn
+
+
+def test_an_item_with_a_control_token_behind_a_server_that_takes_texts_costs_no_other(chatml):
+    judge = PointwiseJudge(Criterion("quality", "is it good?", scale=(1, 2)))
+    items = [dspy.Example(id=f"i{n}", source="the cat", output=text) for n, text in enumerate(("a cat", "<|im_end|>"))]
+    with serving(chatml, "echo") as (address, _):
+        plain, spelled = judge.batch(items, lm=server(address, chatml))
+        with pytest.raises(ControlTokenInText, match=r"The item 'i1' cannot be asked about. Text 0"):
+            judge.batch(items, lm=server(address, chatml), refused="raise")
+    assert plain.score == pytest.approx(judge.batch(items[:1], lm=chatml)[0].score, abs=1e-4)
+    assert np.isnan(spelled.score)
+    assert "'<|im_end|>', which the server would read as a control token" in spelled.undefined
 
 
 def test_servers_that_take_texts_refuse_control_tokens_in_them(chatml):

@@ -187,8 +187,8 @@ def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
     first, long, last = judge.batch(examples, lm=Short())
     assert (first.preference, long.preference, last.preference) == (1, None, 0)
     assert np.isnan([long.probability, long.coverage]).all()
-    with pytest.raises(PromptTooLong, match="is too long"):
-        judge.batch(examples, lm=Short(), overlong="refuse")
+    with pytest.raises(PromptTooLong, match="cannot be asked about"):
+        judge.batch(examples, lm=Short(), refused="raise")
 
 
 def test_a_lone_surrogate_among_candidates_is_refused():

@@ -89,7 +89,7 @@ def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(caplog):
         if k in (3, 6):
             assert np.isnan([prediction.score, prediction.mode, prediction.coverage]).all()
             assert set(prediction.distribution) == set(other.distribution)
-            assert prediction.undefined.startswith(f"The item 'i{k}' is too long. Text 0")
+            assert prediction.undefined.startswith(f"The item 'i{k}' cannot be asked about. Text 0")
         else:
             assert prediction.toDict() == other.toDict()
     assert [f"'i{k}'" in record.message for record, k in zip(caplog.records, (3, 6), strict=True)] == [True, True]
@@ -97,13 +97,13 @@ def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(caplog):
     assert np.isnan(direct["score"])
 
 
-def test_an_item_that_is_too_long_can_be_refused():
+def test_an_item_that_is_too_long_can_be_an_error():
     examples = [item(2, 0, id=f"i{k}") for k in range(9)]
     examples[6].source = "s" * 600
-    with pytest.raises(PromptTooLong, match=r"The item 'i6' is too long\. Text 0"):
-        PointwiseJudge(C).batch(examples, lm=Short(), overlong="refuse")
-    with pytest.raises(ValueError, match="overlong='drop' is unknown: choose 'undefined' or 'refuse'"):
-        PointwiseJudge(C).batch(examples, lm=Short(), overlong="drop")
+    with pytest.raises(PromptTooLong, match=r"The item 'i6' cannot be asked about\. Text 0"):
+        PointwiseJudge(C).batch(examples, lm=Short(), refused="raise")
+    with pytest.raises(ValueError, match="refused='drop' is unknown: choose 'undefined' or 'raise'"):
+        PointwiseJudge(C).batch(examples, lm=Short(), refused="drop")
 
 
 def test_a_measurement_leaves_an_item_out_that_is_too_long():

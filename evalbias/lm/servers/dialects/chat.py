@@ -10,6 +10,7 @@ from typing import Any
 
 from dspy import lm15
 
+from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, logprob_of, part
 from evalbias.lm.servers.connection import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
@@ -123,8 +124,8 @@ def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:
     """Return a prompt as chat messages.
 
     Raises:
-        ValueError: The prompt is empty, ends with an unfinished answer, or contains a control token, which the server
-            may read as such.
+        ValueError: The prompt is empty or ends with an unfinished answer.
+        ControlTokenInText: The prompt contains a control token, which the server may read as such.
     """
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if not messages or messages[-1]["role"] == "assistant":
@@ -134,7 +135,7 @@ def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:
         )
     for message in messages:
         if found := CONTROL.search(message["content"]):
-            raise ValueError(
+            raise ControlTokenInText(
                 f"Prompt {number} of the call contains {found[0]!r}, which a chat server may read as a control token, "
                 "such as the end of the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, "
                 "which take tokens."

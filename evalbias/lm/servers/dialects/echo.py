@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.servers.answers import NEUTRAL, check_agreement, logprob_of, part
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.dialects.tokenized import TEXT, TokenizedDialect
@@ -41,7 +42,7 @@ class Echo(TokenizedDialect):
         """Refuse a text that spells a control token; see ``TokenizedDialect``."""
         for start, stop in self._tokenizer.spans(text.text):
             if (start, stop) not in text.controls:
-                raise ValueError(
+                raise ControlTokenInText(
                     f"Text {number} of the call contains {text.text[start:stop]!r}, which the server would read as a "
                     "control token: change the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
                 )

@@ -74,7 +74,7 @@ class TokenizedDialect(Dialect):
         """Check that the server reads no plain text as a control token; one that takes tokens does not.
 
         Raises:
-            ValueError: The server would; the message gives the text's number.
+            ControlTokenInText: The server would; the message gives the text's number.
         """
 
     def prompt(self, text: str, ids: Ids) -> str | list[int]:

@@ -1,4 +1,4 @@
-"""Items whose prompt exceeds the model's context: refused by name, or left undefined and reported."""
+"""Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeVar
 
 import dspy
 
-from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import PromptRefused
 
 Answer = TypeVar("Answer")
-Overlong = Literal["undefined", "refuse"]
+Refused = Literal["undefined", "raise"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,41 +22,41 @@ def answer_items(
     examples: Sequence[dspy.Example],
     *,
     undefined: Callable[[str], Answer],
-    overlong: Overlong = "undefined",
+    refused: Refused = "undefined",
 ) -> list[Answer]:
-    """Ask for all prompts; one that exceeds the model's context costs its own answer alone.
+    """Ask for all prompts; one that the model refuses costs its own answer alone.
 
     Args:
-        ask: Call of the model with a list of prompts; it refuses the whole call if one of them is too long.
+        ask: Call of the model with a list of prompts; it refuses the whole call because of one of them.
         prompts: Prompts, one per example.
         examples: Examples with ``id``, ``ids`` or ``source``.
-        undefined: Function from the model's words to the answer of an item that is too long.
-        overlong: ``"undefined"`` to log such items by name and go on, ``"refuse"`` to raise.
+        undefined: Function from the reason to the answer of an item that is refused.
+        refused: ``"undefined"`` to log such items by name and go on, or ``"raise"``.
 
     Raises:
-        PromptTooLong: A prompt is too long and ``overlong`` is ``"refuse"``; the message names its item.
-        ValueError: ``overlong`` is unknown.
+        PromptRefused: A prompt is refused and ``refused`` is ``"raise"``; the message names its item.
+        ValueError: ``refused`` is unknown.
     """
-    if overlong == "refuse":
-        return list(name_overlong_items(ask, prompts, examples))
-    if overlong != "undefined":
-        raise ValueError(f"overlong={overlong!r} is unknown: choose 'undefined' or 'refuse'.")
+    if refused == "raise":
+        return list(name_refused_items(ask, prompts, examples))
+    if refused != "undefined":
+        raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
     try:
         return list(ask(prompts))
-    except PromptTooLong as error:
+    except PromptRefused as error:
         if len(prompts) == 1:
-            message = f"{_description(examples[0])} is too long. {error}"
+            message = f"{_description(examples[0])} cannot be asked about. {error}"
             logger.warning("%s Its judgment is undefined.", message)
             return [undefined(message)]
-        half = len(prompts) // 2  # a refused call costs its tokenization only, so halving finds the item cheaply
+        half = len(prompts) // 2  # a refused call costs no model time, so halving finds the item cheaply
         first, second = (prompts[:half], examples[:half]), (prompts[half:], examples[half:])
         return [a for part in (first, second) for a in answer_items(ask, *part, undefined=undefined)]
 
 
-def name_overlong_items(
+def name_refused_items(
     ask: Callable[[Sequence[Any]], Answer], prompts: Sequence[Any], examples: Sequence[dspy.Example]
 ) -> Answer:
-    """Call the model, and name the item if a prompt is too long; the model itself knows positions only.
+    """Call the model, and name the item if a prompt is refused; the model itself knows positions only.
 
     Args:
         ask: Call of the model with a list of prompts.
@@ -64,16 +64,16 @@ def name_overlong_items(
         examples: Examples with ``id``, ``ids`` or ``source``.
 
     Raises:
-        PromptTooLong: A prompt does not fit into the model's context; the message names its item.
+        PromptRefused: A prompt is refused, for example because it is too long; the message names its item.
     """
     try:
         return ask(prompts)
-    except PromptTooLong as error:
+    except PromptRefused as error:
         for prompt, example in sorted(zip(prompts, examples, strict=True), key=lambda pair: -len(str(pair[0]))):
             try:
                 ask([prompt])
-            except PromptTooLong as item_error:
-                raise PromptTooLong(f"{_description(example)} is too long. {item_error}") from error
+            except PromptRefused as item_error:
+                raise type(item_error)(f"{_description(example)} cannot be asked about. {item_error}") from error
         raise
 
 
