@@ -18,7 +18,9 @@ from evalbias.evaluation.registry import measure_all
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
 from evalbias.lm.types import MeasuringLM
+from evalbias.optimizers.inside import find_part, tell_ignored, with_part
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.runs.fingerprint import describe
 from evalbias.runs.lock import lock_folder
 
@@ -118,6 +120,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """
 
     report_type: type[CompileReport] = CompileReport
+    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)
+    """Classes of programs that the method compiles."""
+
     needs_probabilities = True
     """If True, the student's model must measure probabilities."""
 
@@ -147,24 +152,33 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         teacher: None = None,
         valset: Sequence[dspy.Example] | None = None,
         lm: Any = None,
+        part: str | None = None,
+        **options: Any,
     ) -> Any:
-        """Compile a copy of the student.
+        """Compile a copy of the student, or of the judge or loop inside it.
 
         Args:
-            student: Program to compile; it is left as it is.
+            student: Program to compile, or a program that holds it at any depth; it is left as it is.
             trainset: Training examples; see the class for what they must hold.
             teacher: Not used; must be None.
             valset: Other examples, on which the baseline and the compiled program are compared.
             lm: Model for the student. Defaults to its own, else DSPy's.
+            part: Path of the module to compile, such as ``"judge"``, where the student holds several.
+            **options: Arguments of other optimizers (``num_threads`` and others); not used, and logged.
 
         Returns:
-            The compiled program. Its ``report`` is a ``CompileReport`` of the class's ``report_type``.
+            The compiled program, with everything around it. Its ``report`` is a ``CompileReport`` of the class's
+            ``report_type``.
 
         Raises:
-            ValueError: A teacher, unusable examples, or examples that are in both sets.
+            TypeError: The student holds nothing that this optimizer compiles.
+            ValueError: A teacher, several modules to compile and none named, unusable examples, or shared examples.
         """
         if teacher is not None:
             raise ValueError(f"{type(self).__name__} does not learn from a teacher: leave it out.")
+        name = type(self).__name__
+        tell_ignored(name, options)
+        whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
         train, held_out = list(trainset), list(valset or [])
         self.check(student, train, held_out)
         started = time.monotonic()
@@ -180,8 +194,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             calls = problem.calls + lm.texts
             cost = replace(cost, judgments=lm.judgments, likelihoods=lm.likelihoods, calls=calls)
         settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
-        outcome.program.report = self.report_type(**fields, cost=cost, seed=self.seed, settings=settings)
-        return outcome.program
+        program = with_part(whole, self.compiles, path, outcome.program)
+        program.report = self.report_type(**fields, cost=cost, seed=self.seed, settings=settings)
+        return program
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse examples that the method cannot use.

@@ -79,6 +79,7 @@ class BiasedDemos(JudgeOptimizer):
     """
 
     report_type = BiasedDemosReport
+    compiles = (PointwiseJudge,)
 
     def __init__(
         self,

@@ -69,6 +69,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     """
 
     report_type = RefineReport
+    compiles = (SelfRefine,)
     needs_probabilities = False
 
     def __init__(
@@ -104,8 +105,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     def check(self, student: SelfRefine, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """See ``JudgeOptimizer``; items are told apart by their ids."""
-        if not isinstance(student, SelfRefine):
-            raise TypeError(f"The student is a {type(student).__name__}: give a SelfRefine, whose refiner can learn.")
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         check_disjoint(trainset, valset, lambda e: str(e.get("id")))

@@ -115,6 +115,7 @@ class JudgeStudy(JudgeOptimizer):
     """
 
     report_type = StudyReport
+    compiles = (PairwiseJudge,)
 
     def __init__(
         self,

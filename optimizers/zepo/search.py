@@ -80,13 +80,7 @@ class ZEPO(JudgeOptimizer):
         self.halving = halving
 
     def check(self, student: Judge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses too few examples for halving.
-
-        Raises:
-            TypeError: The student is no judge.
-        """
-        if not isinstance(student, Judge):
-            raise TypeError(f"{type(student).__name__} is no judge whose instruction can be searched.")
+        """See ``JudgeOptimizer``; also refuses too few examples for halving."""
         if self.halving and len(trainset) < 2 * FEWEST:
             raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * FEWEST} or more.")
         super().check(student, trainset, valset)

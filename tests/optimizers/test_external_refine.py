@@ -216,7 +216,10 @@ def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
 
 def test_bad_input():
     made = compiler()
-    with pytest.raises(TypeError, match="The student is a PlainPredict: give a SelfRefine"):
+    with pytest.raises(
+        TypeError,
+        match="PlainPredict is no judge or loop that ExternalFeedbackRefine compiles, and holds none: SelfRefine",
+    ):
         compiler().compile(PlainPredict("source -> output"), trainset=items(2))
     with pytest.raises(ValueError, match="The trainset is empty"):
         made.compile(loop("a"), trainset=[])
