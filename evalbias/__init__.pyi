@@ -21,10 +21,10 @@ from .optimizers.zepo.proposers import LMParaphraser as LMParaphraser
 from .optimizers.zepo.search import ZEPO as ZEPO
 from .programs.best_of_k import BestOfK as BestOfK
 from .programs.criterion import Criterion as Criterion
+from .programs.label_metrics import labeled as labeled
+from .programs.label_metrics import preference_accuracy as preference_accuracy
 from .programs.metrics import judge_metric as judge_metric
 from .programs.metrics import judge_reward as judge_reward
-from .programs.metrics import labeled as labeled
-from .programs.metrics import preference_accuracy as preference_accuracy
 from .programs.metrics import preference_metric as preference_metric
 from .programs.pairwise import PairwiseJudge as PairwiseJudge
 from .programs.pairwise import load_pairwise_judge as load_pairwise_judge

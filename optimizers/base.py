@@ -149,7 +149,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         student: Any,
         *,
         trainset: Sequence[dspy.Example],
-        teacher: None = None,
+        teacher: Any = None,
         valset: Sequence[dspy.Example] | None = None,
         lm: Any = None,
         part: str | None = None,
@@ -160,7 +160,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         Args:
             student: Program to compile, or a program that holds it at any depth; it is left as it is.
             trainset: Training examples; see the class for what they must hold.
-            teacher: Not used; must be None.
+            teacher: Not used, and logged: no optimizer of ours learns from another program.
             valset: Other examples, on which the baseline and the compiled program are compared.
             lm: Model for the student. Defaults to its own, else DSPy's.
             part: Path of the module to compile, such as ``"judge"``, where the student holds several.
@@ -172,12 +172,10 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
         Raises:
             TypeError: The student holds nothing that this optimizer compiles.
-            ValueError: A teacher, several modules to compile and none named, unusable examples, or shared examples.
+            ValueError: Several modules to compile and none named, unusable examples, or shared examples.
         """
-        if teacher is not None:
-            raise ValueError(f"{type(self).__name__} does not learn from a teacher: leave it out.")
         name = type(self).__name__
-        tell_ignored(name, options)
+        tell_ignored(name, {"teacher": teacher, **options})
         whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
         train, held_out = list(trainset), list(valset or [])
         self.check(student, train, held_out)

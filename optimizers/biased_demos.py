@@ -61,7 +61,8 @@ class BiasedDemosReport(CompileReport):
 class BiasedDemos(JudgeOptimizer):
     """Compiles a pointwise judge with the k training items of highest RS as demonstrations.
 
-    The trainset holds human-rated items (``scores``), at least 2k + 2 of them with a score on the judge's criterion.
+    The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
+    ``scores`` (criterion -> number) or as ``score``.
     The baseline is the judge with k random demonstrations; those are not candidates, because a judge that is shown an
     item's score cannot be measured on it.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
+from evalbias.data.ratings import human_score
 from evalbias.evaluation.judged import human_scores
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
@@ -45,7 +46,7 @@ def with_demos(
         dspy.Example(
             source=e.source,
             output=e.output,
-            score=float(label_of(float(e["scores"][student.criterion.name]), student.criterion, bins=bins)),
+            score=float(label_of(human_score(e, student.criterion.name), student.criterion, bins=bins)),
         )
         for e in examples
     ]

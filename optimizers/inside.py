@@ -1,4 +1,4 @@
-"""Finding what to compile inside a larger program, and putting the compiled form in its place."""
+"""Parts of programs: finding what to compile, its state, and putting the compiled form in its place."""
 
 from __future__ import annotations
 
@@ -56,6 +56,14 @@ def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -
         kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
         ours.__dict__.update({**theirs.__dict__, **kept})
     return program
+
+
+def state_without_model(program: Any) -> dict[str, Any]:
+    """Return a program's state, as for a log's key, without the models attached to it: not every model can be saved."""
+    bare = program.deepcopy()
+    bare.set_lm(None)
+    state: dict[str, Any] = bare.dump_state()
+    return state
 
 
 def tell_ignored(optimizer: str, options: dict[str, Any]) -> None:

@@ -59,10 +59,16 @@ def compile_each(
         lm: Model of the judges. Defaults to their own, else DSPy's.
 
     Raises:
-        ValueError: As ``BiasedDemos.compile``, or an empty valset.
+        ValueError: As ``BiasedDemos.compile``, an empty valset, or one ``score`` for several criteria.
     """
     if not judges or not valset:
         raise ValueError(f"{len(judges)} judges and {len(valset)} validation items: give at least one of each.")
+    ambiguous = [e for e in (*trainset, *valset) if "score" in e and e.get("scores") is None]
+    if len(judges) > 1 and ambiguous:
+        raise ValueError(
+            f"The item {ambiguous[0].get('id')!r} has one score for {len(judges)} criteria: give one for each, "
+            "scores={CRITERION: NUMBER}."
+        )
     optimizer = copy.copy(optimizer)
     optimizer.likelihood_lm = LikelihoodMemo(measuring(optimizer.likelihood_lm or resolve_lm(lm, judges[0].predict)))
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}

@@ -21,10 +21,11 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
 from evalbias.measures.calibration import rotations
 from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem, check_disjoint
+from evalbias.optimizers.inside import state_without_model
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.targets import instruct, judged_in_order
-from evalbias.programs.metrics import preference_accuracy
+from evalbias.programs.label_metrics import preference_accuracy
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
 from evalbias.runs.fingerprint import describe, digest
 from evalbias.runs.values import to_json
@@ -182,7 +183,7 @@ class JudgeStudy(JudgeOptimizer):
         student, lm, labeled = problem.student, problem.lm, bool(problem.valset)
         pairs = (*problem.trainset, *problem.valset)
         content = {
-            "student": student.dump_state(),
+            "student": state_without_model(student),
             "lm": lm.provenance() if hasattr(lm, "provenance") else str(getattr(lm, "model", type(lm).__name__)),
             "objective": describe(self.objective) if self.objective else None,
             "proposer": describe(self.proposer),
@@ -279,7 +280,8 @@ class _Trials:
             logprobs = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
             free = plain.aggregate(logprobs, orders, None).positions[:, 0]
         predictions = whole.batch(self.labeled, lm=self.lm, progress=self.settings.progress)
-        right = np.array([preference_accuracy(e, p) for e, p in zip(self.labeled, predictions, strict=True)])
+        compared = zip(self.labeled, predictions, strict=True)
+        right = np.array([preference_accuracy(e, p, undefined=math.nan) for e, p in compared])
         defined = right[~np.isnan(right)]
         return {
             "choice": vars(choice),

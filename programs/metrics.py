@@ -1,19 +1,16 @@
-"""DSPy metrics and rewards made of judges, and training sets with labels."""
+"""DSPy metrics and rewards made of judges."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import dspy
 
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.labels import label_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompt import LETTERS
 
 
 class ProgramMetric:
@@ -50,18 +47,17 @@ class ProgramMetric:
         """Return the value, or value and feedback; see the class."""
         value, feedback = self._judged(example, prediction)
         if math.isnan(value):
-            name = str(example.get("id", len(self.undefined_items)))
-            self.undefined_items.append(name)
-            logging.getLogger(__name__).warning(
-                "The judgment of item %r is undefined and counts as %g (%d so far).",
-                name,
-                self.undefined,
-                len(self.undefined_items),
-            )
+            self.undefined_items.append(str(example.get("id", len(self.undefined_items))))
+            tell_undefined(self.undefined_items[-1], self.undefined, f" ({len(self.undefined_items)} so far)")
             value = self.undefined
         if pred_name is not None:
             return dspy.Prediction(score=value, feedback=feedback)
         return value >= self.threshold if trace is not None and self.threshold is not None else value
+
+
+def tell_undefined(item: str, value: float, count: str = "") -> None:
+    """Log that an undefined judgment counts as a value."""
+    logging.getLogger(__name__).warning("The judgment of item %r is undefined and counts as %g%s.", item, value, count)
 
 
 def judge_metric(
@@ -92,14 +88,18 @@ def judge_metric(
 
 
 def judge_reward(
-    judge: PointwiseJudge, *, source: str = "source", output: str = "output"
-) -> Callable[[dict[str, Any], Any], float]:
-    """Make a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1] or NaN."""
+    judge: PointwiseJudge, *, source: str = "source", output: str = "output", undefined: float = 0.0
+) -> ProgramMetric:
+    """Make a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1].
 
-    def reward(inputs: dict[str, Any], prediction: Any) -> float:
-        return _unit(judge, _field(inputs, source, "source"), _field(prediction, output, "output"))
-
-    return reward
+    Args:
+        judge: Judge of the outputs.
+        source: Input that the program worked from.
+        output: Field of the prediction to judge.
+        undefined: Reward of an output that the judge cannot score. Defaults to the worst one. With ``math.nan`` DSPy
+            never takes such an output, and returns None if all are undefined.
+    """
+    return judge_metric(judge, source=source, output=output, undefined=undefined)
 
 
 def preference_metric(
@@ -133,53 +133,6 @@ def preference_metric(
     return ProgramMetric(judged, undefined=undefined)
 
 
-def preference_accuracy(example: Any, prediction: Any, trace: Any = None) -> float:
-    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's ``preference``.
-
-    The value is 0.5 if the judge has no preference, and NaN if the comparison is undefined.
-    """
-    preferred = prediction["preference"]
-    if preferred is None:
-        return math.nan if math.isnan(prediction["gap"]) else 0.5
-    return float((preferred if isinstance(preferred, str) else LETTERS[preferred]) == str(example["preference"]))
-
-
-def score_closeness(criterion: Criterion) -> Callable[..., float]:
-    """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale."""
-    low, high = criterion.scale
-
-    def metric(example: Any, prediction: Any, trace: Any = None) -> float:
-        return 1.0 - abs(float(example["score"]) - float(prediction["score"])) / (high - low)
-
-    return metric
-
-
-def labeled(
-    examples: Iterable[dspy.Example], criterion: Criterion, *, bins: Sequence[float] | None = None
-) -> list[dspy.Example]:
-    """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
-
-    Args:
-        examples: Examples with human ``scores`` by criterion.
-        criterion: Criterion with the labels.
-        bins: Edges that cut the human scores into labels; see ``label_of``.
-
-    Raises:
-        ValueError: An example has no score on the criterion, or its score fits no label.
-    """
-    copies = []
-    for example in examples:
-        scores = example.get("scores") or {}
-        if criterion.name not in scores:
-            raise ValueError(
-                f"The item {example.get('id')!r} has no score on {criterion.name!r}, only on {sorted(scores)}: "
-                "leave it out or name another criterion."
-            )
-        label = label_of(scores[criterion.name], criterion, bins=bins)
-        copies.append(example.copy(score=float(label)).with_inputs("source", "output"))
-    return copies
-
-
 def _field(values: Any, name: str, argument: str) -> str:
     """Return a text to be judged, or raise an error that names the fields available."""
     if name not in values:
@@ -187,10 +140,6 @@ def _field(values: Any, name: str, argument: str) -> str:
     if values[name] is None:
         raise ValueError(f"{name!r} is None: give a text to judge.")
     return str(values[name])
-
-
-def _unit(judge: PointwiseJudge, source: str, output: str) -> float:
-    return _fraction(judge, judge(source=source, output=output).score)
 
 
 def _fraction(judge: PointwiseJudge, score: float) -> float:

@@ -3,6 +3,19 @@
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.loaders import load, load_spec, parse_spec
 from evalbias.data.pairing import by_input, count_pairs, pairs
+from evalbias.data.ratings import human_score, is_rated
 from evalbias.data.splitting import split
 
-__all__ = ["DataError", "Dataset", "by_input", "count_pairs", "load", "load_spec", "pairs", "parse_spec", "split"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "by_input",
+    "count_pairs",
+    "human_score",
+    "is_rated",
+    "load",
+    "load_spec",
+    "pairs",
+    "parse_spec",
+    "split",
+]

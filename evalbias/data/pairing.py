@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import dspy
 
+from evalbias.data.ratings import human_score
+
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     """Group examples by input (``input_id``, or ``source`` where it is missing), in order of first appearance.
@@ -106,7 +108,7 @@ def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
 
 
 def _preferred(a: dspy.Example, b: dspy.Example, criterion: str) -> str | None:
-    first, second = ((e.get("scores") or {}).get(criterion, math.nan) for e in (a, b))
+    first, second = (human_score(e, criterion, required=False) for e in (a, b))
     if first == second or math.isnan(first) or math.isnan(second):
         return None
     return "A" if first > second else "B"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.pairing import input_key
+from evalbias.data.ratings import human_score
 from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
 from evalbias.measures.statistic import MeanStatistic
@@ -53,8 +53,7 @@ def measure_ranking(
     """
     name = ranker.judge.criterion.name
     for example in (e for document in documents for e in document):
-        if name not in (example.get("scores") or {}):
-            raise ValueError(f"The item {example.get('id')!r} has no score on {name!r}: rate it, or leave it out.")
+        human_score(example, name)
     usable = [document for document in documents if len({e.output for e in document}) > 1]
     examples = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
     rankings = ranker.batch(examples, lm=lm, progress=progress)
@@ -79,7 +78,7 @@ def ranking_agreement(
         seed: Seed for the bootstrap.
     """
     scores = [score for ranking in rankings for score in ranking.scores]
-    human = [float((e.get("scores") or {}).get(criterion, math.nan)) for document in documents for e in document]
+    human = [human_score(e, criterion, required=False) for document in documents for e in document]
     groups = [index for index, document in enumerate(documents) for _ in document]
     values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}

@@ -5,7 +5,6 @@ Permutation alone mends much of what a search mends (Zhou et al., EMNLP 2024, ta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.pairing import by_input, pairs
+from evalbias.data.ratings import human_score, is_rated
 from evalbias.evaluation.agreement import NAME, measure_ranking
 from evalbias.evaluation.comparison import Comparison, compare
 from evalbias.evaluation.estimates import Measurement
@@ -68,7 +68,7 @@ def compare_with_baselines(
         progress: Called with the number of judgments done.
     """
     name = initial.criterion.name
-    rated = any(name in (e.get("scores") or {}) for e in items)
+    rated = any(is_rated(e, name) for e in items)
     documents = list(by_input(with_scores(items, name) if rated else items).values())
     compared = pairs(items, limit=limit, ordered=False, seed=seed)
     rows: dict[str, Row] = {}
@@ -92,4 +92,4 @@ def compare_with_baselines(
 
 def with_scores(items: Sequence[dspy.Example], name: str) -> list[dspy.Example]:
     """Return the items with one score each, NaN where nobody rated."""
-    return [e.copy(scores={name: (e.get("scores") or {}).get(name, math.nan)}) for e in items]
+    return [e.copy(scores={name: human_score(e, name, required=False)}) for e in items]

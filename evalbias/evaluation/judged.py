@@ -10,6 +10,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.pairing import input_key
+from evalbias.data.ratings import human_score, is_rated
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import LogLikelihood, MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -101,8 +102,8 @@ def judge_examples(
     Args:
         judge: Judge to measure, with its debiasing and calibration. Pairs are compared in both orders; with
             ``debias="permutation"`` both orders get the average, so the judge is fair and consistent by construction.
-        examples: Items with ``source``, ``output`` and, where people rated them, ``scores`` (criterion -> number); or
-            pairs with ``source`` and two ``candidates``.
+        examples: Items with ``source``, ``output`` and, where people rated them, ``scores`` (criterion -> number) or
+            ``score``; or pairs with ``source`` and two ``candidates``.
         lm: Model to ask. Defaults to the judge's own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS; ``"own"`` for the judge's model, None to measure no LS.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (Ohi et al. 2024, eq 1) or ``"mean"``.
@@ -126,7 +127,7 @@ def judge_examples(
         answers, coverage = _compare(judge, examples, model, progress)
         judgments = 2 * len(examples)
     else:
-        if any(judge.criterion.name in (e.get("scores") or {}) for e in examples):
+        if any(is_rated(e, judge.criterion.name) for e in examples):
             covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
         if scorer is not None:
             covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
@@ -199,15 +200,9 @@ def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> Floa
     """Return (n,) the examples' human scores on a criterion, as rated; NaN where undefined.
 
     Raises:
-        ValueError: An item was not rated on the criterion.
+        ValueError: An item was not rated on the criterion; see ``evalbias.data.human_score``.
     """
-    for example in examples:
-        if criterion.name not in (example.get("scores") or {}):
-            raise ValueError(
-                f"The item {example.get('id')!r} has no score on {criterion.name!r}, only on "
-                f"{sorted(example.get('scores') or {})}: name one of those, or add the score (null if undefined)."
-            )
-    return np.array([float(e["scores"][criterion.name]) for e in examples], dtype=np.float64)
+    return np.array([human_score(e, criterion.name) for e in examples], dtype=np.float64)
 
 
 def _compare(

@@ -14,6 +14,7 @@ from evalbias.lm.contract import measuring
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
+from evalbias.optimizers.inside import state_without_model
 from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
@@ -76,7 +77,7 @@ class PairwiseTarget:
         self.criterion = judge.criterion
         self.first: str = judge.predict.signature.instructions
         self.classes = self._size + int(judge.ties)
-        self.state = judge.dump_state()
+        self.state = state_without_model(judge)
 
     def instruction(self, wording: str) -> str:
         """Return the wording itself: the prompt names the answers after it."""
@@ -117,7 +118,7 @@ class PointwiseTarget:
         given: str = judge.predict.signature.instructions
         self.first = given.removesuffix(self._format)
         self.classes = len(judge.criterion.labels)
-        self.state = judge.dump_state()
+        self.state = state_without_model(judge)
 
     def instruction(self, wording: str) -> str:
         """Return the wording and the line that names the answers."""

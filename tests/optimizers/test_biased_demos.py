@@ -143,8 +143,6 @@ def test_bad_input():
         BiasedDemos(8).compile(student, trainset=few, lm=FormulaLM())
     with pytest.raises(ValueError, match=r"items are in trainset and valset, the first '1-0'"):
         BiasedDemos(2).compile(student, trainset=few, valset=few[:1], lm=FormulaLM())
-    with pytest.raises(ValueError, match="does not learn from a teacher"):
-        BiasedDemos(2).compile(student, trainset=few, teacher=student, lm=FormulaLM())
     few[0].scores = {"wit": 1}
     with pytest.raises(ValueError, match="'1-0' has no score on 'quality'"):
         BiasedDemos(2).compile(student, trainset=few, lm=FormulaLM())

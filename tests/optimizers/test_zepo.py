@@ -385,10 +385,6 @@ def test_bad_input():
         ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording())
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="ZEPO does not learn from a teacher"):
-        ZEPO(GrammarParaphraser(PARTS)).compile(
-            PairwiseJudge(C), trainset=all_pairs(), teacher=PairwiseJudge(C), lm=Wording()
-        )
     with pytest.raises(ValueError, match="48 items are in trainset and valset"):
         ZEPO(GrammarParaphraser(PARTS)).compile(
             PairwiseJudge(C), trainset=all_pairs(), valset=all_pairs(), lm=Wording()

@@ -36,7 +36,8 @@ def test_accuracy_of_a_pairwise_judge():
     tie = PairwiseJudge(C, ties=True).batch(pairs[:1], lm=Comparer(tie=9.0))[0]
     assert preference_accuracy(pairs[0], tie) == 0.5
     mute = PairwiseJudge(C).batch(pairs[:1], lm=Comparer(mass=1e-9))[0]
-    assert math.isnan(preference_accuracy(pairs[0], mute))
+    assert preference_accuracy(pairs[0], mute) == 0
+    assert math.isnan(preference_accuracy(pairs[0], mute, undefined=math.nan))
     assert preference_accuracy(pairs[0], dspy.Prediction(preference="B")) == 1
 
 

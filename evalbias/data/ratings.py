@@ -1,0 +1,73 @@
+"""Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import dspy
+
+
+def is_rated(example: dspy.Example, criterion: str) -> bool:
+    """Return whether an example has a human score on a criterion, defined or not; see ``human_score``."""
+    scores = _by_criterion(example)
+    return "score" in example if scores is None else criterion in scores
+
+
+def human_score(example: dspy.Example, criterion: str, *, required: bool = True) -> float:
+    """Return an example's human score on a criterion, NaN where undefined.
+
+    The score is ``scores[criterion]``. Where the example has no ``scores``, it is ``score``. An example that has
+    ``scores`` without the criterion is not rated on it, because its ``score`` may be that of another criterion.
+
+    Args:
+        example: Example with ``scores`` (criterion -> number) or ``score``; None stands for an undefined score.
+        criterion: Name of the criterion.
+        required: Whether to refuse an example that is not rated on the criterion. If False, its score is NaN.
+
+    Raises:
+        ValueError: The example is not rated on the criterion, or its score is not a number.
+
+    Examples:
+        >>> human_score(dspy.Example(score=4), "politeness")
+        4.0
+        >>> human_score(dspy.Example(score=4, scores={"politeness": 2}), "politeness")
+        2.0
+    """
+    scores = _by_criterion(example)
+    if not is_rated(example, criterion):
+        if not required:
+            return math.nan
+        raise ValueError(
+            f"The item {example.get('id')!r} has no score on {criterion!r}, {_what_there_is(example, scores)}: name "
+            f"another criterion, leave the item out, or add scores={{{criterion!r}: NUMBER}} (None if undefined)."
+        )
+    value = example["score"] if scores is None else scores[criterion]
+    if value is None:
+        return math.nan
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"The item {example.get('id')!r} has the score {value!r:.80} on {criterion!r}: give a number, or None if "
+            "it is undefined."
+        ) from None
+
+
+def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
+    scores = example.get("scores")
+    if scores is None or isinstance(scores, Mapping):
+        return scores
+    raise ValueError(
+        f"The item {example.get('id')!r} has scores={scores!r:.80}: give criterion -> number, or one number as score=."
+    )
+
+
+def _what_there_is(example: dspy.Example, scores: Mapping[str, Any] | None) -> str:
+    if scores is None:
+        return "neither in 'scores' nor as 'score'"
+    beside = "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
+    return f"only on {sorted(scores)}{beside}"

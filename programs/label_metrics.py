@@ -1,0 +1,99 @@
+"""Training sets with labels, and DSPy metrics that compare a judge with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import dspy
+
+from evalbias.data.ratings import human_score
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.labels import label_of
+from evalbias.programs.metrics import ProgramMetric, tell_undefined
+from evalbias.programs.prompt import LETTERS
+
+
+def preference_accuracy(
+    example: Any,
+    prediction: Any,
+    trace: Any = None,
+    pred_name: str | None = None,
+    pred_trace: Any = None,
+    *,
+    undefined: float = 0.0,
+) -> Any:
+    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's ``preference``.
+
+    Args:
+        example: Labeled pair.
+        prediction: The judge's comparison of it.
+        trace: Not used.
+        pred_name: Name of the predictor that ``dspy.GEPA`` asks about.
+        pred_trace: Not used.
+        undefined: Value of an undefined comparison, which is also logged. Defaults to the worst one, because
+            ``dspy.Evaluate`` adds up all values; ``math.nan`` keeps it undefined.
+
+    Returns:
+        1 or 0; 0.5 if the judge has no preference. If ``pred_name`` is given, a ``dspy.Prediction`` with ``score`` and
+        ``feedback``.
+    """
+    preferred = prediction["preference"]
+    chosen = preferred if preferred is None or isinstance(preferred, str) else LETTERS[preferred]
+    people = str(example["preference"])
+    if chosen is None and math.isnan(prediction["gap"]):
+        if not math.isnan(undefined):
+            tell_undefined(str(example.get("id", example.get("ids"))), undefined)
+        value, found = undefined, "The judge's comparison is undefined"
+    elif chosen is None:
+        value, found = 0.5, "The judge has no preference"
+    else:
+        value, found = float(chosen == people), f"The judge prefers {chosen}"
+    feedback = f"{found}; people prefer {people}."
+    return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
+
+
+def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramMetric:
+    """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale.
+
+    Args:
+        criterion: Criterion with the scale. The example's ``score`` is one of its labels; ``labeled`` adds it.
+        undefined: Value of an undefined judgment. Defaults to the worst one; ``math.nan`` keeps it undefined.
+    """
+    low, high = criterion.scale
+
+    def judged(example: Any, prediction: Any) -> tuple[float, str]:
+        human, ours = float(example["score"]), float(prediction["score"])
+        return 1.0 - abs(human - ours) / (high - low), _closeness_feedback(criterion, human, ours)
+
+    return ProgramMetric(judged, undefined=undefined)
+
+
+def labeled(
+    examples: Iterable[dspy.Example], criterion: Criterion, *, bins: Sequence[float] | None = None
+) -> list[dspy.Example]:
+    """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
+
+    Args:
+        examples: Examples with human ``scores`` by criterion, or one ``score``; see ``evalbias.data.human_score``.
+        criterion: Criterion with the labels.
+        bins: Edges that cut the human scores into labels; see ``label_of``.
+
+    Raises:
+        ValueError: An example has no score on the criterion, or its score fits no label.
+    """
+    copies = []
+    for example in examples:
+        label = label_of(human_score(example, criterion.name), criterion, bins=bins)
+        copies.append(example.copy(score=float(label)).with_inputs("source", "output"))
+    return copies
+
+
+def _closeness_feedback(criterion: Criterion, human: float, ours: float) -> str:
+    """Say by how much the judge's score misses the human one, and in which direction."""
+    if math.isnan(ours):
+        return f"The judge gave no score on {criterion.title}; people gave {human:g}."
+    gap = abs(ours - human)
+    way = "as people did" if gap < 0.005 else f"{gap:.2f} too {'high' if ours > human else 'low'}"
+    return f"The judge scored {ours:.2f} on {criterion.title} where people scored {human:g}: {way}."

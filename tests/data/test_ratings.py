@@ -1,0 +1,61 @@
+"""One rule for human scores: by criterion, or the one label that DSPy's data sets have."""
+
+import math
+
+import dspy
+import pytest
+
+from evalbias import data
+from evalbias.data import human_score, is_rated
+
+BOTH = {"score": 4, "scores": {"quality": 2}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"scores": {"quality": 3}}, 3),
+        ({"score": 4}, 4),
+        ({"score": "4.5"}, 4.5),
+        ({"score": 4, "scores": None}, 4),
+        (BOTH, 2),
+        ({"score": None}, math.nan),
+        ({"scores": {"quality": None}, "score": 4}, math.nan),
+    ],
+)
+def test_scores_by_criterion_come_before_the_one_score(fields, expected):
+    example = dspy.Example(id="7", **fields)
+    assert is_rated(example, "quality")
+    assert human_score(example, "quality") == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "'7' has no score on 'wit', neither in 'scores' nor as 'score': name another criterion"),
+        (BOTH, r"only on \['quality'\]; its 'score' is not used, because 'scores' says what was rated"),
+        ({"score": 4, "scores": {}}, r"only on \[\]; its 'score' is not used"),
+    ],
+)
+def test_a_score_never_stands_for_another_criterion(fields, told):
+    example = dspy.Example(id="7", **fields)
+    assert not is_rated(example, "wit")
+    assert math.isnan(human_score(example, "wit", required=False))
+    with pytest.raises(ValueError, match=told):
+        human_score(example, "wit")
+
+
+def test_what_is_no_number_is_refused_by_its_item():
+    for score in ("good", True, [1]):
+        with pytest.raises(ValueError, match=r"'7' has the score .* on 'wit': give a number"):
+            human_score(dspy.Example(id="7", score=score), "wit")
+    with pytest.raises(ValueError, match="'7' has scores=3: give criterion -> number, or one number as score="):
+        human_score(dspy.Example(id="7", scores=3), "wit")
+
+
+def test_pairs_are_labeled_by_the_one_score():
+    rated = [dspy.Example(id=str(k), source="s", output=f"o{k}", score=k) for k in (1, 2)]
+    assert {(*p.ids, p.preference) for p in data.pairs(rated, criterion="quality", seed=0)} == {
+        ("1", "2", "B"),
+        ("2", "1", "A"),
+    }
