@@ -8,8 +8,6 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.surrogates import lone_surrogate
-from evalbias.lm.asking import aask, ask
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, stacked
@@ -24,16 +22,15 @@ from evalbias.measures.calibration import (
     rotations,
     win_share,
 )
-from evalbias.programs.adapter import call_options, text_field
+from evalbias.programs.comparison_adapter import ComparisonAdapter, check_candidates
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.offsets import OffsetsSetting, fit_batch_offsets
 from evalbias.programs.pointwise import check_batch_options
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import (
-    LETTERS,
     Message,
     comparison_instructions,
     comparison_labels,
-    comparison_messages,
 )
 from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import read_state
@@ -47,29 +44,6 @@ SCORINGS = ("expected", "sampled")
 CONTENT_FREE = "[N/A]"
 MIN_COVERAGE = 1e-3
 """Default for the total probability of the answers below which a comparison is undefined."""
-
-FEWEST_COMPARISONS = 10
-"""Smallest batch for batch calibration."""
-
-
-Offsets = dict[int, list[float]]
-"""Log-probability offsets of the answers by number of candidates."""
-
-
-class OffsetsSetting(Setting[Offsets]):
-    """The offsets of a judge, which are fitted."""
-
-    def dump(self, value: Offsets) -> Any:
-        """Return the offsets with text keys, as JSON has them."""
-        return {str(count): offsets for count, offsets in value.items()}
-
-    def load(self, saved: Any, current: Offsets) -> Offsets:
-        """Return the offsets with numbers as keys."""
-        return {int(count): offsets for count, offsets in saved.items()}
-
-    def reset(self, value: Offsets) -> Offsets:
-        """Return no offsets."""
-        return {}
 
 
 class PairwiseJudge(Program):
@@ -329,91 +303,9 @@ class PairwiseJudge(Program):
         return judge
 
 
-class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
-
-    def __init__(
-        self, criterion: Criterion, ties: bool, *, last: bool = False, sampling: Sampling | None = None
-    ) -> None:
-        super().__init__()
-        self.criterion = criterion
-        self.ties = ties
-        self.last = last
-        self.sampling = sampling
-
-    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one comparison."""
-        return comparison_messages(
-            self.criterion,
-            text_field(inputs, "source"),
-            inputs["candidates"],
-            labels=self._labels(inputs),
-            demos=[(text_field(d, "source"), d["candidates"], str(d["preference"])) for d in demos],
-            instructions=signature.instructions,
-            last=self.last,
-        )
-
-    def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        return comparison_labels(len(inputs["candidates"]), ties=self.ties)
-
-    def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
-        row = answer.logprobs[0]  # (c + t,)
-        best = None if np.isnan(row).any() else answer.choices[int(row.argmax())]
-        return [{"preference": best, "logprobs": row.tolist(), "samples": answer.samples}]
-
-    def __call__(
-        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """Ask for one comparison; see ``dspy.Adapter``."""
-        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
-        return self._read(ask(lm, messages, self._labels(inputs), self.sampling, **options))
-
-    async def acall(
-        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        """Ask for one comparison asynchronously; see ``dspy.Adapter``."""
-        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
-        return self._read(await aask(lm, messages, self._labels(inputs), self.sampling, **options))
-
-
 def _by_order(answers: ChoiceLogprobs, orders: Sequence[Order]) -> FloatArray:
     """Return the log-probabilities of n * r rows as (n, r, c + t)."""
     return answers.logprobs.reshape(-1, len(orders), len(answers.choices))
-
-
-def fit_batch_offsets(logprobs: FloatArray) -> FloatArray:
-    """Return ``batch_offsets`` of a batch that is large enough.
-
-    Raises:
-        ValueError: There are fewer comparisons than ``FEWEST_COMPARISONS``.
-    """
-    if len(logprobs) < FEWEST_COMPARISONS:
-        raise ValueError(
-            f"Batch calibration over {len(logprobs)} comparisons would remove the preference itself: give "
-            f"{FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
-        )
-    return batch_offsets(logprobs)
-
-
-def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
-    """Return the candidates of one source as a list.
-
-    Raises:
-        ValueError: There are fewer than 2 or more than 26 candidates, a text is empty or holds a lone
-            surrogate, or two candidates are equal.
-    """
-    named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
-    if isinstance(candidates, str) or not 2 <= len(candidates) <= len(LETTERS):
-        most = len(LETTERS)
-        raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {most} texts.")
-    for text in (source, *candidates):
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"A text of the source {named} is {text!r}: give texts that are not empty.")
-        if problem := lone_surrogate(text):
-            raise ValueError(f"A text of the source {named} holds {problem}: write the character whole, or remove it.")
-    if len(set(candidates)) < len(candidates):
-        raise ValueError(f"Two candidates of the source {named} are equal: give each candidate once.")
-    return list(candidates)
 
 
 def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool:

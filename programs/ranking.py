@@ -20,9 +20,10 @@ import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
+from evalbias.programs.comparison_adapter import check_candidates
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.merging import ComparedSource, Merge
-from evalbias.programs.pairwise import PairwiseJudge, check_candidates
+from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.saving import read_state
 from evalbias.programs.settings import Program, Setting
 

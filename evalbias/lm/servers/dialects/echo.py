@@ -25,6 +25,7 @@ class Echo(TokenizedDialect):
     """
 
     name = "echo"
+    reads_texts = True
     owned_by = "me"  # llama-cpp-python
 
     def __init__(self, endpoint: Endpoint) -> None:

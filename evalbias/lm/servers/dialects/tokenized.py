@@ -35,9 +35,11 @@ class TokenizedDialect(Dialect):
 
     Attributes:
         generated_after_choices: Number of tokens that the server must generate after the whole text of a choice.
+        reads_texts: Whether the server tokenizes texts itself, and so reads control tokens in them.
     """
 
     generated_after_choices: ClassVar[int] = 1
+    reads_texts: ClassVar[bool] = False
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -103,9 +105,10 @@ class TokenizedDialect(Dialect):
             PromptTooLong: A prompt is longer than the model's context.
         """
         rendered = [self._render(prompt) for prompt in prompts]
-        for number, prompt in enumerate(rendered):
-            for choice in choices:
-                self.check_plain(number, prompt.before(choice))
+        if self.reads_texts:
+            for number, prompt in enumerate(rendered):
+                for choice in choices:
+                    self.check_plain(number, prompt.before(choice))
         rows = choice_sequences(self._tokenizer, rendered, choices)
         self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows], self.generated_after_choices)
 
