@@ -205,10 +205,12 @@ def test_instructscore_aspects_and_style(model, tmp_path):
         assert all(1 <= one["estimates"]["score"]["value"] <= 5 for one in aspect["rounds"])
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["prompt"] == "{reference} {output}"
-    style = json.loads(evalbias("measure", "style", *task, "--out", "style", "--json", cwd=tmp_path).stdout)["report"]
+    write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    options = [*task, "--map", "pairs.jsonl", "--out", "style", "--json"]
+    style = json.loads(evalbias("measure", "style", *options, cwd=tmp_path).stdout)["report"]
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
-    assert expected[0] == expected[1] > 0
+    assert -25 < expected[0] == expected[1] < 0
     assert (tmp_path / "style/differences.png").exists()
 
 

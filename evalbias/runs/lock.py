@@ -27,8 +27,9 @@ def lock_folder(path: Path) -> SoftFileLock:
     try:
         lock.acquire()
     except Timeout as error:
+        process = "Another process" if lock.pid is None else f"Process {lock.pid}"
         raise FolderInUse(
-            f"Process {lock.pid} works in {path}: wait until it ends, or choose another folder. (If it runs on another "
+            f"{process} works in {path}: wait until it ends, or choose another folder. (If it runs on another "
             f"machine and has died, delete {path / FILE}.)"
         ) from error
     return lock

@@ -23,10 +23,12 @@ class Length:
 
 
 class Vowels:
-    name, low, high = "vowels", 0.0, 10.0
+    """A metric on the same scale: two points for every vowel."""
+
+    name, low, high = "vowels", 0.0, 20.0
 
     def __call__(self, example, output):
-        return Feedback(float(sum(output.count(v) for v in "aeiou")) if output != "?" else math.nan, "")
+        return Feedback(2.0 * sum(output.count(v) for v in "aeiou") if output != "?" else math.nan, "")
 
 
 def items(*outputs):
@@ -38,10 +40,10 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     report = measure_style(
         Paraphrased(Length()), items("aexx", "oixx", "iexx"), Vowels(), lm=lm, log_dir=tmp_path, n_resamples=200
     )
-    assert report.before["bias"].value == pytest.approx(0.0)  # 4 of 20 against 2 of 10
+    assert report.before["bias"].value == pytest.approx(0.0)  # 4 letters against 2 vowels of 2 points
     own, expected = (report.after.columns[name] for name in ("scores", "expected"))
-    assert own.tolist() == pytest.approx([12 / 20, 13 / 20, 13 / 20])
-    assert expected.tolist() == pytest.approx([0.2, 0.1, 0.2])
+    assert own.tolist() == [12, 13, 13]
+    assert expected.tolist() == [4, 2, 4]
     assert report.after["bias"].value == pytest.approx(np.mean(own - expected))
     assert report.change["bias"].difference.estimate > 0
     assert "Text: aexx\nParaphrase:" in lm.asked[0]
@@ -73,10 +75,10 @@ def test_aspects_round_by_round():
 
     loops = (Loop("i0", steps("a", "aa")), Loop("i1", steps("a", "aaa")), Loop("i2", steps("?", "a")))
     (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), items("", "", ""), [Vowels()], n_resamples=100)
-    assert [measurement["score"].value for measurement in aspect.rounds] == [1, 2]
+    assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
     change = aspect.change["score"]
-    assert (change.after.value, change.before.value, change.test.n, change.test.undefined) == (2.5, 1, 2, 1)
-    assert aspect.rounds[1]["score"].low <= 2 <= aspect.rounds[1]["score"].high
+    assert (change.after.value, change.before.value, change.test.n, change.test.undefined) == (5, 2, 2, 1)
+    assert aspect.rounds[1]["score"].low <= 4 <= aspect.rounds[1]["score"].high
 
 
 def test_a_loop_in_one_line():

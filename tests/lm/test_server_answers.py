@@ -199,10 +199,10 @@ def test_asynchronous_calls_are_all_in_flight(lms, kind):
     async def ask(lm):
         return await asyncio.gather(*(lm.acall(request) for request in requests))
 
-    with serving(lms["qwen2-chat"], kind, faults=lambda *_: 0.3) as (address, fake):
+    with serving(lms["qwen2-chat"], kind, faults=lambda *_: 1.0) as (address, fake):
         lm = ServerLM("tiny", base_url=address, in_flight=40, patience=5.0)
         responses = asyncio.run(ask(lm))
-        assert fake.most_in_flight > 20
+        assert fake.most_in_flight > 10  # six by Python's own thread pool on two cores
         fake.faults = lambda *_: None
         expected = [lm.engine.complete(request).text for request in requests[:3]]
     assert [response.text for response in responses[:3]] == expected
