@@ -23,6 +23,7 @@ from .programs.best_of_k import BestOfK as BestOfK
 from .programs.criterion import Criterion as Criterion
 from .programs.label_metrics import labeled as labeled
 from .programs.label_metrics import preference_accuracy as preference_accuracy
+from .programs.label_metrics import score_closeness as score_closeness
 from .programs.metrics import judge_metric as judge_metric
 from .programs.metrics import judge_reward as judge_reward
 from .programs.metrics import preference_metric as preference_metric
