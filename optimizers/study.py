@@ -231,7 +231,7 @@ class JudgeStudy(JudgeOptimizer):
             trial.suggest_categorical("instruction", wordings),
             trial.suggest_categorical("demonstrations", list(range(demo_sets))),
             trial.suggest_categorical("debias", DEBIASING) if labeled else trials.student.debias,
-            trial.suggest_categorical("calibration", CALIBRATIONS),
+            trial.suggest_categorical("calibration", trials.calibrations),
         )
         result = trials(choice)
         trial.set_user_attr(RESULT, result)
@@ -252,6 +252,8 @@ class _Trials:
         self.student: PairwiseJudge = problem.student
         self.pairs, self.labeled = problem.trainset, problem.valset
         self.lm: MeasuringLM = ChoiceMemo(problem.lm)
+        sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
+        self.calibrations = (None,) if sampled else CALIBRATIONS  # which need measured probabilities
         self.size = len(self.pairs[0].candidates)
         self._results: dict[Choice, dict[str, Any]] = {}
 

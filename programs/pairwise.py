@@ -137,6 +137,7 @@ class PairwiseJudge(Program):
             NoProbabilities: The model reports no probabilities.
         """
         orders, reordered = self._reordered(source, candidates)
+        self._measuring(resolve_lm(None, self.predict))
         with dspy.context(adapter=self._adapter()):
             answers = [self.predict(source=source, candidates=texts) for texts in reordered]
         return self._single(answers, orders)
@@ -144,6 +145,7 @@ class PairwiseJudge(Program):
     async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Compare the candidates of one source asynchronously; see ``forward``."""
         orders, reordered = self._reordered(source, candidates)
+        self._measuring(resolve_lm(None, self.predict))
         with dspy.context(adapter=self._adapter()):
             answers = [await self.predict.acall(source=source, candidates=texts) for texts in reordered]
         return self._single(answers, orders)
@@ -224,7 +226,7 @@ class PairwiseJudge(Program):
         self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: Refused = "undefined"
     ) -> ChoiceLogprobs:
         """Return the answers to n examples in r orders, as n * r rows."""
-        model = measuring(lm, self.sampling)
+        model = self._measuring(lm)
         labels = comparison_labels(len(orders[0]), ties=self.ties)
         prompts = [
             self.messages({"source": e.source, "candidates": [e.candidates[i] for i in order]})
@@ -260,7 +262,21 @@ class PairwiseJudge(Program):
             return np.array(self.offsets[count])
         labels = comparison_labels(count, ties=self.ties)
         prompt = self.messages(self.content_free(count))
-        return np.asarray(measuring(lm, self.sampling).choice_logprobs([prompt], labels).logprobs[0])
+        return np.asarray(self._measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
+
+    def _measuring(self, lm: Any) -> Any:
+        """Return the model to ask.
+
+        Raises:
+            ValueError: The judge is calibrated and the model's probabilities are estimates.
+        """
+        model = measuring(lm, self.sampling)
+        if self.calibration is not None and getattr(model, "sampling", None) is not None:
+            raise ValueError(
+                f"calibration={self.calibration!r} needs measured probabilities: an answer that none of a few sampled "
+                "ones names has no log-probability to subtract. Use debias='permutation', or a model that measures."
+            )
+        return model
 
     def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Comparisons:
         """Subtract ``offsets`` from the result of ``answer_logprobs`` and average over the orders."""

@@ -22,11 +22,14 @@ def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
 
     Args:
         lm: A ``dspy.LM`` or a model that measures.
-        sampling: Estimate the probabilities of choices from repeated answers, whether the model measures or not.
+        sampling: Estimate the probabilities of choices from repeated answers, whether the model measures or not. A
+            model that is asked repeatedly already keeps its own settings.
 
     Raises:
         TypeError: ``lm`` is not a language model.
     """
+    if isinstance(getattr(lm, "sampling", None), Sampling):
+        return lm  # type: ignore[no-any-return]
     if not isinstance(lm, MeasuringLM):
         if not callable(lm) or not hasattr(lm, "model"):
             raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")

@@ -64,6 +64,11 @@ class ChoiceMemo:
         rows = np.array([self._rows[key] for key in keys], dtype=np.float64).reshape(len(keys), len(choices))  # (n, c)
         return ChoiceLogprobs(choices, rows, renormalized=self._renormalized, samples=self._samples)
 
+    @property
+    def sampling(self) -> Sampling | None:
+        """How often the model is asked; None if it measures."""
+        return getattr(self._lm, "sampling", None)
+
     def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
         """Sample a text after every prompt, each with its own seed; see ``evalbias.lm.contract.drawn``."""
         questions = list(zip(prompts, seeds, strict=True))

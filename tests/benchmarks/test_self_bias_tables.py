@@ -36,6 +36,7 @@ def test_most_answers_on_missing_concepts_are_read(data_dir):
     assert len(unread) == 5  # of 1,100: lists with a comment, and prompts written again
 
 
+@pytest.mark.slow
 def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     monkeypatch.setattr(synthetic, "ITEMS", 4)
     monkeypatch.setattr(synthetic, "REFINEMENTS", 2)

@@ -1,11 +1,14 @@
 """The throughput benchmark: the methods agree, and the table names them and their costs."""
 
+import pytest
+
 from benchmarks.throughput.__main__ import rows
 from benchmarks.throughput.methods import HARNESS, METHODS, OURS, TITLES, applies
 from benchmarks.throughput.workloads import WORKLOADS, model
 from evalbias import LocalLM
 
 
+@pytest.mark.slow
 def test_all_methods_agree_on_every_workload(data_dir, tmp_path):
     path = model(data_dir, hidden=64, layers=2, vocabulary=9000, save_to=tmp_path)
     lm = LocalLM(str(path), device="cpu", dtype="float32")

@@ -35,6 +35,7 @@ def result(lm):
     return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0))
 
 
+@pytest.mark.slow
 def test_every_method_has_its_row(result):
     assert isinstance(result, CriterionResult)
     assert list(result.outcomes) == [
@@ -63,6 +64,7 @@ def test_every_method_has_its_row(result):
     assert result.points[0].objectives.keys() == {"fairness", "calibration", "confidence", "context-free confidence"}
 
 
+@pytest.mark.slow
 def test_the_report_has_the_published_figures(result):
     text = report("synthetic", {"quality": result}, "settings")
     assert "| ZEPO | " in text

@@ -25,6 +25,7 @@ def test_pairs_are_of_the_items_that_both_have_and_define():
     assert bias.after.undefined == 1
 
 
+@pytest.mark.slow
 def test_p_is_that_of_all_swaps():
     rng = np.random.default_rng(3)
     a, b = rng.normal(0.0, 1, 8), rng.normal(0.9, 1, 8)

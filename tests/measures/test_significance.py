@@ -177,6 +177,7 @@ def test_a_large_mixture_stays_exact():
     np.testing.assert_allclose(found, spearman_rows(np.where(swap, b, a), reference[None]), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_papers_resamples_fit_into_memory():
     text = """
 import resource, numpy as np

@@ -69,6 +69,7 @@ def test_the_same_seed_gives_the_same_study_and_a_choice_is_measured_once():
     assert len(lms[0].asked) == len(set(lms[0].asked))  # no prompt twice, whatever the choices share
 
 
+@pytest.mark.slow
 def test_processes_share_a_study(tmp_path):
     storage, train = f"sqlite:///{tmp_path}/study.db", sides(labels=False)[0]
     code = (

@@ -11,6 +11,9 @@ from texts import writer
 
 from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
 from evalbias.evaluation import judge_examples
+from evalbias.lm.contract import SampledLM
+from evalbias.lm.counting import CountingLM
+from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import NoProbabilities
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
@@ -123,3 +126,29 @@ def test_a_saved_judge_keeps_how_it_asks(tmp_path):
     PairwiseJudge(C).save(str(tmp_path / "judge.json"))
     loaded = load_pairwise_judge(tmp_path / "judge.json")
     assert (loaded.scoring, loaded.sampling) == ("expected", None)
+
+
+@pytest.mark.parametrize("calibration", ["contextual", "batch"])
+def test_estimates_are_not_calibrated(calibration):
+    lm, engine = writer(preference)
+    pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(1).normal(size=(12, 2)))]
+    judge = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4), calibration=calibration)
+    judge.predict.lm = lm
+    for ask in (
+        lambda: judge.batch(pairs),
+        lambda: judge.calibrate(pairs),
+        lambda: judge(source="s", candidates=pairs[0].candidates),
+        lambda: PairwiseJudge(C, calibration=calibration).batch(pairs, lm=SampledLM(lm, Sampling(samples=4))),
+    ):
+        with pytest.raises(ValueError, match=rf"calibration='{calibration}' needs measured probabilities"):
+            ask()
+    assert engine.requests == []
+
+
+def test_settings_of_the_command_hold_for_a_judge_that_samples_itself():
+    lm, engine = writer(preference)
+    judge = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=7))
+    for model in (asked := SampledLM(lm, Sampling(samples=3)), CountingLM(asked), ChoiceMemo(asked)):
+        engine.requests.clear()
+        (prediction,) = judge.batch([pair(1, 2)], lm=model)
+        assert prediction.samples == len(engine.requests) == 3

@@ -200,6 +200,7 @@ def test_a_model_that_is_set_survives_without_its_weights(way, depth, lms, tmp_p
     assert max(map(len, written)) < 20_000
 
 
+@pytest.mark.slow
 def test_a_saved_judge_answers_alike_in_another_process(lms, tmp_path):
     judge = PointwiseJudge(QUALITY)
     judge.predict.lm = lms["llama"]
