@@ -15,7 +15,7 @@ from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import MeasuringLM
+from evalbias.lm.types import MeasuringLM, PromptRefused
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import NORMALIZATIONS
@@ -190,21 +190,31 @@ def _rs(judged: Judged, normalization: str) -> tuple[FloatArray, FloatArray]:
 def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
     """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
 
+    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
+
     Raises:
         PromptTooLong: One of the longest items does not fit; the message says how many demonstrations would.
     """
     longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
     model = measuring(lm, judge.sampling)
     demos = judge.predict.demos
-    for count in range(len(demos), -1, -1):
+
+    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | None:
         judge.predict.demos = demos[:count]
+        prompts = [judge.messages(e) for e in items]
         try:
-            prompts = [judge.messages(e) for e in longest]
-            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, longest)
-        except PromptTooLong as error:
-            refusal = error
-            continue
-        if count < len(demos):
-            raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {refusal}") from refusal
+            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
+        except PromptRefused as error:
+            return error
+        return None
+
+    first = refusal(longest, len(demos))
+    if first is None:
         return
-    raise PromptTooLong(f"Not even a prompt without demonstrations fits. {refusal}") from refusal
+    alone = [item for item in longest if refusal([item], 0) is None]
+    if not alone:
+        raise PromptTooLong(f"Not even a prompt without demonstrations fits. {first}") from first
+    problem = refusal(alone, len(demos))
+    if problem is not None:
+        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
+        raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem

@@ -41,16 +41,24 @@ def answer_items(
         return list(name_refused_items(ask, prompts, examples))
     if refused != "undefined":
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
-    try:
-        return list(ask(prompts))
-    except PromptRefused as error:
-        if len(prompts) == 1:
-            message = f"{_description(examples[0])} cannot be asked about. {error}"
-            logger.warning("%s Its judgment is undefined.", message)
-            return [undefined(message)]
-        half = len(prompts) // 2  # a refused call costs no model time, so halving finds the item cheaply
-        first, second = (prompts[:half], examples[:half]), (prompts[half:], examples[half:])
-        return [a for part in (first, second) for a in answer_items(ask, *part, undefined=undefined)]
+    reasons: list[str] = []
+
+    def answers(prompts: Sequence[Any], examples: Sequence[dspy.Example]) -> list[Answer]:
+        try:
+            return list(ask(prompts))
+        except PromptRefused as error:
+            if len(prompts) == 1:
+                reasons.append(f"{_description(examples[0])} cannot be asked about. {error}")
+                return [undefined(reasons[-1])]
+            half = len(prompts) // 2  # a refused call costs no model time, so halving finds the item cheaply
+            return answers(prompts[:half], examples[:half]) + answers(prompts[half:], examples[half:])
+
+    done = answers(prompts, examples)
+    if reasons:
+        distinct = list(dict.fromkeys(reasons))
+        more = f" The same holds for {len(distinct) - 1} more." if len(distinct) > 1 else ""
+        logger.warning("%s Its judgment is undefined.%s", distinct[0], more)
+    return done
 
 
 def name_refused_items(

@@ -159,17 +159,31 @@ def test_demonstrations_that_do_not_fit_say_how_many_do():
         compile_judge(Short())
 
 
-def test_a_long_validation_item_is_refused_before_anything_is_judged():
-    class Short(FormulaLM):
-        def choice_logprobs(self, prompts, choices):
-            if max(len(m["content"]) for p in prompts for m in p) > 500:
-                raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
-            return super().choice_logprobs(prompts, choices)
+class TooShort(FormulaLM):
+    """Refuses messages of over 500 characters."""
 
-    lm, valset = Short(), items(20, 2)
+    def choice_logprobs(self, prompts, choices):
+        if max(len(m["content"]) for p in prompts for m in p) > 500:
+            raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
+        return super().choice_logprobs(prompts, choices)
+
+
+def test_an_item_that_is_too_long_is_undefined_and_the_judge_is_compiled():
+    trainset, valset = items(60, 1), items(20, 2)
+    trainset[3].output += " and so on" * 60
     valset[7].output += " and so on" * 60
+    compiled = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, valset=valset, lm=TooShort())
+    performance = compiled.report.comparison["likelihood"]["performance"]
+    assert (performance.after.n, performance.after.undefined) == (19, 1)
+    assert all("and so on" not in demo["output"] for demo in compiled.predict.demos)
+
+
+def test_items_that_are_all_too_long_are_refused_before_anything_is_judged():
+    lm, trainset = TooShort(), items(60, 1)
+    for item in trainset:
+        item.output += " and so on" * 60
     with pytest.raises(PromptTooLong, match="Not even a prompt without demonstrations fits"):
-        BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=items(60, 1), valset=valset, lm=lm)
+        BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=lm)
     assert not lm.judged
 
 

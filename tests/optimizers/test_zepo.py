@@ -11,6 +11,7 @@ from dspy import lm15
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.zepo import (
@@ -485,3 +486,21 @@ class UnknownBias:
 
     def samples(self, judged):
         raise AssertionError("asked although it does not apply")
+
+
+def test_a_pair_that_is_too_long_is_left_out_of_the_search():
+    class Short(Wording):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(p[-1]["content"]) for p in prompts) > 500:
+                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+            return super().choice_logprobs(prompts, choices)
+
+    def compiled(lm, trainset):
+        zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2))
+        return zepo.compile(PairwiseJudge(C), trainset=trainset, lm=lm)
+
+    pairs = all_pairs(4)
+    expected = compiled(Wording(), pairs)
+    found = compiled(Short(), [*pairs, pair(0, 1, source="s" * 600)])
+    assert found.predict.signature.instructions == expected.predict.signature.instructions
+    assert found.report.history == expected.report.history
