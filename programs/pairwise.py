@@ -10,7 +10,7 @@ import numpy as np
 
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, stacked
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import (
     Comparisons,
@@ -32,7 +32,7 @@ from evalbias.programs.prompt import (
     comparison_instructions,
     comparison_labels,
 )
-from evalbias.programs.refused import Refused, answer_items
+from evalbias.programs.refused import Refused, answer_choices
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting, checked_sampling
 from evalbias.programs.settings import CriterionSetting, Program, Setting
@@ -234,15 +234,7 @@ class PairwiseJudge(Program):
             for order in orders
         ]
         items = [example for example in examples for _ in orders]  # one per prompt
-        unanswered = ChoiceLogprobs(labels, np.full((1, len(labels)), np.nan))
-        rows = answer_items(
-            lambda some: model.choice_logprobs(some, labels).rows(),
-            prompts,
-            items,
-            undefined=lambda _: unanswered,
-            refused=refused,
-        )
-        return stacked(rows)
+        return answer_choices(model, prompts, labels, items, refused=refused)
 
     def content_free(self, count: int) -> dspy.Example:
         """Return an example with ``count`` candidates without content."""

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import dspy
-import numpy as np
 
 from evalbias.lm.contract import measuring, resolve_lm, written
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, chunk_of
+from evalbias.lm.types import MeasuringLM, chunk_of, unanswered
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.predictor import Predictor
@@ -131,8 +130,7 @@ class PointwiseJudge(Program):
     def _undefined(self) -> dict[str, Any]:
         if self.scoring == "direct":
             return written_score(self.criterion, "")
-        labels = self.criterion.labels
-        return expected_scores(self.criterion, ChoiceLogprobs(labels, np.full((1, len(labels)), np.nan)))[0]
+        return expected_scores(self.criterion, unanswered(self.criterion.labels))[0]
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """Return the prompt of one judgment."""

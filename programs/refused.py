@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import dspy
 
-from evalbias.lm.types import PromptRefused
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, stacked, unanswered
 
 Answer = TypeVar("Answer")
 Refused = Literal["undefined", "raise"]
@@ -59,6 +59,29 @@ def answer_items(
         more = f" The same holds for {len(distinct) - 1} more." if len(distinct) > 1 else ""
         logger.warning("%s Its judgment is undefined.%s", distinct[0], more)
     return done
+
+
+def answer_choices(
+    model: MeasuringLM,
+    prompts: Sequence[Any],
+    choices: Sequence[str],
+    examples: Sequence[dspy.Example],
+    *,
+    refused: Refused = "undefined",
+) -> ChoiceLogprobs:
+    """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses.
+
+    Arguments and errors are those of ``answer_items``; there is at least one prompt.
+    """
+    return stacked(
+        answer_items(
+            lambda some: model.choice_logprobs(some, choices).rows(),
+            prompts,
+            examples,
+            undefined=lambda _: unanswered(choices),
+            refused=refused,
+        )
+    )
 
 
 def name_refused_items(

@@ -14,7 +14,7 @@ from dspy.utils.exceptions import LMError
 from evalbias.lm.asking import ask, concurrently, hold, texts_of
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.sampled_answers import Sampling, estimate
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt, stacked
 
 
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
@@ -135,8 +135,7 @@ class ContractLM:
                 return ask(self._lm, _messages(prompt), choices)
 
         rows = concurrently(measure, prompts)
-        logprobs = np.concatenate([r.logprobs for r in rows]) if rows else np.empty((0, len(choices)))  # (n, c)
-        return ChoiceLogprobs(tuple(choices), logprobs, renormalized=any(r.renormalized for r in rows))
+        return stacked(rows) if rows else ChoiceLogprobs(tuple(choices), np.empty((0, len(choices))))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Generate a text after every prompt; see ``written``."""

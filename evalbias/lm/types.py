@@ -147,6 +147,11 @@ class ChoiceLogprobs:
         return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
+def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:
+    """Return the undefined answer to a prompt that a model was not asked: NaN for every choice."""
+    return ChoiceLogprobs(tuple(choices), np.full((1, len(choices)), np.nan))
+
+
 def stacked(rows: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
     """Return answers about the same choices as one; at least one is needed."""
     return ChoiceLogprobs(

@@ -11,7 +11,7 @@ import numpy as np
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.contract import measuring
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, stacked
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import rotations
 from evalbias.optimizers.inside import state_without_model
@@ -20,7 +20,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompt import comparison_labels
-from evalbias.programs.refused import answer_items
+from evalbias.programs.refused import answer_choices
 
 Judge = PairwiseJudge | PointwiseJudge
 
@@ -187,11 +187,8 @@ def _logprobs(
     prompts = [one.messages(example) for example in examples for one in judges]
     items = [example for example in examples for _ in judges]
     model = measuring(lm, judge.sampling)
-    unanswered = ChoiceLogprobs(labels, np.full((1, len(labels)), np.nan))
-    rows = answer_items(
-        lambda part: model.choice_logprobs(part, labels).rows(), prompts, items, undefined=lambda _: unanswered
-    )
-    by_example = stacked(rows).logprobs.reshape(len(examples), len(judges), len(labels))
+    logprobs = answer_choices(model, prompts, labels, items).logprobs
+    by_example = logprobs.reshape(len(examples), len(judges), len(labels))
     return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
 
 
