@@ -15,7 +15,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.data.surrogates import lone_surrogate
-from evalbias.lm.asking import aask, ask
+from evalbias.lm.asking import aask, arespond, ask, respond
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
@@ -69,7 +69,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         """Ask for one judgment; see ``dspy.Adapter``."""
         messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
         if self.scoring == "direct":
-            return [self._direct(lm(self._direct_request(lm, messages), **options))]
+            return [self._direct(respond(lm, self._direct_request(lm, messages), **options))]
         return expected_scores(self.criterion, ask(lm, messages, self.criterion.labels, self.sampling, **options))
 
     async def acall(
@@ -78,7 +78,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
         messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
         if self.scoring == "direct":
-            return [self._direct(await lm.acall(self._direct_request(lm, messages), **options))]
+            return [self._direct(await arespond(lm, self._direct_request(lm, messages), **options))]
         answer = await aask(lm, messages, self.criterion.labels, self.sampling, **options)
         return expected_scores(self.criterion, answer)
 
@@ -103,10 +103,20 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
     value = item.get(name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: give a text that is not empty.")
-    if problem := lone_surrogate(value):
+    if problem := text_problem(value):
         named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
-        raise ValueError(f"{name!r} of {named} holds {problem}: write the character whole, or remove it.")
+        raise ValueError(f"{name!r} of {named} {problem}: write the character whole, or remove it.")
     return value
+
+
+def text_problem(value: Any) -> str | None:
+    """Say what keeps a value from being shown to a judge as a text, such as "is empty"; None if nothing does."""
+    if value is None:
+        return "is None"
+    if not str(value).strip():
+        return "is empty"
+    surrogate = lone_surrogate(str(value))
+    return surrogate and f"holds {surrogate}"
 
 
 def expected_scores(criterion: Criterion, answer: ChoiceLogprobs) -> list[dict[str, Any]]:

@@ -42,15 +42,16 @@ def preference_accuracy(
     preferred = prediction["preference"]
     chosen = preferred if preferred is None or isinstance(preferred, str) else LETTERS[preferred]
     people = str(example["preference"])
-    if chosen is None and math.isnan(prediction["gap"]):
-        if not math.isnan(undefined):
-            tell_undefined(str(example.get("id", example.get("ids"))), undefined)
+    is_undefined = chosen is None and math.isnan(prediction["gap"])
+    if is_undefined:
         value, found = undefined, "The judge's comparison is undefined"
     elif chosen is None:
         value, found = 0.5, "The judge has no preference"
     else:
         value, found = float(chosen == people), f"The judge prefers {chosen}"
     feedback = f"{found}; people prefer {people}."
+    if is_undefined and not math.isnan(undefined):
+        tell_undefined(str(example.get("id", example.get("ids"))), undefined, feedback)
     return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
 
 

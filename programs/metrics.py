@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import dspy
 
+from evalbias.lm.types import PromptRefused
+from evalbias.programs.adapter import text_problem
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+
+_counting = threading.Lock()  # of the module: a metric is copied and pickled with its program
 
 
 class ProgramMetric:
@@ -18,10 +23,12 @@ class ProgramMetric:
 
     A call takes ``(example, prediction, trace, pred_name, pred_trace)`` and returns the value; if ``pred_name`` is
     given, as GEPA does, a ``dspy.Prediction`` with ``score`` and ``feedback``. ``dspy.Evaluate`` adds up all values, so
-    one NaN would make its score NaN: an undefined judgment counts as ``undefined`` and is logged.
+    one NaN would make its score NaN, and stops after a few errors. A judgment that is undefined, or that the model
+    cannot be asked for because the prompt is too long, counts as ``undefined`` and is logged with its reason.
 
     Args:
-        judged: Function from example and prediction to the value, NaN if undefined, and the feedback on it.
+        judged: Function from example and prediction to the value, NaN if undefined, and the feedback on it, which says
+            why a judgment is undefined.
         undefined: Value of an undefined judgment.
         threshold: Value that a bootstrapped demonstration must reach; None returns the value itself.
 
@@ -45,19 +52,26 @@ class ProgramMetric:
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
         """Return the value, or value and feedback; see the class."""
-        value, feedback = self._judged(example, prediction)
+        try:
+            value, feedback = self._judged(example, prediction)
+        except PromptRefused as refusal:
+            value, feedback = math.nan, f"The output cannot be judged. {refusal}"
         if math.isnan(value):
-            self.undefined_items.append(str(example.get("id", len(self.undefined_items))))
-            tell_undefined(self.undefined_items[-1], self.undefined, f" ({len(self.undefined_items)} so far)")
             value = self.undefined
+            with _counting:
+                item = str(example.get("id", len(self.undefined_items)))
+                self.undefined_items.append(item)
+                tell_undefined(item, value, feedback, f" ({len(self.undefined_items)} so far)")
         if pred_name is not None:
             return dspy.Prediction(score=value, feedback=feedback)
         return value >= self.threshold if trace is not None and self.threshold is not None else value
 
 
-def tell_undefined(item: str, value: float, count: str = "") -> None:
-    """Log that an undefined judgment counts as a value."""
-    logging.getLogger(__name__).warning("The judgment of item %r is undefined and counts as %g%s.", item, value, count)
+def tell_undefined(item: str, value: float, reason: str, count: str = "") -> None:
+    """Log that an undefined judgment counts as a value, and why it is undefined."""
+    logging.getLogger(__name__).warning(
+        "The judgment of item %r is undefined and counts as %g%s. %s", item, value, count, reason
+    )
 
 
 def judge_metric(
@@ -81,7 +95,11 @@ def judge_metric(
     """
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        answer = judge(source=_field(example, source, "source"), output=_field(prediction, output, "output"))
+        text = _field(prediction, output, "output")
+        given = _example_text(example, source, "source")
+        if problem := text_problem(text):
+            return math.nan, _problem_feedback(judge, problem)
+        answer = judge(source=given, output=str(text))
         return _fraction(judge, answer.score), _score_feedback(judge, answer)
 
     return ProgramMetric(judged, undefined=undefined, threshold=threshold)
@@ -124,27 +142,41 @@ def preference_metric(
     """
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        ours, theirs = _field(prediction, output, "output"), _field(example, reference, "reference")
-        if ours == theirs:
+        ours = _field(prediction, output, "output")
+        theirs, given = _example_text(example, reference, "reference"), _example_text(example, source, "source")
+        if problem := text_problem(ours):
+            return math.nan, _problem_feedback(judge, problem)
+        if str(ours) == theirs:
             return 0.5, "The output is the reference itself."
-        comparison = judge(source=_field(example, source, "source"), candidates=[ours, theirs])
+        comparison = judge(source=given, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
     return ProgramMetric(judged, undefined=undefined)
 
 
-def _field(values: Any, name: str, argument: str) -> str:
-    """Return a text to be judged, or raise an error that names the fields available."""
+def _field(values: Any, name: str, argument: str) -> Any:
+    """Return a field, or raise an error that names the fields available."""
     if name not in values:
         raise ValueError(f"There is no {name!r} among {sorted(values.keys())}: name the field with {argument}=.")
-    if values[name] is None:
-        raise ValueError(f"{name!r} is None: give a text to judge.")
-    return str(values[name])
+    return values[name]
+
+
+def _example_text(example: Any, name: str, argument: str) -> str:
+    """Return a text of the example, which is data and not what the program wrote: a bad one is an error."""
+    value = _field(example, name, argument)
+    if problem := text_problem(value):
+        raise ValueError(f"{name!r} of the item {example.get('id')!r} {problem}: give a text that is not empty.")
+    return str(value)
 
 
 def _fraction(judge: PointwiseJudge, score: float) -> float:
     low, high = judge.criterion.scale
     return (float(score) - low) / (high - low)
+
+
+def _problem_feedback(judge: PointwiseJudge | PairwiseJudge, problem: str) -> str:
+    """Say why the output was not shown to the judge, and what the question would have been."""
+    return f"The output cannot be judged: it {problem}. The question was: {judge.criterion.definition}"
 
 
 def _score_feedback(judge: PointwiseJudge, answer: Any) -> str:

@@ -134,6 +134,7 @@ class PairwiseJudge(Program):
 
         Raises:
             ValueError: The source or a candidate is empty, two candidates are equal, or there are fewer than two.
+            PromptRefused: The model cannot take a prompt, for example because it is too long.
             NoProbabilities: The model reports no probabilities.
         """
         orders, reordered = self._reordered(source, candidates)

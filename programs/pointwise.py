@@ -67,7 +67,8 @@ class PointwiseJudge(Program):
 
         Raises:
             ValueError: The source or the output is empty.
-        NoProbabilities: The model reports no probabilities.
+            PromptRefused: The model cannot take the prompt, for example because it is too long.
+            NoProbabilities: The model reports no probabilities.
         """
         with dspy.context(adapter=self._adapter()):
             return self.predict(source=source, output=output)

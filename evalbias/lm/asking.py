@@ -7,8 +7,9 @@ one of them. ``hold`` and ``ahold`` make the calls, so that each conversation is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -27,7 +28,15 @@ from evalbias.lm.judgment import (
 )
 from evalbias.lm.sampled_answers import Sampling, estimate
 from evalbias.lm.top_logprobs import TOP
-from evalbias.lm.types import ChoiceLogprobs, Interrupted, MeasuringLM, Message, NoProbabilities, Unanswered
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Interrupted,
+    MeasuringLM,
+    Message,
+    NoProbabilities,
+    PromptRefused,
+    Unanswered,
+)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -69,6 +78,7 @@ def ask(
 
     Raises:
         NoProbabilities: The model reports no probabilities.
+        PromptRefused: The model cannot take the prompt, for example because it is too long.
     """
     return hold(lm, _judgment(lm, messages, choices, sampling, options))
 
@@ -103,8 +113,6 @@ def _measured(
     for top in TOPS:
         try:
             (response,) = yield [Call(first_token_request(model, messages, top), options)]
-        except ContextWindowExceededError:
-            raise
         except REFUSED as error:
             refusal = error
         else:
@@ -140,18 +148,18 @@ def hold(lm: Any, conversation: Conversation[Answer]) -> Answer:
     """Make a conversation's calls, several at the same time, and return its answer.
 
     Raises:
+        PromptRefused: The model cannot take the prompt.
         LMError: A call failed.
     """
 
-    def respond(call: Call) -> lm15.Response:
-        with without_truncation_warning():
-            return lm(call.request, **call.options)
+    def answer_call(call: Call) -> lm15.Response:
+        return respond(lm, call.request, **call.options)
 
     try:
         calls = next(conversation)
         while True:
             try:
-                responses = [respond(calls[0])] if len(calls) == 1 else concurrently(respond, calls)
+                responses = [answer_call(calls[0])] if len(calls) == 1 else concurrently(answer_call, calls)
             except (LMError, lm15.LM15Error) as error:
                 calls = conversation.throw(error)
             else:
@@ -165,16 +173,15 @@ async def ahold(lm: Any, conversation: Conversation[Answer]) -> Answer:
     """Make a conversation's calls asynchronously; see ``hold``."""
     slots = asyncio.Semaphore(IN_FLIGHT)
 
-    async def respond(call: Call) -> lm15.Response:
+    async def answer_call(call: Call) -> lm15.Response:
         async with slots:
-            with without_truncation_warning():
-                return await lm.acall(call.request, **call.options)
+            return await arespond(lm, call.request, **call.options)
 
     try:
         calls = next(conversation)
         while True:
             try:
-                responses = await asyncio.gather(*map(respond, calls))
+                responses = await asyncio.gather(*map(answer_call, calls))
             except (LMError, lm15.LM15Error) as error:
                 calls = conversation.throw(error)
             else:
@@ -182,6 +189,38 @@ async def ahold(lm: Any, conversation: Conversation[Answer]) -> Answer:
     except StopIteration as end:
         answer: Answer = end.value
         return answer
+
+
+def respond(lm: Any, request: lm15.Request, **options: Any) -> lm15.Response:
+    """Return a model's response to one request.
+
+    Raises:
+        PromptRefused: The model cannot take the prompt, for example because it is too long.
+        LMError: The call failed.
+    """
+    with without_truncation_warning(), _refused_prompts():
+        response: lm15.Response = lm(request, **options)
+        return response
+
+
+async def arespond(lm: Any, request: lm15.Request, **options: Any) -> lm15.Response:
+    """Return a model's response to one request asynchronously; see ``respond``."""
+    with without_truncation_warning(), _refused_prompts():
+        response: lm15.Response = await lm.acall(request, **options)
+        return response
+
+
+@contextmanager
+def _refused_prompts() -> Iterator[None]:
+    """Raise ``PromptRefused`` for DSPy's errors that stand for it."""
+    try:
+        yield
+    except (LMError, lm15.ContextLengthError) as error:
+        if isinstance(error.__cause__, PromptRefused):  # our own models' error, wrapped by DSPy
+            raise error.__cause__ from error
+        if isinstance(error, ContextWindowExceededError | lm15.ContextLengthError):
+            raise PromptRefused(str(error)) from error
+        raise
 
 
 def concurrently(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:

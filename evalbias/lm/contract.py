@@ -11,7 +11,7 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
-from evalbias.lm.asking import ask, concurrently, hold, texts_of
+from evalbias.lm.asking import ask, concurrently, hold, respond, texts_of
 from evalbias.lm.judgment import chat_request
 from evalbias.lm.sampled_answers import Sampling, estimate
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt, stacked
@@ -60,7 +60,7 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
 
     def write(prompt: Prompt) -> str:
         with _named_errors(lm):
-            return lm(chat_request(str(lm.model), _messages(prompt), config)).text or ""
+            return respond(lm, chat_request(str(lm.model), _messages(prompt), config)).text or ""
 
     return concurrently(write, prompts)
 

@@ -1,5 +1,6 @@
 """Judges as metrics of DSPy's evaluation and of GEPA."""
 
+import asyncio
 import math
 
 import dspy
@@ -7,6 +8,7 @@ import pytest
 from models_of_text import Scripted
 
 from evalbias import judge_metric, judge_reward, preference_metric
+from evalbias.lm.types import PromptRefused
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy, score_closeness
 from evalbias.programs.plain_text import PlainPredict
 
@@ -86,6 +88,117 @@ def test_an_output_that_the_judge_cannot_score_gets_the_reward_named(caplog):
     assert best(source="s").output == "4"
     silent = dspy.BestOfN(module=Writes("?"), N=2, reward_fn=judge_reward(Told(C)), threshold=1.0)
     assert silent(source="s").output == "?"
+
+
+LONG = "word " * 2000  # the tiny models' context is 256 tokens
+BAD = {
+    "": "The output cannot be judged: it is empty.",
+    " \n": "The output cannot be judged: it is empty.",
+    None: "The output cannot be judged: it is None.",
+    "a\ud800": "The output cannot be judged: it holds",
+    LONG: "tokens, but the model's context is 256",
+}
+"""Outputs that cannot be judged, and what the reason says."""
+
+
+def measuring_metrics(lms, **options):
+    judges = PointwiseJudge(C), PairwiseJudge(C, debias="permutation")
+    for judge in judges:
+        judge.predict.lm = lms["llama"]
+    return judge_metric(judges[0], **options), preference_metric(judges[1], **options)
+
+
+@pytest.mark.parametrize("kind", range(2), ids=["pointwise", "pairwise"])
+@pytest.mark.parametrize("text", BAD, ids=["empty", "blank", "none", "surrogate", "long"])
+def test_an_output_that_cannot_be_judged_is_undefined_and_told_once(lms, caplog, text, kind):
+    metric = measuring_metrics(lms, undefined=0.25)[kind]
+    devset = [dspy.Example(id=str(k), source="s", reference="gold").with_inputs("source") for k in range(4)]
+    outputs = {"0": "fine", "1": text, "2": text, "3": "fine"}
+
+    def value(example, *given):
+        return metric(example, dspy.Prediction(output=outputs[example.id]), *given)
+
+    defined = [value(devset[0]), value(devset[3])]
+    metric.undefined_items.clear()
+    result = dspy.Evaluate(devset=devset, metric=lambda e, p, trace=None: value(e), num_threads=2, max_errors=1)(
+        lambda source: dspy.Prediction()
+    )
+    assert [row[2] for row in result.results] == [defined[0], 0.25, 0.25, defined[1]]
+    assert sorted(metric.undefined_items) == ["1", "2"]
+    lines = [record.message for record in caplog.records if record.name == "evalbias.programs.metrics"]
+    assert sorted(line.partition("'")[2][0] for line in lines if BAD[text] in line) == ["1", "2"]
+    assert all("is undefined and counts as 0.25" in line for line in lines)
+    told = value(devset[1], None, "predict", None)
+    assert (told.score, BAD[text] in told.feedback) == (0.25, True)
+
+
+def test_draws_that_cannot_be_judged_lose_to_those_that_can(lms):
+    reward = measuring_metrics(lms, undefined=-1.0)[0]
+    for empty in ("", LONG):
+        best = dspy.BestOfN(module=Writes(empty, "fine", empty), N=3, reward_fn=reward, threshold=2.0)
+        assert best(source="s").output == "fine"
+        assert len(reward.undefined_items) == 2
+        reward.undefined_items.clear()
+    with dspy.context(lm=Scripted('{"discussion": "d", "advice": {}}'), adapter=dspy.JSONAdapter()):
+        refined = dspy.Refine(module=Writes("", "fine"), N=2, reward_fn=reward, threshold=2.0)(source="s")
+    assert refined.output == "fine"
+    assert len(reward.undefined_items) == 1
+
+
+def test_gepa_is_told_why_an_output_could_not_be_judged(lms):
+    program = PlainPredict("source -> output")
+    program.set_lm(Scripted(LONG))
+    reflection = Scripted("```\nWrite less.\n```")
+    optimizer = dspy.GEPA(metric=measuring_metrics(lms)[0], max_metric_calls=6, reflection_lm=reflection, num_threads=1)
+    optimizer.compile(program, trainset=[ITEM] * 2, valset=[ITEM] * 2)
+    assert "tokens, but the model's context is 256" in reflection.asked[0]
+
+
+def test_mistakes_in_the_settings_are_errors(lms):
+    metric, preference = measuring_metrics(lms)
+    answer = dspy.Prediction(output="fine")
+    with pytest.raises(ValueError, match=r"There is no 'output' among \['text'\]: name the field with output="):
+        metric(ITEM, dspy.Prediction(text="fine"))
+    with pytest.raises(ValueError, match="There is no 'source' among"):
+        metric(dspy.Example(id="7", question="s"), answer)
+    with pytest.raises(ValueError, match="'reference' of the item '7' is None: give a text"):
+        preference(dspy.Example(id="7", source="s", reference=None), answer)
+    with pytest.raises(ValueError, match="'source' of the item '7' is empty: give a text"):
+        metric(dspy.Example(id="7", source=" "), answer)
+    with pytest.raises(ValueError, match="No LM is loaded"):
+        judge_metric(PointwiseJudge(C))(ITEM, answer)
+    broken = PointwiseJudge(C)
+    broken.predict.lm = Scripted(dspy.lm15.AuthError("no key"))
+    with pytest.raises(Exception, match="no key"):
+        judge_metric(broken)(ITEM, answer)
+
+
+@pytest.mark.parametrize("scoring", ["expected", "sampled", "direct"])
+def test_a_single_judgment_refuses_a_long_prompt_as_a_batch_does(lms, scoring):
+    judge, item = PointwiseJudge(C, scoring=scoring), dspy.Example(source="s", output=LONG)
+    judge.predict.lm = lms["llama"]
+
+    def asynchronously(**texts):
+        return asyncio.run(judge.acall(**texts))
+
+    def batched(**texts):
+        return judge.batch([item], refused="raise")
+
+    for call in (judge, asynchronously, batched):
+        with pytest.raises(PromptRefused, match="tokens, but the model's context is 256"):
+            call(**item)
+
+
+def test_a_provider_that_refuses_a_long_prompt_leaves_the_judgment_undefined():
+    judge = PointwiseJudge(C)
+    judge.predict.lm = Scripted(dspy.lm15.ContextLengthError("at most 8192 tokens"))
+    metric = judge_metric(judge)
+    assert metric(ITEM, dspy.Prediction(output="fine"), None, "predict", None).score == 0
+    assert metric.undefined_items == ["7"]
+    item = dspy.Example(id="7", source="s", output="fine")
+    (batched,) = judge.batch([item])
+    assert math.isnan(batched.score)
+    assert "at most 8192 tokens" in batched.undefined
 
 
 PAIR = dspy.Example(id="7", source="s", candidates=["a", "b"], preference="B").with_inputs("source", "candidates")

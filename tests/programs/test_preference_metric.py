@@ -23,8 +23,7 @@ def test_the_probability_of_beating_the_reference(lms):
     assert metric(example, dspy.Prediction(answer="one text")) == 0.5
     with pytest.raises(ValueError, match="name the field with output="):
         metric(example, dspy.Prediction(text="x"))
-    with pytest.raises(ValueError, match="'answer' is None"):
-        metric(example, dspy.Prediction(answer=None))
+    assert metric(example, dspy.Prediction(answer=None)) == 0
     evaluate = dspy.Evaluate(devset=[example] * 3, metric=metric, display_progress=False)
     assert evaluate(lambda source: dspy.Prediction(answer="another text")).score == pytest.approx(100 * won, abs=0.01)
 
