@@ -251,18 +251,35 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
     plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
-    assert (
-        "No Bias is measured: own scores are MQM points (-25 to 0), and sacrebleu chrf gives 0 to 100" in plain.stderr
-    )
-    assert "--map FILE" in plain.stderr
+    assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
+    assert 'human MQM scores: lines such as {"chrf": 31.7, "mqm": -12.0}.' in plain.stderr
+    mapped = evalbias("measure", "self", "--data", "plain", "--map", "pairs.jsonl", "--json", cwd=tmp_path)
+    assert json.loads(mapped.stdout)["outside_map"] == {"plain": 0}
+    write(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
+    narrow = evalbias("measure", "self", *recorded, "--map", "narrow.jsonl", "--resamples", 50, "--json", cwd=tmp_path)
+    with open(recorded[1]) as file:
+        raw = [json.loads(line)["bleurt_raw"] for line in file]
+    outside = sum(not 0.5 <= x <= 0.6 for x in raw)
+    assert list(json.loads(narrow.stdout)["outside_map"].values()) == [outside]
+    assert f"{outside} of {len(raw)} scores of 'bleurt_raw' lie outside the map's 0.5 to 0.6" in narrow.stderr
     wrong = evalbias("measure", "self", "--data", "plain", cwd=tmp_path, check=False)
     assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in wrong.stderr
+    write(tmp_path / "bleu.jsonl", [{"bleu": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    other = "The quantile map was fitted to scores of 'bleu', but these are scores of 'chrf'"
+    for wrong in (
+        ["measure", "self", "--data", "plain", "--map", "bleu.jsonl"],
+        ["measure", "self", *recorded, "--map", "bleu.jsonl"],
+        ["refine", *task, "--map", "bleu.jsonl"],
+    ):
+        told = evalbias(*wrong, cwd=tmp_path, check=False)
+        assert told.returncode == 2
+        assert other.replace("chrf", "bleurt_raw" if recorded[1] in wrong else "chrf") in told.stderr
     style = evalbias(
-        "measure", "style", *task, "--map", "pairs.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
+        "measure", "style", *task, "--map", "bleu.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
     )
     assert "No Bias is measured" not in style.stderr
     settings = json.loads((tmp_path / "style/run.json").read_text())["metric"]
-    assert settings["name"] == "sacrebleu bleu"
+    assert settings["name"] == "bleu"
     assert len(settings["map_sha256"]) == 64
 
 
@@ -275,7 +292,7 @@ def test_a_learned_metric_scores_from_a_python_of_its_own(model, tmp_path, monke
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     write(tmp_path / "items.jsonl", [ITEMS["translation"]])
-    write(tmp_path / "pairs.jsonl", [{"bleurt": x, "mqm": y} for x, y in [(0, -25), (0.5, -12), (1, 0)]])
+    write(tmp_path / "pairs.jsonl", [{"bleurt B": x, "mqm": y} for x, y in [(0, -25), (0.5, -12), (1, 0)]])
     metric = ["--metric", "bleurt", "--metric-python", sys.executable, "--checkpoint", "B", "--map", "pairs.jsonl"]
     options = ["--data", "items.jsonl", "--lm", model, "--max-iterations", 0, "--max-tokens", 8, *metric, "--json"]
     told = json.loads(evalbias("refine", "--task", "translation", *options, cwd=tmp_path).stdout)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from evalbias.commands.run import print_result
 from evalbias.data.refinements import Refinements, load_refinements
@@ -39,10 +40,12 @@ class Rounds(LoopScores):
     Attributes:
         sha256: Hash of the data.
         by: What the rounds are numbered by, ``"iteration"`` or ``"k"``.
+        outside: Number of expected scores outside the range to which the quantile map was fitted.
     """
 
     sha256: str
     by: str
+    outside: int = 0
 
 
 def measure_recorded(
@@ -97,6 +100,9 @@ def measure_recorded(
             _plot(folder, loop, by, alone=len(loops) == 1)
         pairs = compare_loops(loops, n_resamples=resamples, seed=seed)
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs}
+        if to_mqm is not None:
+            result["outside_map"] = {loop.name: loop.outside for loop in loops}
+            _report_outside(loops, to_mqm)
         folder.write_result(result)
         alone = len(summaries) == 1
         shown = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
@@ -134,12 +140,30 @@ def _from_file(data: Path, own: str, expected: str, by: str, to_mqm: QuantileMap
         if name not in fields:
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
     items = tuple(digest([item, *map(_first(loop, item).get, INPUTS)]) for item in loop.ids)
-    scores = loop.scores(expected)
-    return Rounds(loop.name, loop.numbers, items, loop.scores(own), _mapped(scores, to_mqm), loop.sha256, by)
+    scores, outside = _mapped(loop.scores(expected), to_mqm, expected)
+    return Rounds(loop.name, loop.numbers, items, loop.scores(own), scores, loop.sha256, by, outside)
 
 
-def _mapped(scores: FloatArray, to_mqm: QuantileMap | None) -> FloatArray:
-    return scores if to_mqm is None else to_mqm(scores.ravel()).reshape(scores.shape)
+def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:
+    """Return the scores on the scale of the map, and how many were outside the range it was fitted to.
+
+    Raises:
+        ValueError: The map was fitted to another metric.
+    """
+    if to_mqm is None:
+        return scores, 0
+    to_mqm.check_metric(metric)
+    return to_mqm(scores.ravel()).reshape(scores.shape), to_mqm.outside(scores.ravel())
+
+
+def _report_outside(loops: Sequence[Rounds], to_mqm: QuantileMap) -> None:
+    for loop in loops:
+        if loop.outside:
+            typer.echo(
+                f"{loop.name}: {loop.outside} of {(~np.isnan(loop.expected)).sum()} scores of {to_mqm.metric!r} lie "
+                f"outside the map's {to_mqm.source[0]:g} to {to_mqm.source[-1]:g} and take its nearest MQM score.",
+                err=True,
+            )
 
 
 def _first(loop: Refinements, item: str) -> Mapping[str, Any]:
@@ -165,13 +189,13 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Rounds:
         )
     if to_mqm is not None and ranges["own"] == ranges["quality"]:
         raise ValueError(f"The quality in {folder} is on the scale of its own scores already: leave --map out.")
-    quality = _mapped(quality, to_mqm)
     numbers = tuple(range(len(own)))
     by = result.get("by", "iteration")  # runs of earlier versions only refined
     if by == "k":  # row i is the best of i + 1
         numbers = doublings(len(own))
         rows = np.array(numbers) - 1
         own, quality = own[rows], quality[rows]
-    data = read_json(folder / SETTINGS)["data_sha256"]
-    items = tuple(digest([data, loop["id"]]) for loop in result["loops"])
-    return Rounds(folder.name, numbers, items, own, quality, file_digest(file), by)
+    settings = read_json(folder / SETTINGS)
+    quality, outside = _mapped(quality, to_mqm, settings.get("metric", {}).get("name", "an unnamed metric"))
+    items = tuple(digest([settings["data_sha256"], loop["id"]]) for loop in result["loops"])
+    return Rounds(folder.name, numbers, items, own, quality, file_digest(file), by, outside)

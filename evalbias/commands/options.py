@@ -91,7 +91,8 @@ Map = Annotated[
     Path | None,
     typer.Option(
         "--map",
-        help="Pairs of the metric's and human MQM scores (.jsonl, .csv), or a saved QuantileMap (.json), for Bias.",
+        help="Pairs of the metric's and human MQM scores, for Bias: .jsonl or .csv with a field named after the metric "
+        "and a field mqm; or a saved QuantileMap (.json).",
         exists=True,
         dir_okay=False,
     ),

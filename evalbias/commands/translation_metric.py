@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from evalbias.commands.refine_options import MetricOptions
@@ -42,7 +43,13 @@ class TranslationMetric:
             quantile_map, sha256 = load_quantile_map(options.map)
         self._source = _open(options)
         self.arguments = {"metric": self._source, "to_mqm": quantile_map}
-        self.settings = {"name": self._source.name, "checkpoint": options.checkpoint, "map_sha256": sha256}
+        signature = getattr(self._source, "signature", None)
+        self.settings = {
+            "name": self._source.name,
+            "signature": signature,
+            "checkpoint": options.checkpoint,
+            "map_sha256": sha256,
+        }
 
     def close(self) -> None:
         """Stop a learned metric's process."""
@@ -70,5 +77,6 @@ def notice_of_scales(task: RefineTask) -> str | None:
         return None
     return (
         f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
-        f"{expected.low:g} to {expected.high:g}. Map it with --map FILE, pairs of its scores and human MQM scores."
+        f"{expected.low:g} to {expected.high:g}. Map it with --map FILE, pairs of its scores and human MQM scores: "
+        f"lines such as {json.dumps({expected.name: 31.7, 'mqm': -12.0})}."
     )

@@ -34,7 +34,7 @@ class LearnedFeedback:
         python: Interpreter of the environment with the package.
 
     Attributes:
-        name: Name in reports.
+        name: Name in reports, and of the metric in a ``QuantileMap``, such as ``"comet wmt22-comet-da"``.
         low: Worst score, 0.
         high: Best score, 1.
 

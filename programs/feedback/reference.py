@@ -17,7 +17,8 @@ class ReferenceFeedback:
         metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
 
     Attributes:
-        name: Name in reports.
+        name: Name in reports, and of the metric in a ``QuantileMap``: ``"chrf"`` or ``"bleu"``.
+        signature: Settings of the metric as sacrebleu writes them, with its version.
         low: Worst score, 0.
         high: Best score, 100.
 
@@ -35,8 +36,10 @@ class ReferenceFeedback:
             from sacrebleu.metrics import BLEU, CHRF
         except ImportError as error:
             raise ImportError("Reference metrics need sacrebleu: pip install 'evalbias[reference]'.") from error
-        self.name = f"sacrebleu {metric}"
+        self.name = metric
         self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+        self._metric.sentence_score("a", ["a"])  # the signature holds the number of references
+        self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Score an output against the example's ``reference``."""

@@ -18,11 +18,12 @@ def test_pairs_and_saved_maps_are_read(tmp_path):
     jsonl.write_text("".join(json.dumps({"chrf": x, "human_mqm": y}) + "\n" for x, y in PAIRS))
     packed.write_bytes(gzip.compress(jsonl.read_bytes()))
     table.write_text("MQM,chrf\n" + "".join(f"{y},{x}\n" for x, y in PAIRS))
-    QuantileMap.fit(*zip(*PAIRS, strict=True)).save(saved)
+    QuantileMap.fit(*zip(*PAIRS, strict=True), metric="chrf").save(saved)
     for file in (jsonl, packed, table, saved):
         to_mqm, sha256 = load_quantile_map(file)
         assert to_mqm([0.1, 0.35, 0.8]).tolist() == pytest.approx([-25, -17.5, 0])
         assert len(sha256) == 64
+        assert to_mqm.metric == "chrf"
 
 
 def test_the_recorded_pairs_give_the_recorded_map(data_dir):
@@ -38,6 +39,9 @@ def test_the_recorded_pairs_give_the_recorded_map(data_dir):
     ("name", "content", "match"),
     [
         ("a.jsonl", '{"chrf": 1, "bleu": 2}\n', r"a.jsonl:1 has the fields \['bleu', 'chrf'\]; a pair has two"),
+        ("a.jsonl", '{"score": 1, "mqm": 0}\n', r"a.jsonl:1: 'score' does not name a metric; .*\n.*chrf.*\n.*mqm"),
+        ("a.csv", "0.5,-10\n0.7,-2\n", r"a.csv:2 has the fields \['-10', '0.5'\]; a pair has two"),
+        ("a.csv", ",mqm\n0.7,-2\n", r"a.csv:2: '' does not name a metric"),
         ("a.jsonl", '{"chrf": 1, "mqm": 0}\n{"chrf": 1}\n', r"a.jsonl:2: 'mqm' is None"),
         ("a.csv", "chrf,mqm\n1,-1\nx,-2\n", r"a.csv:3: 'chrf' is 'x'"),
         ("a.csv", "chrf,mqm\n", "holds no pairs"),

@@ -1,3 +1,4 @@
+import copy
 import math
 import time
 
@@ -75,7 +76,7 @@ def test_a_million_values_take_the_time_of_a_sort():
 
 
 def test_a_map_preserves_ranks():
-    fitted = QuantileMap.fit([0.1, 0.2, 0.2, 0.4], [-25, -10, -4, 0])
+    fitted = QuantileMap.fit([0.1, 0.2, 0.2, 0.4], [-25, -10, -4, 0], metric="chrf")
     # ranks of the source: 0, 1.5/3, 1
     assert fitted([0.1, 0.2, 0.4]).tolist() == pytest.approx([-25, np.quantile([-25, -10, -4, 0], 0.5), 0])
     assert fitted([0.3]).tolist() == pytest.approx([(-7 + 0) / 2])
@@ -83,7 +84,9 @@ def test_a_map_preserves_ranks():
     assert fitted.outside([-5, 0.2, 9, math.nan]) == 2
     assert math.isnan(fitted([math.nan])[0])
     with pytest.raises(ValueError, match="1 different source scores"):
-        QuantileMap.fit([1, 1], [0, 1])
+        QuantileMap.fit([1, 1], [0, 1], metric="chrf")
+    with pytest.raises(ValueError, match="metric is empty: name the metric"):
+        QuantileMap.fit([0, 1], [0, 1], metric=" ")
 
 
 @given(
@@ -91,19 +94,23 @@ def test_a_map_preserves_ranks():
     st.lists(st.floats(-25, 0), min_size=2, max_size=30),
 )
 def test_a_map_is_monotone_and_spans_the_target_range(source, target):
-    fitted = QuantileMap.fit(source, target)
+    fitted = QuantileMap.fit(source, target, metric="chrf")
     mapped = fitted(np.sort(source))
     assert (np.diff(mapped) >= 0).all()
     assert (mapped[0], mapped[-1]) == pytest.approx((min(target), max(target)))
-    assert QuantileMap.fit(source, source)(source) == pytest.approx(source, abs=1e-9)
+    assert QuantileMap.fit(source, source, metric="chrf")(source) == pytest.approx(source, abs=1e-9)
 
 
 def test_a_map_survives_saving(tmp_path):
-    fitted = QuantileMap.fit([0.1, 0.2, 0.4], [-25, -10, 0])
+    fitted = QuantileMap.fit([0.1, 0.2, 0.4], [-25, -10, 0], metric="comet wmt22-comet-da")
     fitted.save(tmp_path / "map.json")
     again = QuantileMap.load(tmp_path / "map.json")
     assert again([0.15, 0.3]).tolist() == fitted([0.15, 0.3]).tolist()
-    for text in ("{}", "no", '{"source": [2, 1], "target": [0, 1]}'):
+    assert (again.metric, copy.deepcopy(again).metric) == ("comet wmt22-comet-da",) * 2
+    for text in ("{}", "no", '{"metric": "chrf", "source": [2, 1], "target": [0, 1]}'):
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match="is not a quantile map"):
             QuantileMap.load(tmp_path / "bad.json")
+    (tmp_path / "bad.json").write_text('{"source": [1, 2], "target": [0, 1]}')
+    with pytest.raises(ValueError, match="does not name the metric that it maps: add an entry such as"):
+        QuantileMap.load(tmp_path / "bad.json")
