@@ -253,8 +253,8 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
     assert 'human MQM scores: lines such as {"chrf": 31.7, "mqm": -12.0}.' in plain.stderr
-    mapped = evalbias("measure", "self", "--data", "plain", "--map", "pairs.jsonl", "--json", cwd=tmp_path)
-    assert json.loads(mapped.stdout)["outside_map"] == {"plain": 0}
+    mapped = evalbias("measure", "self", "--data", "plain", "--map", "pairs.jsonl", cwd=tmp_path, check=False)
+    assert "plain has no output with both an own and an expected score" in mapped.stderr  # the model writes no feedback
     write(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
     narrow = evalbias("measure", "self", *recorded, "--map", "narrow.jsonl", "--resamples", 50, "--json", cwd=tmp_path)
     with open(recorded[1]) as file:

@@ -3,12 +3,14 @@ r"""Read MQM feedback: which errors does a judge report, or does it state that t
 Layouts that are understood, where SEVERITY is critical, major or minor:
 
 * a list, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
-* sections, ``SEVERITY:`` followed by their errors or by ``no-error`` (GEMBA-MQM, Kocmi and Federmann 2023);
+* sections, ``SEVERITY:`` followed by their errors or by ``no-error`` (GEMBA-MQM, Kocmi and Federmann 2023), where a
+  line may list several errors (see ``mqm_items``);
 * compact lists, ``'span' - SEVERITY/CATEGORY; ...`` (AutoMQM, Fernandes et al. 2023), in any order of their parts;
 * prose, such as "There are two major errors." or "a minor mistranslation of 'cat'".
 
-Every severity outside of quotations must be accounted for, as a certain number of errors or as a denial. A text that
-leaves one open, contradicts itself, or reports an error without its severity is unreadable: never perfect.
+Every severity outside of quotations must be accounted for, as a certain number of errors or as a denial, and every
+quotation as an error, its correction or a comment. A text that leaves one open, contradicts itself, or reports an error
+without its severity is unreadable: never perfect, and never an error short.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from evalbias.measures.mqm import MQMError, MQMReading
+from evalbias.measures.mqm_items import items, reports_more
 from evalbias.measures.mqm_severities import SEVERITY, Mention, mentions
-from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, faults_a_quotation, stated_total, verdict
+from evalbias.measures.mqm_verdicts import ERRORS, faults_a_quotation, stated_total, verdict
 from evalbias.measures.quotations import QUOTATION, UNCLOSED, mask_quotations, quoted
 
 SEVERITIES = ("critical", "major", "minor")
 
-_MARKUP = re.compile(r"\*\*|__|```\w*|(?m:^[ \t]*#+[ \t]*)")
+_FENCE = re.compile(r"```\w*")
+_MARKUP = re.compile(r"\*\*|__|(?m:^[ \t]*#+[ \t]*)")
 _BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
 _HEADING = rf"(?:critical|major|minor)(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\(\d+\))?\s*[:\uff1a]"
 _INLINE_HEADING = re.compile(rf"\s*[/;|.,]\s*(?={_HEADING})", re.IGNORECASE)
@@ -40,10 +44,13 @@ _NOTHING = re.compile(
     r"^\W*(?:no[- ]?errors?|none|n/?a|nil|no|nothing)(?: (?:was |were )?(?:found|identified|detected))?\W*$",
     re.IGNORECASE,
 )
-_ITEMS = re.compile(r";|\s(?=\(?\d{1,2}[.)]\s)")
 _NUMBER_ONLY = re.compile(rf"^\W*(?P<number>\d{{1,2}})(?: {ERRORS})?\W*$", re.IGNORECASE)
-_ONLY_QUOTATIONS = re.compile(rf"^\s*{QUOTATION}(?:\s*,\s*(?:and\s+)?{QUOTATION})*[\s.]*$")
-_TORN = re.compile(rf"^\W*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the))?\W*$", re.IGNORECASE)
+_SEVERITY_BEGUN = r"(?:c(?:r(?:i(?:t(?:i(?:ca?)?)?)?)?)?|m(?:a(?:jo?)?|i(?:no?)?)?)"
+_TORN = re.compile(
+    rf"^[^\w.!]*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the)(?:\s+{_SEVERITY_BEGUN})?)?[^\w.!]*$",
+    re.IGNORECASE,
+)
+"""A line that breaks off before its severity, or inside it."""
 
 
 def read_mqm(text: str | None) -> MQMReading:
@@ -68,7 +75,7 @@ def read_mqm(text: str | None) -> MQMReading:
     if _NOTHING.match(bare):
         return MQMReading("no errors")  # with the quotation marks of the instruction
     try:
-        masked, spans = mask_quotations(text.strip())
+        masked, spans = mask_quotations(_FENCE.sub("", text.strip()))
     except OverflowError:
         return MQMReading("unreadable")
     return _Reader(spans).read(masked)
@@ -133,18 +140,11 @@ class _Reader:
             self.denied.add(severity)
         elif number:
             self._count(severity, int(number["number"]))
-        elif _ONLY_QUOTATIONS.match(line):
-            self.errors += [MQMError(severity, quoted(mask, self.spans)) for mask in re.findall(QUOTATION, line)]
-        else:
-            for part in filter(str.strip, _ITEMS.split(line)):
-                mask, kind = re.search(QUOTATION, part), re.search(rf"{CATEGORIES}[a-z /-]*", part, re.IGNORECASE)
-                judged = verdict(part)
-                if judged in ("label", "none"):
-                    self.verdicts.add("unsure" if judged == "none" else judged)
-                elif mask or kind:
-                    self._error(severity, mask.group() if mask else "", kind.group() if kind else "")
-                elif not (last and UNCLOSED.match(part)):
-                    self.verdicts.add("unsure")
+        elif not (last and UNCLOSED.match(line) and not re.search(QUOTATION, line)):
+            found = items(line, goes_on=severity in {error.severity for error in self.errors})
+            for mask, kind in found or ():
+                self._error(severity, mask, kind)
+            self.verdicts |= {"unsure"} if found is None else set()
 
     def _sentences(self, line: str, last: bool) -> None:
         """Read a line of prose or of a list."""
@@ -155,12 +155,21 @@ class _Reader:
             for mention in found:
                 self._mention(mention)
             if found:
-                self.verdicts |= {"unsure"} if faults_a_quotation(SEVERITY.split(sentence)[0]) else set()
+                self._rest(sentence, found)
             elif ends and (_TORN.match(sentence) or UNCLOSED.match(sentence)):
                 self.verdicts.add("other")
             else:
                 self.total = stated_total(sentence) if self.total is None else self.total
-                self.verdicts.add(verdict(sentence))
+                judged = verdict(sentence)
+                self.verdicts.add("unsure" if judged == "other" and reports_more(sentence, 0) else judged)
+
+    def _rest(self, sentence: str, found: list[Mention]) -> None:
+        """Check that a sentence with severities reports no other errors."""
+        before = SEVERITY.split(sentence)[0]
+        self.total = stated_total(before) if self.total is None else self.total
+        number = sum(mention.number for mention in found)
+        if faults_a_quotation(before) or (number and reports_more(sentence, number)):
+            self.verdicts.add("unsure")
 
     def _mention(self, mention: Mention) -> None:
         if mention.says == "errors":

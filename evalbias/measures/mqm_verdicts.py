@@ -13,7 +13,8 @@ CATEGORIES = (
 )
 """Regular expression of the beginning of an error category."""
 ERRORS = r"(?:errors?|mistakes?|issues?|problems?)"
-_NUMBERS = {word: n for n, word in enumerate(("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"))}
+_NUMBER_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = {word: n for n, word in enumerate(_NUMBER_WORDS)}
 NUMBER = rf"(?P<number>\d{{1,2}}|{'|'.join(_NUMBERS)})"
 _NOUNS = (
     r"\b(?:errors?|mistakes?|issues?|problems?|typos?|mistranslations?|misspellings?|omissions?|inaccurac(?:y|ies))\b"
@@ -82,7 +83,10 @@ _BLOCKED = re.compile(
     r"|\bas an ai\b",
     re.IGNORECASE,
 )
-_TOTAL = re.compile(rf"(?<![\w/.-]){NUMBER} (?:\w+ )?{ERRORS}\b", re.IGNORECASE)
+_TOTAL = re.compile(
+    rf"(?<![\w/.-]){NUMBER} (?:\w+ )?(?:{ERRORS}|omissions?|additions?|mistranslations?|typos?|misspellings?)\b",
+    re.IGNORECASE,
+)
 
 
 def number_of(word: str) -> int:

@@ -8,20 +8,30 @@ FIRST = 0xE000
 QUOTATION = "[\ue000-\uf8ff]"
 """Regular expression of one masked quotation: a character of the private use area."""
 
-_MARKS = (("'\u2018\u201a`\u00b4", "'\u2019`\u00b4"), ('"\u201c\u201e\u00ab', '"\u201d\u201c\u00bb'))
-_NO_SEVERITY = r"(?:(?!\b(?:critical|major|minor)\b)[^\n])+?"
+_MARKS = (
+    ("'\u2018\u201a`\u00b4", "'\u2019`\u00b4"),
+    ('"\u201c\u201e\u00ab', '"\u201d\u201c\u00bb'),
+    ("\u300c\u300e", "\u300d\u300f"),
+)
 _GOES_ON = (
     r"(?=\s*(?:[.,;:!?()\[\]/|=>\u2013\u2014-]|$|(?:is|are|was|were|has|have|should|could|must|may|can|in|by|as|and|or|but"
     r"|with|to|of|for|means?|does|do|did|contains?|represents?|constitutes?|on|at|that|which|instead|critical|major"
     r"|minor)\b))"
 )
-_QUOTATION = re.compile(
-    "|".join(  # apostrophes may stand inside: a mark after which the sentence goes on is preferred as the closing one
-        rf"(?<!\w)[{opening}](?:({_NO_SEVERITY})[{closing}](?!\w){_GOES_ON}|([^\n]+?)[{closing}](?!\w))"
-        for opening, closing in _MARKS
-    ),
-    re.IGNORECASE | re.MULTILINE,
-)
+
+
+def _quotation(opening: str, closing: str) -> str:
+    """Return the expression of a quotation between two kinds of marks; the text is its only matching group.
+
+    Apostrophes may stand inside, so a mark after which the sentence goes on is preferred as the closing one. The text
+    up to it holds no severity, and no end of a quotation that is followed by the beginning of the next one.
+    """
+    next_one = rf"[{closing}](?!\w)[^\n{closing}]*(?<![^\s(\[,;:/-])[{opening}](?=\S)"
+    text = rf"(?:(?!\b(?:critical|major|minor)\b|{next_one})[^\n])+?"
+    return rf"(?<!\w)[{opening}](?:({text})[{closing}](?!\w){_GOES_ON}|([^\n]+?)[{closing}](?!\w))"
+
+
+_QUOTATION = re.compile("|".join(_quotation(*marks) for marks in _MARKS), re.IGNORECASE | re.MULTILINE)
 UNCLOSED = re.compile(rf"^\W*?[{_MARKS[0][0]}{_MARKS[1][0]}]")
 """Start of a line whose quotation was never closed."""
 

@@ -1,5 +1,6 @@
 """Layouts of MQM feedback with the errors that they report: (critical, major, minor), or None if nobody can be sure."""
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -55,6 +56,103 @@ SECTIONS = [  # GEMBA-MQM
     ("critical: 0, major: 1, minor: 0", (0, 1, 0)),
     ("Major: 1 error, Minor: 2 errors", (0, 1, 2)),
     ("Major:\nSee above.", None),
+]
+SEVERAL_ON_A_LINE = [  # below a severity
+    ('Major: accuracy/mistranslation - "a", fluency/grammar - "b"', (0, 2, 0)),
+    ("Major: accuracy/mistranslation: 'a', fluency/grammar: 'b', style: 'c'", (0, 3, 0)),
+    ("Major: accuracy/mistranslation - 'a'; fluency/grammar - 'b'", (0, 2, 0)),
+    ("Major: accuracy/mistranslation - 'a'. fluency/grammar - 'b'.", (0, 2, 0)),
+    ("Major: accuracy/mistranslation - 'a' and fluency/grammar - 'b'", (0, 2, 0)),
+    ('Major: accuracy/mistranslation - "a", "b"', None),  # two errors, or one in two words?
+    ("Major: 'a' (wrong tense), 'b' (wrong number)", (0, 2, 0)),
+    ("Major: 'a' (accuracy/mistranslation), 'b' (fluency/grammar)", (0, 2, 0)),
+    ("Major: 'a': wrong tense; 'b': wrong number", (0, 2, 0)),
+    ('Major: mistranslation of "a", omission of "b"', (0, 2, 0)),
+    ("Major: omission of 'a', 'b'", None),
+    ("Major: accuracy/omission, accuracy/addition", (0, 2, 0)),
+    ("Major: accuracy/omission and fluency/grammar", (0, 2, 0)),
+    ("Major: accuracy, mistranslation", None),  # a category with its subcategory?
+    ("Major: accuracy/mistranslation fluency/grammar", None),
+    ("Major: accuracy/mistranslation, fluency/grammar - 'a'", None),
+    ("Major: 'a', accuracy/omission", (0, 1, 0)),
+    ("Major: 'a', accuracy/mistranslation, 'b', fluency/grammar", None),
+    ("Major: 'a' accuracy/mistranslation 'b' fluency/grammar", None),
+    ("Major errors: 1. 'a' 2. 'b'", (0, 2, 0)),
+    ("Major errors: (1) accuracy/omission - 'a' (2) fluency/grammar - 'b'", (0, 2, 0)),
+    ("Major errors: a) 'a' b) 'b' c) 'c'", (0, 3, 0)),
+    ("Major: #1 'a' #2 'b'", None),
+    ("Major: 'a' 'b'", None),
+    ("Major: 'a' / 'b'", None),
+    ("Major: 'a' or 'b'", None),
+    ("Major: 'a', 'b' and 'c'", (0, 3, 0)),
+    ("Major: 'a' & 'b'", (0, 2, 0)),
+    ("Major: 'a' and 'b' are mistranslated", None),
+    ("Major: 'a' is mistranslated, 'b' too", None),
+    ("Major: two omissions", None),
+    ("Major: 'a' 2x", None),
+    ("Major: accuracy/omission - the cat, the dog", None),
+    ("Major: accuracy/mistranslation - 'a', and another one at the end", None),
+    ("Critical: no-error; Major: 'a', 'b'; Minor: 'c'", (0, 2, 1)),
+    ("Major: 'a' Minor: 'b'", None),
+    ("Major:\nError 1: 'a'\nError 2: 'b'", (0, 2, 0)),
+    ("Major:\n'a'\nError 2: 'b'", (0, 2, 0)),
+    ("Major:\nSpan: 'a'\nCategory: accuracy/omission", None),
+    (
+        "Critical:\nno-error\nMajor:\nomission of 'a', addition of 'b'\nMinor:\nstyle - 'a', style - 'b', style - 'c'",
+        (0, 2, 3),
+    ),
+]
+QUOTATIONS = [  # two quotations of one error, and marks of all kinds
+    ('Major: "a" should be "b"', (0, 1, 0)),
+    ("Major: 'a' instead of 'b'", (0, 1, 0)),
+    ('Major: "a" -> "b"', (0, 1, 0)),
+    ("Major: 'a' \u2192 'b'; 'c' \u2192 'd'", (0, 2, 0)),
+    ('Major: "a" should be "b", "c" should be "d"', (0, 2, 0)),
+    ('Major: "a" (should be "b"), "c" (should be "d")', (0, 2, 0)),
+    ("Major: 'a' was translated as 'b'", (0, 1, 0)),
+    ("Major: 'a' is wrong, 'b' is correct", (0, 1, 0)),
+    ("Major: 'a' is wrong, 'b' is wrong", (0, 2, 0)),
+    ('Major: accuracy/mistranslation - "a" (the source says "b")', (0, 1, 0)),
+    ("Major: accuracy/mistranslation - 'a', should be 'b'", (0, 1, 0)),
+    ("Major: should be 'b' instead of 'a'", None),  # understood by a reader, but by no rule here
+    ("Major:\n'a' is mistranslated\nIt should be 'b'.", (0, 1, 0)),
+    ("Major:\nIt should be 'b'.", None),
+    ("Major: accuracy/mistranslation - 'a, b and c'", (0, 1, 0)),
+    ('Major: "a, b", "c"', (0, 2, 0)),
+    ("Major: accuracy/mistranslation - 'don't', fluency/grammar - 'can't'", (0, 2, 0)),
+    ("'don't', 'can't' are minor fluency/spelling errors", (0, 0, 2)),
+    ("Major: 'the 'big' cat', 'dog'", (0, 2, 0)),
+    ("Major: \u201che said \u2018no\u2019 twice\u201d, \u201ca\u201d", (0, 2, 0)),
+    ("Major: accuracy/mistranslation - '\u732b', accuracy/omission - '\u72ac'", (0, 2, 0)),
+    ("Major: \u300c\u732b\u300d, \u300c\u72ac\u300d", (0, 2, 0)),
+    ("Major: style - \u00ab\u043a\u043e\u0442\u00bb, style - \u00ab\u043f\u0435\u0441\u00bb", (0, 2, 0)),
+    ("'a' is a major accuracy error, it should be 'b'.", (0, 1, 0)),
+    ("'a' is a major mistranslation of 'b'.", (0, 1, 0)),
+    (
+        "'a' is a minor error, as it is a misspelling of 'b' (the word for 'c'). The correct translation is 'b'.",
+        (0, 0, 1),
+    ),
+]
+MORE_IN_PROSE = [  # an error beside one that has a severity
+    ("There is a major error in 'a' and another one in 'b'.", None),
+    ("There is a major error at the beginning and another at the end.", None),
+    ("There is a major error in 'a' and a minor one in 'b'.", (0, 1, 1)),
+    ("There is a major mistranslation and a serious omission.", None),
+    ("There is a major mistranslation and omission.", None),
+    ("There is a major error, and there is a mistake in the tense.", None),
+    ("There is a major mistranslation of 'a' and of 'b'.", None),
+    ("Two errors: 'a' is a major accuracy error.", None),
+    ("Two mistranslations: 'a' (major).", None),
+    ("Several errors: 'a' is a major accuracy error.", None),
+    ("Two errors: 'a' (major), 'b' (minor)", (0, 1, 1)),
+    ("There are two major errors: 'a', 'b' and 'c'.", None),
+    ("'a' is a major accuracy error and 'b' is a minor fluency error", (0, 1, 1)),
+    ("'a' is a major accuracy error, 'b' is mistranslated", None),
+    ("'a' is a major accuracy error and 'b' too.", None),
+    ("'a' is a major accuracy error\n'b' too", None),
+    ("'a' is a major accuracy error. So is 'b'.", None),
+    ("'a' is a major accuracy error. The same holds for 'b'.", None),
+    ("'a' - major/accuracy, 'b', 'c' - minor/fluency", None),
 ]
 COMPACT = [  # AutoMQM and its relatives
     ("Errors: 'cat' - major/accuracy; 'dog' - minor/fluency", (0, 1, 1)),
@@ -124,9 +222,10 @@ NO_ERRORS = [
     ("No errors. The second sentence is missing.", None),
     ("No", (0, 0, 0)),
 ]
+LAYOUTS = [*LIST, *SECTIONS, *SEVERAL_ON_A_LINE, *QUOTATIONS, *COMPACT, *PROSE, *MORE_IN_PROSE, *NO_ERRORS]
 
 
-@pytest.mark.parametrize(("text", "counts"), [*LIST, *SECTIONS, *COMPACT, *PROSE, *NO_ERRORS])
+@pytest.mark.parametrize(("text", "counts"), LAYOUTS)
 def test_layouts(text, counts):
     errors = parse_mqm(text)
     found = None if errors is None else Counter(error.severity for error in errors)
@@ -154,6 +253,41 @@ def test_spans_and_categories(text, spans, categories):
 def test_a_judge_who_adds_a_doubt_never_raises_the_score():
     """Whatever is said besides a certain report, the score stays the same or becomes undefined: it is never better."""
     report = "'cat' is a major accuracy/mistranslation error"
-    for text, _ in [*LIST, *SECTIONS, *COMPACT, *PROSE, *NO_ERRORS]:
+    for text, _ in LAYOUTS:
         errors = parse_mqm(f"{report}\n{text}")
         assert errors is None or mqm_score(errors) <= -5, text
+
+
+ERRORS = [
+    "'{}'",
+    "'{}' (wrong)",
+    "accuracy/omission - '{}'",
+    "'{}': fluency/grammar",
+    "omission of '{}'",
+    "'{}' is wrong",
+]
+JOINTS = (", ", "; ", " and ", ", and ", " & ", ". ", " / ", " | ", "\n", " ")
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("heading", ["Major: ", "Major errors:\n", "Major:\n- "])
+def test_errors_on_one_line_are_all_counted_or_the_text_is_undefined(n, heading):
+    certain = 0
+    for layout in itertools.product(ERRORS, repeat=n):
+        listed = [error.format(word) for error, word in zip(layout, ("cat", "don't", "a, b"), strict=False)]
+        for joint in JOINTS:
+            text = heading + joint.join(listed)
+            errors = parse_mqm(text)
+            assert errors is None or len(errors) == n, text
+            certain += errors is not None
+        for marks in ("1. {} 2. {}", "1. {} 2. {} 3. {}"):
+            if marks.count("{}") == n:
+                assert len(parse_mqm(heading + marks.format(*listed))) == n
+    assert certain >= 0.3 * len(ERRORS) ** n * len(JOINTS)  # not all are undefined
+
+
+@pytest.mark.parametrize("rest", ["{} too", "another in {}", "a mistranslation of {}", "{} as well", "also {}", "{}"])
+@pytest.mark.parametrize("joint", [" and ", ", ", ", and ", ". Also ", "; "])
+def test_an_error_without_a_severity_is_never_left_out(rest, joint):
+    text = "'cat' is a major accuracy/mistranslation error" + joint + rest.format("'dog'") + "."
+    assert parse_mqm(text) is None
