@@ -8,17 +8,18 @@ split, and never counted as context. Control tokens are read only where a chat t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from evalbias.lm.control_tokens import PromptTokenizer
+from evalbias.lm.control_tokens import PromptTokenizer, Reader
 from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
 from evalbias.lm.text import Joined, Rendered
 from evalbias.lm.types import PromptRefused
 
 Ids = tuple[int, ...]
+
+AT_ONCE = 32
+"""Number of prompts that are tokenized together: what is only needed on the way is freed before the next ones."""
 
 
 class PromptTooLong(PromptRefused):
@@ -74,22 +75,27 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
-    return [row[0] for row in _rows(tokenizer, [[prompt.before(text)] for prompt, text in pairs])]
+    reader = _reader(tokenizer, [prompt for prompt, _ in pairs], [text for _, text in pairs])
+    return [row[0] for row in _rows(reader, ([prompt.before(text)] for prompt, text in pairs))]
 
 
 def _scored(encoded: Encoded, joined: Joined, number: int) -> Scored:
     """Return the sequence, scored from the first token with a character of the continuation on."""
-    own = np.flatnonzero(encoded.ends > joined.context)
-    if not len(own):
+    ends, stop = encoded.ends, len(encoded.ends)
+    while stop and ends[stop - 1] <= joined.context:  # a closing special token does not belong to the continuation
+        stop -= 1
+    if not stop:
         dropped = joined.text[joined.context :]
         raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {dropped!r}.")
-    if own[0] == 0:
+    start = stop
+    while start and ends[start - 1] > joined.context:
+        start -= 1
+    if start == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    # a closing special token does not belong to the continuation
-    return Scored(tuple(encoded.ids[: own[-1] + 1].tolist()), int(own[0]), joined.text)
+    return Scored(tuple(encoded.ids[:stop]), start, joined.text)
 
 
 def choice_sequences(
@@ -104,9 +110,10 @@ def choice_sequences(
         ValueError: There are no choices, one is empty or repeated, or two have the same tokens after a prompt.
     """
     check_choices(choices)
-    rows = _rows(tokenizer, [[prompt.before(choice) for choice in choices] for prompt in prompts])
+    reader = _reader(tokenizer, prompts, choices)
+    rows = _rows(reader, ([prompt.before(choice) for choice in choices] for prompt in prompts))
     unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # decided per prompt, whatever the batch
-    closed = _rows(tokenizer, [[prompts[i].before(choice, closed=True) for choice in choices] for i in unclear])
+    closed = _rows(reader, ([prompts[i].before(choice, closed=True) for choice in choices] for i in unclear))
     for number, row in zip(unclear, closed, strict=True):
         if _prefixes(row):
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
@@ -128,9 +135,23 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
-def _rows(tokenizer: PromptTokenizer, rows: Sequence[Sequence[Joined]]) -> list[list[Scored]]:
-    """Tokenize rows of texts; a row's other texts share the tokens of its first."""
-    reader = tokenizer.reader(joined.text for row in rows for joined in row)
+def _reader(tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Iterable[str]) -> Reader:
+    """Return the reader of all prompts of a call and of the answers after them."""
+    around = {text for prompt in prompts for text in (prompt.lead, prompt.follow)}
+    return tokenizer.reader(itertools.chain((prompt.text for prompt in prompts), answers, around))
+
+
+def _rows(reader: Reader, rows: Iterable[Sequence[Joined]]) -> list[list[Scored]]:
+    """Tokenize rows of texts, ``AT_ONCE`` rows at a time."""
+    done: list[list[Scored]] = []
+    remaining = iter(rows)
+    while some := list(itertools.islice(remaining, AT_ONCE)):
+        done += _tokenized(reader, some, len(done))
+    return done
+
+
+def _tokenized(reader: Reader, rows: Sequence[Sequence[Joined]], before: int) -> list[list[Scored]]:
+    """Tokenize rows of texts, with ``before`` rows before them; a row's other texts share the tokens of its first."""
     done: dict[int, list[Scored]] = {}
     for special in (True, False):  # a chat template has written its special tokens already
         indices = [i for i, row in enumerate(rows) if row[0].special is special]
@@ -139,13 +160,14 @@ def _rows(tokenizer: PromptTokenizer, rows: Sequence[Sequence[Joined]]) -> list[
         rest = iter(following(reader, *map(list, zip(*others, strict=True)), special=special) if others else ())
         for i, encoded in zip(indices, first, strict=True):
             texts = [encoded, *(next(rest) for _ in rows[i][1:])]
-            done[i] = [_scored(x, joined, i) for x, joined in zip(texts, rows[i], strict=True)]
+            done[i] = [_scored(x, joined, before + i) for x, joined in zip(texts, rows[i], strict=True)]
     return [done[i] for i in range(len(rows))]
 
 
 def _prefixes(row: Sequence[Scored]) -> bool:
     """Return whether one sequence is a prefix of another."""
-    ordered = sorted(s.ids for s in row)  # a prefix sorts right before a sequence that it begins
+    shared = common_prefix([s.ids for s in row])
+    ordered = sorted(s.ids[shared:] for s in row)  # a prefix sorts right before a sequence that it begins
     return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
 
 

@@ -60,9 +60,9 @@ def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, nam
     ):
         whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
         for one, ids, offsets in zip(encoded, whole["input_ids"], whole["offset_mapping"], strict=True):
-            assert one.ids.tolist()[: len(ids)] == ids[: len(one.ids)]
+            assert one.ids[: len(ids)] == ids[: len(one.ids)]
             assert abs(len(ids) - len(one.ids)) <= special  # a closing special token may be left out
-            assert one.ends.tolist() == [end for _, end in offsets[: len(one.ids)]]
+            assert one.ends == [end for _, end in offsets[: len(one.ids)]]
 
 
 def with_added_tokens():
@@ -93,7 +93,7 @@ def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token
         reader = PromptTokenizer(tokenizer).reader([])
         given = ["4 5 6 7 8 " + beginning + end for end in ends]
         for text, one in zip(given, encode(reader, given, special=False), strict=True):
-            assert one.ids.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+            assert one.ids == tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_first_text_may_end_within_an_added_token():

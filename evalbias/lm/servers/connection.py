@@ -9,9 +9,11 @@ the key or does not know the address.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
+import random
 import threading
 import time
 import weakref
@@ -21,7 +23,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
-import tenacity
+import orjson
 
 from evalbias.lm.servers.errors import FATAL, NotJSON, RequestError, StatusError, describe_error, is_transient
 from evalbias.lm.servers.transport import Transport
@@ -32,7 +34,8 @@ Answer = TypeVar("Answer")
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
 
-_BACKOFF = tenacity.wait_random_exponential(multiplier=0.5, max=20)
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
+"""Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
 
 
 @dataclass(frozen=True)
@@ -121,26 +124,26 @@ class Connection:
         if heavy:
             async with self._transport.heavy:
                 return await self.post(path, body)
-        return await self._retried("POST", path, json.dumps(body).encode(), patience=self._patience)
+        return await self._retried("POST", path, _json(body), patience=self._patience)
 
     async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
-        retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(is_transient),
-            wait=_wait,
-            stop=tenacity.stop_before_delay(patience),
-            before_sleep=partial(self._log_outage, patience),
-            reraise=True,
-        )
-        async for attempt in retrying:
-            with attempt:
+        started = time.monotonic()
+        for attempt in itertools.count():
+            try:
                 answer = await self._transport.send(method, self._root + path, body)
+            except RequestError as error:
+                pause = _pause(error, attempt)
+                if not is_transient(error) or time.monotonic() + pause - started >= patience:
+                    raise
+                self._log_outage(error, patience)
+                await asyncio.sleep(pause)
+            else:
                 self._last_answer, self._outage_logged = time.monotonic(), False
-        return answer
+                return answer
 
-    def _log_outage(self, patience: float, state: tenacity.RetryCallState) -> None:
+    def _log_outage(self, error: RequestError, patience: float) -> None:
         """Warn once per outage that requests are being retried."""
-        error = state.outcome.exception() if state.outcome else None
-        if not self._outage_logged and isinstance(error, Exception):
+        if not self._outage_logged:
             logging.getLogger(__name__).warning(
                 "%s: %s Retrying for up to %.0f seconds.", self.base_url, describe_error(error), patience
             )
@@ -241,8 +244,16 @@ def _check_address(base_url: str) -> None:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and pass the key as api_key.")
 
 
-def _wait(state: tenacity.RetryCallState) -> float:
+def _pause(error: RequestError, attempt: int) -> float:
     """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
-    error = state.outcome.exception() if state.outcome else None
-    after = error.retry_after if isinstance(error, StatusError) else None
-    return float(_BACKOFF(state)) if after is None else float(after)
+    if isinstance(error, StatusError) and error.retry_after is not None:
+        return float(error.retry_after)
+    return random.uniform(0.0, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)))
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """Return a request's JSON, by the fastest library; json also takes lone surrogates and integers of 64 bits and more."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body).encode()

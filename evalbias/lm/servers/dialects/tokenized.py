@@ -214,9 +214,13 @@ class NextTokenDialect(TokenizedDialect):
 
     async def choices(self, row: Sequence[Scored]) -> FloatArray:
         """Send one request for every position at which the choices' tokens diverge, most often one."""
-        following: dict[Ids, set[int]] = {}  # prefix -> the tokens to score after it
+        shared = min(scored.start for scored in row)
+        prefix = row[0].ids[:shared]
+        following: dict[Ids, set[int]] = {}  # tokens after the shared prefix -> the tokens to score next
         for scored in row:
             for place in range(scored.start, len(scored.ids)):
-                following.setdefault(scored.ids[:place], set()).add(scored.ids[place])
-        logprobs = {ids: await self.next_tokens(ids, sorted(tokens)) for ids, tokens in following.items()}
-        return np.array([sum(logprobs[s.ids[:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
+                following.setdefault(scored.ids[shared:place], set()).add(scored.ids[place])
+        logprobs = {ids: await self.next_tokens(prefix + ids, sorted(tokens)) for ids, tokens in following.items()}
+        return np.array(
+            [sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row]
+        )

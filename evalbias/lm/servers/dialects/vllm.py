@@ -44,5 +44,5 @@ class VLLM(NextTokenDialect):
         return np.array([logprob_of(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
 
     async def _complete(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        request = {"model": self._model, "prompt": list(ids), "max_tokens": 1, **ALL_NEUTRAL, **body}
+        request = {"model": self._model, "prompt": ids, "max_tokens": 1, **ALL_NEUTRAL, **body}
         return part(await self._connection.post("/v1/completions", request, heavy=heavy), "choices", 0)
