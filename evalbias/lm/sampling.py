@@ -9,6 +9,12 @@ import torch
 BINS, WIDTH = 4096, 32.0
 """Number of bins of the histogram in which the nucleus ends, and their range in nats below the peak."""
 
+SORTED = 8192
+"""Largest number of tokens that are sorted without a histogram."""
+
+ROUNDING = 1e-5
+"""Largest error of a sum of probabilities in float32."""
+
 
 def sample(
     logits: torch.Tensor, *, temperature: float, top_p: float, top_k: int | None, generator: torch.Generator
@@ -33,29 +39,42 @@ def sample(
     scaled, tokens = (logits - logits.max()) / temperature, None  # finite peak at the smallest temperatures
     if top_k is not None and top_k < len(scaled):
         scaled, tokens = scaled.topk(max(1, top_k))
-    shares = scaled.softmax(-1).double()
+    shares = scaled.softmax(-1)
     if top_p < 1:
         nucleus = _nucleus(scaled, shares, top_p)
         shares, tokens = shares[nucleus], nucleus if tokens is None else tokens[nucleus]
-    index = _draw(shares, generator)
+    index = _draw(shares.double(), generator)
     return index if tokens is None else int(tokens[index])
 
 
 def _nucleus(logits: torch.Tensor, shares: torch.Tensor, top_p: float) -> torch.Tensor:
     """Return the indices of the nucleus among (V,) logits, of which the largest is 0, with these probabilities.
 
-    A histogram of the logits shows where the nucleus ends, so that only the tokens of one bin are sorted.
+    Tokens whose probability is below (1 - top_p) / V are outside of it: together they have less than 1 - top_p, so
+    the others reach ``top_p``. Of most distributions this leaves few tokens to sort.
     """
-    bins = (-logits * (BINS / WIDTH)).clamp(max=BINS - 1).int()
+    spare = float(shares.sum()) - top_p - ROUNDING
+    candidates = torch.nonzero(shares >= spare / len(shares))[:, 0]
+    if len(candidates) > SORTED:
+        return _nucleus_by_histogram(logits, shares.double(), top_p)
+    return candidates[_first(shares[candidates].double(), 0.0, top_p)]
+
+
+def _nucleus_by_histogram(logits: torch.Tensor, shares: torch.Tensor, top_p: float) -> torch.Tensor:
+    """Return the same: a histogram of the logits shows where it ends, so that only the tokens of one bin are sorted."""
+    bins = (logits * (-BINS / WIDTH)).clamp_(max=BINS - 1).int()
     mass = torch.bincount(bins, weights=shares, minlength=BINS)
     sums = mass.cumsum(0)
     last = min(int(torch.searchsorted(sums, top_p)), BINS - 1)  # the bin in which the sum reaches top_p
-    candidates = torch.nonzero(bins <= last)[:, 0]
-    in_last = bins[candidates] == last
-    edge = candidates[in_last]
-    edge = edge[shares[edge].argsort(descending=True, stable=True)]
-    before = sums[last] - mass[last] + shares[edge].cumsum(0) - shares[edge]  # probability of the tokens before each
-    return torch.cat([candidates[~in_last], edge[: max(1, int((before < top_p).sum()))]])
+    edge = torch.nonzero(bins == last)[:, 0]
+    edge = edge[_first(shares[edge], float(sums[last] - mass[last]), top_p)]
+    return torch.cat([torch.nonzero(bins < last)[:, 0], edge])
+
+
+def _first(shares: torch.Tensor, before: float, top_p: float) -> torch.Tensor:
+    """Return the indices of the largest shares, at least one, that reach ``top_p`` with the probability before them."""
+    ordered, order = shares.sort(descending=True, stable=True)
+    return order[: max(1, int((before + ordered.cumsum(0) - ordered < top_p).sum()))]
 
 
 def _draw(shares: torch.Tensor, generator: torch.Generator) -> int:

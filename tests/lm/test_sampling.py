@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbias.lm.sampling import _nucleus, sample
+from evalbias.lm.sampling import SORTED, _nucleus, _nucleus_by_histogram, sample
 
 
 def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):
@@ -45,25 +45,47 @@ def test_shares_of_the_draws(options, expected):
 def test_the_nucleus_is_that_of_a_sort(values, top_p):
     logits = torch.tensor(values)
     logits -= logits.max()
-    shares = logits.softmax(-1).double()
-    ordered, order = shares.sort(descending=True, stable=True)
+    shares = logits.softmax(-1)
+    expected = by_definition(shares, top_p)
+    if expected is None:
+        return  # a sum that equals top_p up to rounding may fall on either side
+    for nucleus in (_nucleus(logits, shares, top_p), _nucleus_by_histogram(logits, shares.double(), top_p)):
+        assert sorted(shares[nucleus].tolist()) == sorted(shares[expected].tolist())
+        assert len(set(nucleus.tolist())) == len(nucleus)
+
+
+def by_definition(shares, top_p):
+    """Return the most probable tokens that reach ``top_p``, by a sort; None if a sum equals it up to rounding."""
+    ordered, order = shares.double().sort(descending=True, stable=True)
     before = ordered.cumsum(0) - ordered
     if bool(((before - top_p).abs() < 1e-9).any()):
-        return  # a sum that equals top_p up to rounding may fall on either side
-    expected = order[: max(1, int((before < top_p).sum()))]
-    nucleus = _nucleus(logits, shares, top_p)
-    assert sorted(shares[nucleus].tolist()) == sorted(shares[expected].tolist())
-    assert len(set(nucleus.tolist())) == len(nucleus)
+        return None
+    return order[: max(1, int((before < top_p).sum()))]
 
 
-def test_a_large_vocabulary_gives_the_nucleus_of_a_sort():
-    logits = torch.randn(50_000, generator=torch.Generator().manual_seed(1)) * 3
+def rows(size):
+    """Return logits of one token, of a model, of a wide and a flat distribution, and of many equal tokens."""
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(size, generator=generator)
+    few = torch.where(torch.arange(size) % 997 == 5, noise * 2 + 12, noise * 1.5)
+    return [noise - 1e4 * (torch.arange(size) != 3), few, noise * 3, noise * 0.3, noise.round(), torch.zeros(size)]
+
+
+@pytest.mark.parametrize("row", range(6))
+def test_a_large_vocabulary_gives_the_nucleus_of_a_sort(row):
+    logits = rows(50_000)[row]
     logits -= logits.max()
-    shares = logits.softmax(-1).double()
-    ordered, order = shares.sort(descending=True, stable=True)
-    for top_p in (0.1, 0.5, 0.9, 0.99):
-        expected = order[: int((ordered.cumsum(0) - ordered < top_p).sum())]
-        assert set(_nucleus(logits, shares, top_p).tolist()) == set(expected.tolist())
+    shares, sizes = logits.softmax(-1), []
+    for top_p in (1e-6, 0.1, 0.5, 0.9, 0.95, 0.99, 0.999, 0.9999999):
+        expected = by_definition(shares, top_p)
+        if expected is None:
+            continue
+        nucleus = _nucleus(logits, shares, top_p)
+        assert sorted(shares[nucleus].tolist()) == sorted(shares[expected].tolist())
+        assert len(set(nucleus.tolist())) == len(nucleus)
+        sizes.append(len(nucleus))
+    assert len(sizes) > 4
+    assert (max(sizes) > SORTED) == (row > 0)  # both ways of finding the nucleus
 
 
 def test_a_token_without_probability_is_never_drawn():

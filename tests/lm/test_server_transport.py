@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -10,7 +11,7 @@ import pytest
 from fake_server import serving
 
 from evalbias.lm.servers import transport
-from evalbias.lm.servers.connection import Connection, Job
+from evalbias.lm.servers.connection import Connection, Job, _json
 from evalbias.lm.servers.errors import Unreadable
 
 FORK = """
@@ -99,3 +100,8 @@ def test_proxies_of_the_environment_are_used(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     assert transport._proxy("http://judge.example/v1") == "http://proxy:3128"
     assert transport._proxy("http://127.0.0.1:8000/v1") is None
+
+
+def test_a_request_may_hold_what_the_fast_json_library_refuses():
+    body = {"seed": 1 << 70, "prompt": "half a character: \ud83d", "ids": (1, 2)}
+    assert json.loads(_json(body)) == {**body, "ids": [1, 2]}

@@ -9,8 +9,10 @@ from lm.models import TEXTS, byte_level, sentencepiece_like
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from evalbias.lm.control_tokens import PromptTokenizer
+from evalbias.lm.control_tokens import PRIVATE, PromptTokenizer
 from evalbias.lm.shared_tokenization import encode, following
+from evalbias.lm.text import Rendered
+from evalbias.lm.tokens import AT_ONCE, choice_sequences
 
 
 def like_llama_3():
@@ -120,3 +122,16 @@ def test_a_common_prefix_is_tokenized_once(tokenizers, name):
     beginning = "the cat sat on a mat. " * 50
     encode(replace(reader, backend=counting), [f"{beginning}{k} it is" for k in range(20)], special=True)
     assert counting.characters < 1.5 * len(beginning) + 20 * 60
+
+
+def test_all_prompts_of_a_call_are_tokenized_by_one_copy_of_the_tokenizer(monkeypatch):
+    tokenizer = byte_level()
+    tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
+    ours, copy, copies = PromptTokenizer(tokenizer), PromptTokenizer._copy, []
+    monkeypatch.setattr(PromptTokenizer, "_copy", lambda self, names: copies.append(names) or copy(self, names))
+    prompts = [Rendered(f"{chr(PRIVATE[0])} the cat sat on {n} " * 3) for n in range(2 * AT_ONCE + 5)]
+    rows = choice_sequences(ours, prompts, ["1", "2"])
+    assert len(copies) == 2  # the usual one spells the end of a turn as the prompts' first character
+    for prompt, row in zip(prompts, rows, strict=True):
+        texts = [prompt.text + choice for choice in ("1", "2")]
+        assert [list(scored.ids) for scored in row] == tokenizer(texts, add_special_tokens=False)["input_ids"]

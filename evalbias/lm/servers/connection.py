@@ -252,7 +252,7 @@ def _pause(error: RequestError, attempt: int) -> float:
 
 
 def _json(body: dict[str, Any]) -> bytes:
-    """Return a request's JSON, by the fastest library; json also takes lone surrogates and integers of 64 bits and more."""
+    """Return a request's JSON. orjson is faster, but takes neither lone surrogates nor integers beyond 64 bits."""
     try:
         return orjson.dumps(body)
     except TypeError:

@@ -221,6 +221,4 @@ class NextTokenDialect(TokenizedDialect):
             for place in range(scored.start, len(scored.ids)):
                 following.setdefault(scored.ids[shared:place], set()).add(scored.ids[place])
         logprobs = {ids: await self.next_tokens(prefix + ids, sorted(tokens)) for ids, tokens in following.items()}
-        return np.array(
-            [sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row]
-        )
+        return np.array([sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
