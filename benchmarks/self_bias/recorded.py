@@ -14,8 +14,8 @@ from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.formatting import mark
 from evalbias.measures import SelfBias, measure_self_bias
-from evalbias.programs.feedback.concepts import read_missing
 from evalbias.programs.feedback.coverage import MATCHINGS, coverage
+from evalbias.programs.feedback.missing import read_missing
 from evalbias.programs.feedback.mqm import read_feedback
 
 

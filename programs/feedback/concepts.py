@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
 
 from evalbias.programs.feedback.coverage import Matching, covered_concepts
+from evalbias.programs.feedback.missing import read_missing
 from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
 
@@ -99,65 +98,6 @@ def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
         raise ValueError(f"The item {example.get('id')!r} has the concepts {concepts!r:.60}: give a list of words.")
     return list(concepts)
-
-
-_ALL_COVERED = re.compile(
-    r"\W*(?:(?:all|every one)(?: of)?(?: (?:the|them|these|those|given|specified|required|listed|provided|input))*"
-    r"(?: (?:concepts?|words?))?|every (?:\w+ )?(?:concept|word)) (?:(?:is|are|was|were|has been|have been) )?(?:all )?"
-    r"(?:covered|included|present|mentioned|contained|used|there)"
-    r"(?: (?:in|by) (?:the|this) (?:\w+ )?(?:sentence|text|output|draft))?\W*"
-    r"|\W*(?:none|nothing|no (?:missing )?(?:concepts?|words?))"
-    r"(?: (?:of (?:them|the concepts) )?(?:is|are) missing)?\W*"
-    r"|\W*there (?:is|are) (?:nothing|no concepts?) missing\W*|\W*there are no missing concepts\W*"
-    r"|\W*n/a\W*|\W*\[\s*\]\W*",
-    re.IGNORECASE,
-)
-_LABEL = re.compile(
-    r"^(?![^:]*\b(?:no|not|nothing|none)\b)[^,\n:\[]*\bmissing\b[^,\n:\[]*(?::|\bare\b|\bis\b)", re.IGNORECASE
-)
-_END = re.compile(r"\b(?:is|are) (?:missing|not (?:covered|included|present|mentioned))\W*$", re.IGNORECASE)
-
-
-def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
-    r"""Read the missing concepts from a written answer, in the order of ``concepts``.
-
-    The answer may say that all are covered, or be a Python list, a bulleted list, or words separated by commas or
-    "and", also after a label such as "Missing:". Words that are not concepts are ignored. A sentence that contains a
-    concept among other words is unreadable, as is a list that also says that all are covered.
-
-    Returns:
-        The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable. A Python
-        list that names other words only says that something is missing too, and is returned as it is.
-
-    Examples:
-        >>> read_missing("- dog\n- cat", ["dog", "park"]), read_missing("all covered", ["dog", "park"])
-        (['dog'], [])
-    """
-    answer = text.strip()
-    listed = _END.sub("", _LABEL.sub("", answer)).strip()
-    if _ALL_COVERED.fullmatch(answer) or _ALL_COVERED.fullmatch(listed):
-        return []
-    written = _python_list(listed)
-    parts = re.split(r"[,\n;]|\band\b", listed) if written is None else written
-    named = {word.strip(" \t'\"[].*-\u2022").lower() for word in parts}
-    known = {concept.lower() for concept in concepts}
-    if any(_ALL_COVERED.fullmatch(word) or _names_one(word, concepts) for word in named - known):
-        return None
-    return [concept for concept in concepts if concept.lower() in named] or written
-
-
-def _python_list(text: str) -> list[str] | None:
-    """Return the words of a Python list; None if the text is something else."""
-    try:
-        words = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
-    return [str(word) for word in words] if isinstance(words, list | tuple) else None
-
-
-def _names_one(text: str, concepts: Sequence[str]) -> bool:
-    """True if the text contains a concept as a whole word."""
-    return any(re.search(rf"(?<!\w){re.escape(concept)}(?!\w)", text, re.IGNORECASE) for concept in concepts)
 
 
 def _feedback(missing: Sequence[str]) -> Feedback:

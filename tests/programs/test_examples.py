@@ -7,7 +7,7 @@ import pytest
 from models_of_text import Scripted
 
 from evalbias.programs.examples import CONCEPTS, NONE, TRANSLATION, LoopExamples, read_examples
-from evalbias.programs.feedback.concepts import read_missing
+from evalbias.programs.feedback.missing import read_missing
 from evalbias.programs.feedback.mqm import read_feedback
 from evalbias.programs.tasks import TASKS, constrained_generation, mathematics, mathematics_refiner, translation
 

@@ -21,8 +21,8 @@ from evalbias.programs.feedback import (
     ReferenceFeedback,
     ScorerFeedback,
 )
-from evalbias.programs.feedback.concepts import read_missing
 from evalbias.programs.feedback.coverage import coverage, covered_concepts
+from evalbias.programs.feedback.missing import read_missing
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.vote import majority
 
@@ -88,6 +88,19 @@ def test_missing_concepts_by_the_model_and_by_exact_match():
         "Missing: none",
         "Missing concepts: []",
         "There are no missing concepts.",
+        "none missing",
+        "None of them is missing.",
+        "Nothing.",
+        "No.",
+        "Missing: no",
+        "No, nothing is missing.",
+        "Yes, all concepts are covered.",
+        "covers all concepts",
+        "The text covers all of the given concepts.",
+        "**All covered**",
+        "`none`",
+        "['none']",
+        "()",
     ],
 )
 def test_answers_that_nothing_is_missing(answer):
@@ -107,10 +120,51 @@ def test_answers_that_nothing_is_missing(answer):
         ("All covered except dog.", None),
         ("['dog'] The concept 'park' occurs, but makes no sense.", None),
         ("all but one are covered", None),
+        ("1. dog\n2. park", ["dog", "park"]),
+        ("1) dog 2) park", ["dog", "park"]),
+        ("Missing:\n(1) **dog**\n(2) `park`", ["dog", "park"]),
+        ("**Missing concepts:** dog & park", ["dog", "park"]),
+        ("`dog`, \u201cpark\u201d", ["dog", "park"]),
+        ("dog / park", ["dog", "park"]),
+        ("(dog; park)", ["dog", "park"]),
+        ("\u2022 dog \u2022 park", ["dog", "park"]),
+        ('The concept "dog" is missing.', ["dog"]),
+        ("The concepts 'dog' and 'park' are not covered.", ["dog", "park"]),
+        ("The text does not mention dog or cats, or park.", None),
+        ("The text does not mention dog and park.", ["dog", "park"]),
+        ("It lacks dog.", ["dog"]),
+        ("No, the missing concept is dog.", ["dog"]),
+        ("dog. Everything else is covered.", ["dog"]),
+        ("dog (missing)", ["dog"]),
+        ("dog (missing), park (covered)", None),
+        ("1. dog: covered\n2. park: missing", None),
+        ("dog is not missing", None),
+        ("None of the concepts is covered.", None),
+        ("none of the concepts", None),
+        ("It does not cover all concepts.", None),
+        ("dog, none", None),
+        ("Yes.", None),
+        ("-", None),
+        ("", None),
+        ("['']", None),
+        ("[' ', '']", None),
+        ("['', 'dog']", ["dog"]),
+        ("[" * 5_000, None),
     ],
 )
 def test_answers_that_name_missing_concepts(answer, missing):
     assert read_missing(answer, CONCEPTS) == missing
+
+
+def test_concepts_may_hold_the_words_and_marks_that_separate_a_list():
+    concepts = ["rock and roll", "ice cream", "ice", "c++", "24/7", "word"]
+    assert read_missing("rock and roll and ice", concepts) == ["rock and roll", "ice"]
+    assert read_missing("ice cream, C++", concepts) == ["ice cream", "c++"]
+    assert read_missing("1. 24/7\n2. word", concepts) == ["24/7", "word"]
+    assert read_missing("word and ice", concepts) == ["ice", "word"]
+    assert read_missing("ice creams", concepts) is None
+    assert read_missing("none", []) == []
+    assert read_missing("ice", []) is None
 
 
 def test_a_concept_is_covered_as_a_substring_or_by_its_lemma(monkeypatch):
