@@ -41,21 +41,20 @@ _FIELD = re.compile(r"^\W*(?:error )?(?:span|location|category|type)\b", re.IGNO
 """The label of a part of an error: two such lines may be one error."""
 
 # Which words say that a quotation is not an error itself. They end before it, or begin after it.
-_ARROW = r"[-=]+>|[\u2192\u21d2=]"
 _SHOULD_BE = r"\b(?:should|must|could|would|ought)(?: \w+){1,3}"
 _THE_CORRECT_WORD_IS = r"\bcorrect\w*(?: \w+){0,3}|\b(?:better|suggested|replaced?|expected|intended)(?: \w+){0,2}"
 _INSTEAD_OF = r"\b(?:instead of|rather than|other than|not|as|to|into|than|vs\.?|versus)"
 _MEANS = r"\b(?:means?|meaning|says?|reads?|because|since)"
 _THE_WORD = r"(?: (?:the|an?|simply|just|word|phrase|term))*[\s:(=]*$"
-_CORRECTION = re.compile(
-    rf"(?:{_ARROW}|{_SHOULD_BE}|{_THE_CORRECT_WORD_IS}|{_INSTEAD_OF}|{_MEANS}){_THE_WORD}", re.IGNORECASE
-)
-_SOURCE = re.compile(
-    r"\b(?:source|original|reference"
+_CORRECTION = re.compile(rf"(?:{_SHOULD_BE}|{_THE_CORRECT_WORD_IS}|{_INSTEAD_OF}|{_MEANS}){_THE_WORD}", re.IGNORECASE)
+_OTHER_WORD = re.compile(  # the source of a quotation before, or an arrow from that one
+    r"(?:[-=]+>|[\u2192\u21d2=])\s*$|\b(?:source|original|reference"
     r"|(?:(?:mis)?(?:translation|spelling)|rendering|meaning|sense|form|word|term) (?:of|for))(?: \w+){0,2}[\s:(=]*$",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:because|since|although)\b", re.IGNORECASE)
+_ENTRY = re.compile(r"[/|]|\s[-\u2013\u2014]\s")
+"""Marks after which a reason no longer explains a quotation."""
 _IS_RIGHT = re.compile(
     r"^\s*(?:is|was|would be|would have been|seems)\s+(?:the |a |more |much )*"
     r"(?:right|correct|better|expected|intended|preferred|preferable|appropriate|natural|idiomatic)\b"
@@ -71,9 +70,8 @@ _LISTED_WORDS = re.compile(rf",\s*(?!{_COMMENT.pattern[1:]})\w", re.IGNORECASE)
 """Words in a row, such as ``the cat, the dog``, that may be several errors."""
 
 # Which words report errors that are not listed one by one.
-_NUMBER_LEFT_OPEN = (
-    r"\b(?:several|many|multiple|various|numerous|both|few|couple|etc|twice|times)\b|\b\d+ ?[x\u00d7](?!\w)"
-)
+_TIMES = r"\b(?:twice|times)\b|\b\d+ ?[x\u00d7](?!\w)|\(x?\d{1,2}\)"
+_NUMBER_LEFT_OPEN = rf"\b(?:several|many|multiple|various|numerous|both|few|couple|etc)\b|{_TIMES}"
 _ONE_MORE = (
     r"\b(?:another|others|second one|one more|likewise)\b|\b(?:as well|too|also)\W*$"
     r"|\bthe same (?:goes|holds|applies|error|is true)\b"
@@ -150,8 +148,9 @@ def _wrong(piece: str) -> list[str]:
     start = 0
     for quotation in re.finditer(Q, piece):
         before, after = piece[start : quotation.start()], piece[quotation.end() :]
-        right = _CORRECTION.search(before) or _IS_RIGHT.search(after) or _REASON.search(piece[: quotation.start()])
-        if not right and not (wrong and _SOURCE.search(before)):
+        entry = _ENTRY.split(piece[: quotation.start()])[-1]
+        right = _CORRECTION.search(before) or _IS_RIGHT.search(after) or _REASON.search(entry)
+        if not right and not (wrong and _OTHER_WORD.search(before)):
             wrong.append(quotation.group())
         start = quotation.end()
     return wrong
@@ -186,7 +185,7 @@ def _errors(part: str) -> list[tuple[str, str]] | None:
         return None
     found = [piece for piece in read if piece is not None and piece.says != "comment"]
     kinds = {piece.says for piece in found}
-    if kinds == {"quotation", "category"} and len(found) == 2:
+    if kinds == {"quotation", "category"} and len(found) == 2 and len(re.findall(Q, part)) == 1:
         return [("".join(piece.mask for piece in found), "".join(piece.category for piece in found))]
     categories_alone = kinds == {"category"} and len(found) > 1
     if len(kinds) > 1 or (categories_alone and not all(_ONE_ERROR.search(piece.category) for piece in found)):

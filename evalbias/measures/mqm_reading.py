@@ -44,7 +44,11 @@ _NOTHING = re.compile(
     r"^\W*(?:no[- ]?errors?|none|n/?a|nil|no|nothing)(?: (?:was |were )?(?:found|identified|detected))?\W*$",
     re.IGNORECASE,
 )
-_NUMBER_ONLY = re.compile(rf"^\W*(?P<number>\d{{1,2}})(?: {ERRORS})?\W*$", re.IGNORECASE)
+_MARKS = rf"[^\w{QUOTATION[1:-1]}]*"
+_STATES_NUMBER = re.compile(
+    rf"^{_MARKS}(?P<number>\d{{1,2}})(?: {ERRORS}\s*:\s*(?=\S)|(?: {ERRORS})?{_MARKS}$)", re.IGNORECASE
+)
+"""A line such as ``2`` or ``2 errors``, or the beginning of ``2 errors: 'cat', 'dog'``."""
 _SEVERITY_BEGUN = r"(?:c(?:r(?:i(?:t(?:i(?:ca?)?)?)?)?)?|m(?:a(?:jo?)?|i(?:no?)?)?)"
 _TORN = re.compile(
     rf"^[^\w.!]*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the)(?:\s+{_SEVERITY_BEGUN})?)?[^\w.!]*$",
@@ -135,12 +139,13 @@ class _Reader:
 
     def _item(self, line: str, severity: str, last: bool) -> None:
         """Read a line of a section."""
-        number = _NUMBER_ONLY.match(line)
+        stated = _STATES_NUMBER.match(line)
+        if stated:
+            self._count(severity, int(stated["number"]))
+            line = line[stated.end() :]
         if _NOTHING.match(line):
             self.denied.add(severity)
-        elif number:
-            self._count(severity, int(number["number"]))
-        elif not (last and UNCLOSED.match(line) and not re.search(QUOTATION, line)):
+        elif line and not (last and UNCLOSED.match(line) and not re.search(QUOTATION, line)):
             found = items(line, goes_on=severity in {error.severity for error in self.errors})
             for mask, kind in found or ():
                 self._error(severity, mask, kind)
