@@ -252,7 +252,7 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
     plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
-    assert 'human MQM scores: lines such as {"chrf": 31.7, "mqm": -12.0}.' in plain.stderr
+    assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
     mapped = evalbias("measure", "self", "--data", "plain", "--map", "pairs.jsonl", cwd=tmp_path, check=False)
     assert "plain has no output with both an own and an expected score" in mapped.stderr  # the model writes no feedback
     write(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])

@@ -78,5 +78,5 @@ def notice_of_scales(task: RefineTask) -> str | None:
     return (
         f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
         f"{expected.low:g} to {expected.high:g}. Map it with --map FILE, pairs of its scores and human MQM scores: "
-        f"lines such as {json.dumps({expected.name: 31.7, 'mqm': -12.0})}."
+        f"lines such as {json.dumps({expected.name: (expected.low + expected.high) / 2, 'mqm': -12.0})}."
     )
