@@ -50,8 +50,8 @@ def sample(
 def _nucleus(logits: torch.Tensor, shares: torch.Tensor, top_p: float) -> torch.Tensor:
     """Return the indices of the nucleus among (V,) logits, of which the largest is 0, with these probabilities.
 
-    Tokens whose probability is below (1 - top_p) / V are outside of it: together they have less than 1 - top_p, so
-    the others reach ``top_p``. Of most distributions this leaves few tokens to sort.
+    Tokens whose probability is below (1 - top_p) / V are outside the nucleus: together they have less than 1 - top_p,
+    so the others reach ``top_p``. Of most distributions this leaves few tokens to sort.
     """
     spare = float(shares.sum()) - top_p - ROUNDING
     candidates = torch.nonzero(shares >= spare / len(shares))[:, 0]
@@ -61,7 +61,10 @@ def _nucleus(logits: torch.Tensor, shares: torch.Tensor, top_p: float) -> torch.
 
 
 def _nucleus_by_histogram(logits: torch.Tensor, shares: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Return the same: a histogram of the logits shows where it ends, so that only the tokens of one bin are sorted."""
+    """Return the indices of a nucleus of many tokens; see ``_nucleus``.
+
+    A histogram of the logits shows where the nucleus ends, so that only the tokens of one bin are sorted.
+    """
     bins = (logits * (-BINS / WIDTH)).clamp_(max=BINS - 1).int()
     mass = torch.bincount(bins, weights=shares, minlength=BINS)
     sums = mass.cumsum(0)
