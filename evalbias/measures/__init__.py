@@ -10,6 +10,7 @@ from evalbias.measures.likelihood import (
     rs_scores,
     unfairness_scores,
 )
+from evalbias.measures.likelihood_effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
 from evalbias.measures.mqm import MQMError, MQMReading, mqm_score
 from evalbias.measures.mqm_reading import parse_mqm, read_mqm
 from evalbias.measures.preference import (
@@ -49,6 +50,7 @@ __all__ = [
     "ConfidenceInterval",
     "FairnessStatistic",
     "LikelihoodBias",
+    "LikelihoodEffect",
     "MQMError",
     "MQMReading",
     "MeanStatistic",
@@ -73,6 +75,8 @@ __all__ = [
     "fairness",
     "kendall",
     "likelihood_bias",
+    "likelihood_effect",
+    "likelihood_effect_change",
     "longer_wins",
     "measure_self_bias",
     "mqm_score",

@@ -1,0 +1,254 @@
+"""Linear regression on a quality that people rate with noise: instrumental variables and known reliability.
+
+A score y depends on covariates X and on a quality q that is seen only through ratings. Ratings h_1, ..., h_r of an item
+share q and have independent noise. Two-stage least squares with each rating instrumented by each other one, stacked
+over all ordered pairs, solves the normal equations of least squares on the mean rating h, except that h^2 is replaced
+by the mean product of two different ratings, in which the noise does not correlate with itself:
+
+    sum_i X_i (y_i - X_i'a - b h_i) = 0,    sum_i h_i (y_i - X_i'a) - b P_i = 0,    P_i = mean over j != k of h_ij h_ik
+
+With one rating of known reliability r, P_i = r h_i^2. Standard errors come from the jackknife over clusters: the whole
+estimate is repeated without each cluster, standardization included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evalbias.measures.arrays import FloatArray
+
+Codes = NDArray[np.int64]
+VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))
+"""Values of a coefficient, up to 10 standard deviations, at which the weak-instrument test is made first."""
+QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))
+"""Coefficients of quality over which that test is minimized, up to 200 standard deviations."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0.
+
+    Attributes:
+        mean: (n,) mean rating h.
+        product: (n,) mean product P of two different ratings.
+        square: (n,) mean squared rating.
+    """
+
+    mean: FloatArray
+    product: FloatArray
+    square: FloatArray
+
+    @property
+    def reliability(self) -> float:
+        """Share of the mean rating's variance that another set of raters would reproduce."""
+        return float(self.product.sum() / (self.mean**2).sum())
+
+
+def pool(ratings: FloatArray) -> Rated:
+    """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
+
+    A rater who is stricter than another on every item would make the products negative, so each column's own level,
+    fitted beside one level an item, is subtracted first.
+    """
+    present = ~np.isnan(ratings)
+    counts = present.sum(axis=1)  # (n,)
+    filled = np.where(present, ratings, 0.0)
+    shares = present / counts[:, None]
+    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the columns' levels
+    deviations = np.where(present, ratings - (filled.sum(axis=1) / counts)[:, None], 0.0).sum(axis=0)
+    filled = np.where(present, filled - np.linalg.lstsq(within, deviations, rcond=None)[0], 0.0)
+    filled = np.where(present, filled - (filled.sum(axis=1) / counts).mean(), 0.0)
+    sums, squares = filled.sum(axis=1), (filled**2).sum(axis=1)
+    return Rated(sums / counts, (sums**2 - squares) / (counts * (counts - 1)), squares / counts)
+
+
+def with_reliability(rating: FloatArray, reliability: float) -> Rated:
+    """Reduce one rating (n,) an item whose reliability is known: the share of its variance that is quality."""
+    centered = rating - rating.mean()
+    return Rated(centered, reliability * centered**2, centered**2)
+
+
+@dataclass(frozen=True)
+class Slope:
+    """A coefficient: the change in the score for one unit of a regressor, with the others held fixed.
+
+    Attributes:
+        value: The estimate.
+        low: Lower end of the 95 % interval.
+        high: Upper end.
+        standard_error: Standard error, from the jackknife over clusters.
+        p_value: Two-sided p of the test against 0.
+    """
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Coefficients of the columns of X and, last, of quality.
+
+    Attributes:
+        coefficients: (p + 1,) estimates.
+        errors: (p + 1,) standard errors, from the jackknife over clusters.
+        clusters: Number of clusters; their t distributions have one degree of freedom less.
+        first_stage_f: F of the instrument in the first stage, clustered.
+        identified: Whether the ratings agree at all once X is held fixed; without that the estimates mean nothing.
+    """
+
+    coefficients: FloatArray
+    errors: FloatArray
+    clusters: int
+    first_stage_f: float
+    identified: bool
+
+    def slopes(self) -> list[Slope]:
+        """Return every coefficient with its 95 % interval and test."""
+        df = self.clusters - 1
+        half = stats.t.ppf(0.975, df) * self.errors
+        p_values = 2 * stats.t.sf(np.abs(self.coefficients) / self.errors, df)
+        columns = (self.coefficients, self.coefficients - half, self.coefficients + half, self.errors, p_values)
+        return [Slope(*map(float, row)) for row in np.column_stack(columns)]
+
+
+def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, unit: FloatArray) -> Fit:
+    """Regress standardized scores on covariates and quality.
+
+    Args:
+        scores: (n, 1) scores of standard deviation 1, or (n, 2) of two judges; then the coefficients are the second's
+            minus the first's.
+        x: (n, p) covariates of full rank, the constant first.
+        rated: The ratings.
+        clusters: (n,) number of each item's cluster, from 0.
+        unit: (p,) 1 for columns that were standardized, 0 for others; the jackknife standardizes scores and these
+            columns anew without each cluster.
+    """
+    design = np.column_stack([x, rated.mean])  # (n, k)
+    products = design[:, :, None] * design[:, None, :]  # (n, k, k)
+    products[:, -1, -1] = rated.product
+    targets = design[:, :, None] * scores[:, None, :]  # (n, k, s)
+    parts = [_by_cluster(values, clusters) for values in (products, targets, scores**2)]
+    whole = [part.sum(axis=0, keepdims=True) for part in parts]
+    rest = [total - part for total, part in zip(whole, parts, strict=True)]  # without each cluster
+    standardized = np.append(unit, 0.0)
+    coefficients, left_out = _solved(whole, standardized)[0], _solved(rest, standardized)  # (k,), (G, k)
+    groups, (n, k) = len(left_out), design.shape
+    errors = np.sqrt((groups - 1) * left_out.var(axis=0))
+    agreement, spread = _held_fixed(x, rated)
+    relevance = agreement.sum() / spread.sum()
+    noise = (_by_cluster(agreement - relevance * spread, clusters) ** 2).sum() * _small_sample(groups, n, k)
+    f = agreement.sum() ** 2 / noise if noise > 0 else np.inf
+    return Fit(coefficients, errors, groups, float(f), bool(agreement.sum() > 0))
+
+
+def _solved(sums: Sequence[FloatArray], standardized: FloatArray) -> FloatArray:
+    """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k) coefficients in standard deviations."""
+    products, targets, squares = sums
+    try:
+        solutions = np.linalg.solve(products, targets)  # (m, k, s)
+    except np.linalg.LinAlgError:  # a level of a covariate that occurs in one cluster only
+        solutions = np.linalg.pinv(products) @ targets
+    n = products[:, 0, 0, None]
+    variance_x = np.diagonal(products, axis1=1, axis2=2) / n - (products[:, 0] / n) ** 2  # (m, k)
+    variance_y = squares / n - (targets[:, 0] / n) ** 2  # (m, s)
+    units = np.sqrt(np.where(standardized > 0, variance_x, 1.0)[:, :, None] / variance_y[:, None, :])
+    scaled = solutions * units
+    return np.asarray(scaled[:, :, -1] - (scaled[:, :, 0] if scaled.shape[2] == 2 else 0.0))
+
+
+def _small_sample(groups: int, n: int, k: int) -> float:
+    """Factor on a variance over G clusters of n items after k coefficients were fitted."""
+    return groups / (groups - 1) * (n - 1) / (n - k)
+
+
+def weak_test(y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes) -> tuple[float, float, float]:
+    """Compute one covariate's 95 % interval and its test against 0, which hold however weak the instruments are.
+
+    This is the test of Anderson and Rubin for a part of the coefficients (Stock and Wright 2000): a value is accepted
+    if some coefficient of quality brings both moments near 0, in the metric of their clustered covariance. The interval
+    holds all accepted values. It is wide, and infinite where the data say nothing.
+
+    Args:
+        y: (n,) scores, of unit variance.
+        x: (n, p) covariates of full rank.
+        column: Column whose coefficient is meant, of unit variance.
+        rated: The ratings.
+        clusters: (n,) number of each item's cluster, from 0.
+
+    Returns:
+        Lower end, upper end and two-sided p; an end is infinite where no value up to 10 on its side is rejected.
+    """
+    test = _WeakTest(y, x, column, rated, clusters)
+    accepted = np.flatnonzero(test.accepts(VALUES))
+    first, last = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
+    low = -np.inf if first == 0 else _edge(test, VALUES[first - 1], VALUES[first])
+    high = np.inf if last == len(VALUES) - 1 else _edge(test, VALUES[last + 1], VALUES[last])
+    return low, high, float(2 * stats.t.sf(np.sqrt(test.statistic(np.zeros(1))[0]), test.df))
+
+
+class _WeakTest:
+    """Smallest distance of both moments from 0 over all coefficients of quality, for values of another coefficient."""
+
+    def __init__(self, y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes) -> None:
+        others = np.delete(x, column, axis=1)
+        score, effect, mean = (
+            v - others @ np.linalg.lstsq(others, v, rcond=None)[0] for v in (y, x[:, column], rated.mean)
+        )
+        product = mean**2 - rated.mean**2 + rated.product
+        unit = mean.std()
+        # moments (n, 2, 3): each is linear in (1, -coefficient of quality, -coefficient of the covariate)
+        moments = np.stack(
+            [
+                np.stack([effect * score, effect * mean / unit, effect**2], axis=1),
+                np.stack([mean * score / unit, product / unit**2, mean * effect / unit], axis=1),
+            ],
+            axis=1,
+        )
+        sums = _by_cluster(moments.reshape(len(y), -1), clusters).reshape(-1, 2, 3)
+        groups, n, k = len(sums), len(y), x.shape[1] + 1
+        centered = sums - sums.mean(axis=0)
+        self._total = sums.sum(axis=0)
+        self._covariance = np.einsum("gia,gjb->ijab", centered, centered) * _small_sample(groups, n, k)
+        self.df = groups - 1
+
+    def statistic(self, values: FloatArray) -> FloatArray:
+        """(v,) squared distance for each value, the smallest over the coefficient of quality."""
+        theta = np.stack(np.broadcast_arrays(1.0, -QUALITIES[:, None], -values))  # (3, b, v)
+        first, second = np.einsum("ia,abv->ibv", self._total, theta)
+        variance = np.einsum("ijcd,cbv,dbv->ijbv", self._covariance, theta, theta)
+        (a, c), (_, d) = variance
+        with np.errstate(invalid="ignore", divide="ignore"):
+            distance = (d * first**2 - 2 * c * first * second + a * second**2) / (a * d - c**2)
+        return np.asarray(np.nanmin(distance, axis=0))
+
+    def accepts(self, values: FloatArray) -> NDArray[np.bool_]:
+        """(v,) whether a 5 % test does not reject each value."""
+        return np.asarray(self.statistic(values) <= stats.t.ppf(0.975, self.df) ** 2)
+
+
+def _edge(test: _WeakTest, outside: float, inside: float) -> float:
+    """Find the last accepted of 65 values between a rejected and an accepted one."""
+    values = np.linspace(outside, inside, 65)
+    return float(values[np.argmax(test.accepts(values))])
+
+
+def _held_fixed(x: FloatArray, rated: Rated) -> tuple[FloatArray, FloatArray]:
+    """(n,) each: product of two ratings and squared rating, both after regression on x."""
+    rest = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
+    shift = rest**2 - rated.mean**2
+    return rated.product + shift, rated.square + shift
+
+
+def _by_cluster(values: FloatArray, clusters: Codes) -> FloatArray:
+    """Sum (n, ...) over each cluster."""
+    sums = np.zeros((int(clusters.max()) + 1, *values.shape[1:]))
+    np.add.at(sums, clusters, values)
+    return sums

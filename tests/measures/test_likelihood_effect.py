@@ -1,0 +1,422 @@
+"""The likelihood effect: values by hand and by linearmodels, the level of its test, and what makes it undefined."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from linearmodels.iv import IV2SLS
+from scipy import stats
+
+from evalbias.measures import likelihood_effect, likelihood_effect_change
+from evalbias.measures.instrumented import pool, weak_test, with_reliability
+
+LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
+SCORES = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
+RATINGS = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
+
+
+def simulate(n, effect=0.0, *, seed, raters=2, noise=0.7, outputs=1, shared=0.0):
+    """LS that correlates .5 with quality; scores of variance 1 that follow both; ratings from 1 to 5."""
+    rng = np.random.default_rng(seed)
+
+    def draw():
+        document = np.repeat(rng.normal(size=n // outputs), outputs)
+        return np.sqrt(shared) * document + np.sqrt(1 - shared) * rng.normal(size=n)
+
+    quality, error, rest = draw(), draw(), draw()
+    ls = 0.5 * quality + np.sqrt(0.75) * error
+    scores = 0.5 * quality + effect * ls + np.sqrt(0.75 - effect**2 - 0.5 * effect) * rest
+    ratings = np.clip(np.round(3 + quality[:, None] + noise * rng.normal(size=(n, raters))), 1, 5)
+    return ls, scores, ratings
+
+
+def zscore(values):
+    values = np.asarray(values, dtype=float)
+    return (values - values.mean()) / values.std()
+
+
+def by_linearmodels(ls, scores, ratings, clusters, covariates=None):
+    """Two-stage least squares on all ordered pairs of ratings, items weighted equally."""
+    pairs = []
+    for i, row in enumerate(ratings):
+        given = [h for h in row if not np.isnan(h)]
+        for j, k in itertools.permutations(range(len(given)), 2):
+            pairs.append((i, given[j], given[k], 1 / (len(given) * (len(given) - 1))))
+    frame = pd.DataFrame(pairs, columns=["item", "rating", "instrument", "weight"])
+    exogenous = pd.DataFrame({"constant": 1.0, "likelihood": zscore(ls), **(covariates or {})})
+    model = IV2SLS(
+        pd.Series(zscore(scores)[frame.item]),
+        exogenous.iloc[frame.item].reset_index(drop=True),
+        frame.rating,
+        frame.instrument,
+        weights=frame.weight,
+    )
+    found = model.fit(cov_type="clustered", clusters=np.asarray(clusters)[frame.item], debiased=False)
+    n, k, groups = len(ratings), exogenous.shape[1] + 1, len(set(clusters))
+    return found, np.sqrt(groups / (groups - 1) * (n - 1) / (n - k))
+
+
+def level_free(ratings):
+    """Remove the columns' levels as a regression with one level an item and one a rater does."""
+    ratings = np.asarray(ratings, dtype=float)
+    items, raters = np.nonzero(~np.isnan(ratings))
+    design = np.zeros((len(items), sum(ratings.shape)))
+    design[np.arange(len(items)), items] = design[np.arange(len(items)), len(ratings) + raters] = 1
+    levels = np.linalg.lstsq(design, ratings[items, raters], rcond=None)[0][len(ratings) :]
+    return ratings - (levels - levels.mean())
+
+
+def test_a_small_case_by_exact_fractions():
+    ratings = [[Fraction(a), Fraction(b)] for a, b in RATINGS]
+    ls, scores = ([Fraction(str(v)) for v in values] for values in (LS, SCORES))
+    n = len(ls)
+
+    def mean(values):
+        values = list(values)
+        return sum(values) / len(values)
+
+    shift = [mean(r[j] for r in ratings) for j in range(2)]
+    ratings = [[a - shift[0], b - shift[1]] for a, b in ratings]
+    z = [v - mean(ls) for v in ls]
+    m = [v - mean(scores) for v in scores]
+    h = [(a + b) / 2 for a, b in ratings]
+    zz, zm, zh, hm = (sum(a * b for a, b in zip(*p, strict=True)) for p in ((z, z), (z, m), (z, h), (h, m)))
+    product = sum(a * b for a, b in ratings)
+    slope = (product * zm - zh * hm) / (zz * product - zh * zh)
+    quality = (zz * hm - zh * zm) / (zz * product - zh * zh)
+    found = likelihood_effect(LS, SCORES, RATINGS)
+    assert found.effect == pytest.approx(float(slope) * np.std(LS) / np.std(SCORES), rel=1e-12)
+    assert found.slopes["quality"].value == pytest.approx(float(quality) / np.std(SCORES), rel=1e-12)
+    assert found.reliability == pytest.approx(float(product / sum(v * v for v in h)), rel=1e-12)
+    assert found.score_sd == pytest.approx(np.std(SCORES), rel=1e-12)
+    assert (found.n, found.clusters, found.undefined, found.reason, found.weak) == (n, n, 0, "", False)
+    assert found.bounds == (found.effect, found.effect)
+
+
+@pytest.mark.parametrize(
+    ("raters", "missing", "outputs", "with_covariates"),
+    [(2, 0.0, 1, False), (3, 0.0, 4, False), (5, 0.3, 1, False), (3, 0.2, 4, True)],
+)
+def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, outputs, with_covariates):
+    n = 80
+    ls, scores, ratings = simulate(n, 0.3, seed=1, raters=raters, outputs=outputs, shared=0.3)
+    rng = np.random.default_rng(2)
+    ratings[rng.random(ratings.shape) < missing] = np.nan
+    ratings[:, 0] += 1.0  # a rater who is more generous than the others
+    clusters = np.arange(n) // outputs
+    length, system = rng.normal(size=n) + ls, rng.choice(["a", "b", "c"], size=n)
+    given = {"length": length, "system": list(system)} if with_covariates else None
+    ours = likelihood_effect(ls, scores, ratings, clusters=list(map(str, clusters)), covariates=given)
+
+    kept = np.flatnonzero((~np.isnan(ratings)).sum(axis=1) > 1)
+    free = np.full(ratings.shape, np.nan)
+    free[kept] = level_free(ratings[kept])
+
+    def theirs(rows):
+        columns = {"length": zscore(length[rows]), **{s: (system[rows] == s).astype(float) for s in "bc"}}
+        return by_linearmodels(ls[rows], scores[rows], free[rows], clusters[rows], columns if with_covariates else {})
+
+    whole, factor = theirs(kept)
+    names = {"likelihood": "likelihood", "quality": "rating"}
+    names |= {"length": "length", "system=b": "b", "system=c": "c"} if with_covariates else {}
+    groups = np.unique(clusters[kept])
+    left_out = np.array([theirs(kept[clusters[kept] != group])[0].params[list(names.values())] for group in groups])
+    errors = np.sqrt((len(groups) - 1) * left_out.var(axis=0))
+    quantile = stats.t.ppf(0.975, len(groups) - 1)
+    slopes = {"likelihood": ours, **ours.slopes}
+    assert set(slopes) == set(names)
+    for (name, column), error in zip(names.items(), errors, strict=True):
+        slope = slopes[name]
+        value = slope.effect if name == "likelihood" else slope.value
+        assert value == pytest.approx(whole.params[column], rel=1e-9)
+        assert slope.standard_error == pytest.approx(error, rel=1e-6)
+        assert slope.standard_error == pytest.approx(whole.std_errors[column] * factor, rel=0.25)  # the sandwich
+        assert slope.low == pytest.approx(value - quantile * error, rel=1e-5)
+        assert slope.high == pytest.approx(value + quantile * error, rel=1e-5)
+        assert slope.p_value == pytest.approx(2 * stats.t.sf(abs(value) / error, len(groups) - 1), rel=1e-4)
+    assert (ours.n, ours.undefined, ours.clusters) == (len(kept), n - len(kept), len(groups))
+    first = whole.first_stage.individual["rating"].tstats["instrument"] ** 2 / factor**2
+    assert ours.first_stage_f == pytest.approx(first, rel=0.1)
+
+
+@pytest.mark.parametrize(("n", "outputs", "draws"), [(30, 1, 400), (120, 1, 1500), (568, 1, 800), (960, 16, 500)])
+def test_an_unbiased_judge_is_rejected_in_about_one_case_of_twenty(n, outputs, draws):
+    rejected, shared = 0, 0.3 if outputs > 1 else 0.0
+    for seed in range(draws):
+        ls, scores, ratings = simulate(n, seed=[n, seed], outputs=outputs, shared=shared)
+        found = likelihood_effect(ls, scores, ratings, clusters=list(np.arange(n) // outputs))
+        rejected += found.p_value < 0.05
+        assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0) or np.isnan(found.p_value)
+    assert rejected / draws == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize("effect", [-0.3, -0.1, 0.3])
+def test_a_planted_effect_is_recovered_and_covered(effect):
+    estimates, covered = [], 0
+    for seed in range(200):
+        found = likelihood_effect(*simulate(3000, effect, seed=seed))
+        estimates.append(found.effect)
+        covered += found.low <= effect <= found.high
+    assert np.mean(estimates) == pytest.approx(effect, abs=0.01)
+    assert 0.91 <= covered / 200 <= 0.985
+
+
+def test_regression_on_the_mean_rating_would_call_the_unbiased_judge_biased():
+    """The fault of the simpler estimate, which this one mends."""
+    ls, scores, ratings = simulate(3000, seed=0)
+    naive = np.linalg.lstsq(np.column_stack([np.ones(3000), ratings.mean(1), zscore(ls)]), scores, rcond=None)[0][2]
+    assert naive > 0.06
+    assert abs(likelihood_effect(ls, scores, ratings).effect) < 0.04
+
+
+def test_many_outputs_of_one_document_widen_the_interval():
+    ls, scores, ratings = simulate(960, 0.2, seed=3, outputs=16, shared=0.5)
+    alone = likelihood_effect(ls, scores, ratings)
+    together = likelihood_effect(ls, scores, ratings, clusters=[f"d{i // 16}" for i in range(960)])
+    assert together.effect == pytest.approx(alone.effect, rel=1e-9)
+    assert together.standard_error > 1.3 * alone.standard_error
+    assert (alone.clusters, together.clusters) == (960, 60)
+
+
+def test_scales_and_directions():
+    base = likelihood_effect(LS, SCORES, RATINGS)
+    rescaled = likelihood_effect(np.array(LS) * 3 + 7, np.array(SCORES) * 20 - 5, np.array(RATINGS) * 25.0 + 4)
+    assert rescaled.effect == pytest.approx(base.effect, rel=1e-9)
+    assert rescaled.score_sd == pytest.approx(20 * base.score_sd, rel=1e-9)
+    turned = likelihood_effect(-np.array(LS), SCORES, RATINGS)
+    assert (turned.effect, turned.low, turned.high) == pytest.approx((-base.effect, -base.high, -base.low), rel=1e-9)
+    assert turned.slopes["quality"].value == pytest.approx(base.slopes["quality"].value, rel=1e-9)
+    harsh = likelihood_effect(LS, -np.array(SCORES), RATINGS)
+    assert harsh.effect == pytest.approx(-base.effect, rel=1e-9)
+    assert harsh.slopes["quality"].value == pytest.approx(-base.slopes["quality"].value, rel=1e-9)
+    swapped = likelihood_effect(LS, SCORES, np.array(RATINGS)[:, ::-1])
+    assert swapped.effect == pytest.approx(base.effect, rel=1e-9)
+
+
+def test_a_stricter_rater_changes_nothing():
+    strict = np.array(RATINGS, dtype=float)
+    strict[:, 1] -= 2.0
+    ours, base = likelihood_effect(LS, SCORES, strict), likelihood_effect(LS, SCORES, RATINGS)
+    assert (ours.effect, ours.low, ours.first_stage_f) == pytest.approx((base.effect, base.low, base.first_stage_f))
+
+
+def test_pooled_ratings_by_hand():
+    pooled = pool(np.array([[1.0, 3.0, np.nan], [5.0, 7.0, 9.0]]))
+    # levels of the columns beside one of each item: 4, 6, 8 in the second; minus their mean: -2, 0, 2
+    # free of them: 3, 3 and 7, 7, 7; less the mean of the items' means, 5: -2, -2 and 2, 2, 2
+    assert pooled.mean.tolist() == pytest.approx([-2, 2])
+    assert pooled.product.tolist() == pytest.approx([4, 4])
+    assert pooled.square.tolist() == pytest.approx([4, 4])
+    uneven = pool(np.array([[1.0, 3.0], [3.0, 1.0]]))
+    assert uneven.mean.tolist() == pytest.approx([0, 0])
+    assert uneven.product.tolist() == pytest.approx([-1, -1])
+    assert uneven.square.tolist() == pytest.approx([1, 1])
+
+
+def test_one_rating_of_known_reliability_by_hand():
+    single = [row[0] for row in RATINGS]
+    z, h, m = zscore(LS), np.array(single) - np.mean(single), zscore(SCORES)
+    matrix = np.array([[z @ z, z @ h], [z @ h, 0.8 * (h @ h)]])
+    effect, quality = np.linalg.solve(matrix, [z @ m, h @ m])
+    found = likelihood_effect(LS, SCORES, [[v] for v in single], reliability=0.8)
+    assert found.effect == pytest.approx(effect, rel=1e-9)
+    assert found.slopes["quality"].value == pytest.approx(quality, rel=1e-9)
+    assert found.reliability == pytest.approx(0.8)
+    # reliability 1 is least squares
+    perfect = likelihood_effect(LS, SCORES, [[v] for v in single], reliability=1)
+    least_squares = np.linalg.lstsq(np.column_stack([z, h]), m, rcond=None)[0]
+    assert perfect.effect == pytest.approx(least_squares[0], rel=1e-9)
+
+
+def test_a_known_reliability_recovers_the_effect_and_its_test_holds_its_level():
+    rejected, effects = 0, []
+    for seed in range(500):
+        rng = np.random.default_rng(seed)
+        quality = rng.normal(size=300)
+        ls = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=300)
+        rating = quality + rng.normal(size=300)  # reliability 1/2
+        null, biased = (0.5 * quality + e * ls + 0.7 * rng.normal(size=300) for e in (0.0, 0.3))
+        rejected += likelihood_effect(ls, null, rating[:, None], reliability=0.5).p_value < 0.05
+        found = likelihood_effect(ls, biased, rating[:, None], reliability=0.5)
+        effects.append(found.effect * found.score_sd / np.std(ls))
+    assert 0.03 <= rejected / 500 <= 0.07
+    assert np.mean(effects) == pytest.approx(0.3, abs=0.02)
+
+
+def test_one_rating_of_unknown_reliability_has_bounds():
+    ls, scores, ratings = simulate(300, 0.3, seed=5, noise=0.6)
+    single = ratings[:, :1]
+    found = likelihood_effect(ls, scores, single)
+    worst, best = (likelihood_effect(ls, scores, single, reliability=r) for r in (0.5, 1.0))
+    assert np.isnan(found.effect)
+    assert "one rating" in found.reason
+    assert found.bounds == (worst.effect, best.effect)
+    assert worst.effect < best.effect  # the less the rating is trusted, the more of the slope is quality's
+    assert (found.low, found.high) == (worst.low, best.high)
+    assert found.p_value == max(worst.p_value, best.p_value)
+    middle = likelihood_effect(ls, scores, single, reliability=0.7)
+    assert found.bounds[0] < middle.effect < found.bounds[1]
+    null = likelihood_effect(*(part for part in simulate(300, -0.1, seed=6)[:2]), simulate(300, -0.1, seed=6)[2][:, :1])
+    assert null.bounds[0] < 0 < null.bounds[1]
+    assert null.p_value == 1.0
+    assert (found.slopes, np.isnan(found.reliability)) == ({}, True)
+
+
+def test_items_with_one_rating_are_left_out_where_others_have_two():
+    ratings = np.array(RATINGS, dtype=float)
+    ratings[0, 1] = np.nan
+    ratings[1] = np.nan
+    found = likelihood_effect(LS, SCORES, ratings)
+    rest = likelihood_effect(LS[2:], SCORES[2:], RATINGS[2:])
+    assert (found.n, found.undefined, found.effect) == (6, 2, pytest.approx(rest.effect))
+    gaps = likelihood_effect([np.nan, *LS[1:]], [SCORES[0], np.nan, *SCORES[2:]], RATINGS)
+    assert (gaps.n, gaps.undefined, gaps.effect) == (6, 2, pytest.approx(rest.effect))
+    unknown = likelihood_effect(LS, SCORES, RATINGS, covariates={"length": [None, np.nan, 3, 4, 3, 6, 1, 2]})
+    assert (unknown.n, unknown.undefined) == (6, 2)
+
+
+def test_the_change_is_the_difference_of_both_effects():
+    ls, before, ratings = simulate(400, 0.3, seed=7)
+    after = before - 0.3 * ls + 0.2 * np.random.default_rng(8).normal(size=400)
+    after[0] = np.nan
+    change = likelihood_effect_change(ls, before, after, ratings)
+    first, second = (likelihood_effect(ls[1:], s[1:], ratings[1:]) for s in (before, after))
+    assert change.effect == pytest.approx(second.effect - first.effect, rel=1e-9)
+    assert change.effect < -0.2
+    assert change.high < 0
+    assert change.standard_error < np.hypot(first.standard_error, second.standard_error)
+    assert (change.n, change.undefined, change.score_sd) == (399, 1, 1.0)
+    back = likelihood_effect_change(ls, after, before, ratings)
+    assert back.effect == pytest.approx(-change.effect, rel=1e-9)
+    same = likelihood_effect_change(ls, before, before, ratings)
+    assert np.isnan(same.effect)
+    assert "score alike" in same.reason
+
+
+def test_the_joint_model_tells_likelihood_from_length():
+    """A judge that likes long text, in a world where likely text is long, has no likelihood effect at equal length."""
+    rng = np.random.default_rng(90)
+    ls, _, ratings = simulate(3000, seed=9)
+    length = 0.8 * zscore(ls) + 0.6 * rng.normal(size=3000)
+    scores = 0.5 * zscore(length) + rng.normal(size=3000)
+    alone = likelihood_effect(ls, scores, ratings)
+    joint = likelihood_effect(ls, scores, ratings, covariates={"length": length})
+    assert alone.effect == pytest.approx(0.4 / np.sqrt(1.25), abs=0.06)
+    assert abs(joint.effect) < 0.06
+    assert joint.slopes["length"].value == pytest.approx(0.5 / np.sqrt(1.25), abs=0.06)
+    assert joint.slopes["length"].low > 0.3
+
+
+def test_weak_ratings_get_the_interval_that_holds_for_them():
+    covered = defined = weak = 0
+    for seed in range(200):
+        ls, scores, ratings = simulate(120, 0.3, seed=seed, noise=2.0)
+        found = likelihood_effect(ls, scores, ratings)
+        weak += found.weak
+        defined += not found.reason
+        covered += bool(found.reason) or found.low <= 0.3 <= found.high
+        assert found.weak == (found.first_stage_f < 10)
+    assert weak > 150
+    assert defined < 150  # many of these data sets say nothing, and say so
+    assert covered / 200 > 0.92
+
+
+def test_the_weak_interval_is_the_set_that_the_test_accepts():
+    ls, scores, ratings = simulate(60, 0.2, seed=11, noise=1.2)
+    y, x, rated = zscore(scores), np.column_stack([np.ones(60), zscore(ls)]), pool(ratings)
+    groups = np.arange(60) // 2
+    low, high, p_value = weak_test(y, x, 1, rated, groups)
+    quantile = stats.t.ppf(0.975, 29) ** 2
+
+    def distance(effect):
+        z, h = x[:, 1], rated.mean
+        best = np.inf
+        for quality in np.linspace(-6, 6, 2401):
+            rest = y - effect * z
+            moments = np.stack([z * (rest - quality * h), h * rest - quality * rated.product])  # (2, n)
+            sums = moments.reshape(2, 30, 2).sum(axis=2)
+            covariance = np.cov(sums) * 30 * 59 / 57
+            best = min(best, sums.sum(axis=1) @ np.linalg.solve(covariance, sums.sum(axis=1)))
+        return best
+
+    for end, inward in ((low, 0.02), (high, -0.02)):
+        assert distance(end + inward) < quantile < distance(end - inward)
+    assert p_value == pytest.approx(2 * stats.t.sf(np.sqrt(distance(0.0)), 29), abs=0.01)
+
+
+def test_where_the_ratings_are_strong_both_intervals_nearly_agree():
+    ls, scores, ratings = simulate(3000, 0.2, seed=12)
+    found = likelihood_effect(ls, scores, ratings)
+    low, high, p_value = weak_test(
+        zscore(scores), np.column_stack([np.ones(3000), zscore(ls)]), 1, pool(ratings), np.arange(3000)
+    )
+    assert (low, high) == pytest.approx((found.low, found.high), abs=0.01)
+    assert p_value < 1e-6
+    assert not found.weak
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"likelihoods": [1.0] * 8}, "all items have the same likelihood"),
+        ({"model_scores": [3.0] * 8}, "all items have the same score"),
+        ({"ratings": [[3, 3]] * 8}, "all items have the same rating"),
+        ({"ratings": [[np.nan, np.nan]] * 8}, "only 0 items of 0 inputs"),
+        ({"clusters": [1, 1, 1, 1, 2, 2, 3, 4]}, "only 8 items of 4 inputs"),
+        ({"covariates": {"length": [5] * 8}}, "constant or determine each other"),
+        ({"covariates": {"copy": LS}}, "constant or determine each other"),
+        ({"ratings": [[1, 5], [5, 1], [1, 5], [5, 1], [2, 4], [4, 2], [1, 4], [4, 1]]}, "agree no more than"),
+    ],
+)
+def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reason):
+    found = likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
+    assert np.isnan([found.effect, found.low, found.high, found.p_value, *found.bounds]).all()
+    assert reason in found.reason
+
+
+def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
+    found = likelihood_effect(LS, SCORES, [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], reliability=0.5)
+    assert np.isnan(found.effect)
+    assert "agree no more than" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reliability": 0.0}, "reliability=0.0 is out of range"),
+        ({"reliability": 1.2}, "reliability=1.2 is out of range"),
+        ({"reliability": 0.8}, "have several ratings"),
+        ({"ratings": [1] * 8}, r"ratings has the shape \(8,\)"),
+        ({"ratings": RATINGS[1:]}, "ratings has 7 entries, likelihoods 8"),
+        ({"clusters": [1] * 7}, "clusters has 7 entries"),
+        ({"covariates": {"length": [1] * 9}}, "length has 9 entries"),
+        ({"ratings": [[np.inf, 1]] * 8}, "infinite value"),
+        ({"model_scores": [1] * 7}, "different lengths"),
+    ],
+)
+def test_wrong_arguments_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
+
+
+def test_comparisons_are_measured_by_their_log_odds():
+    """The log-odds of a comparing judge rise by .4 for a candidate that is one standard deviation likelier."""
+    rng = np.random.default_rng(13)
+    quality, noise = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2))
+    ls = 0.5 * quality + noise
+    ratings = quality[:, :, None] + 0.7 * rng.normal(size=(2000, 2, 3))
+    difference = ls[:, 0] - ls[:, 1]
+    log_odds = 0.2 + quality[:, 0] - quality[:, 1] + 0.4 * zscore(difference) + rng.normal(size=2000)
+    found = likelihood_effect(difference, log_odds, ratings[:, 0] - ratings[:, 1])
+    assert found.effect * found.score_sd == pytest.approx(0.4, abs=0.1)
+    preferences = np.sign(ratings[:, 0] - ratings[:, 1])  # single annotators' choices
+    assert likelihood_effect(difference, log_odds, preferences).low > 0
+
+
+def test_reliability_of_a_single_rating():
+    rated = with_reliability(np.array([1.0, 3.0]), 0.6)
+    assert rated.mean.tolist() == [-1, 1]
+    assert rated.product.tolist() == pytest.approx([0.6, 0.6])
+    assert rated.reliability == pytest.approx(0.6)
