@@ -3,6 +3,7 @@
 from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
+from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
 from evalbias.measures.likelihood import (
     LikelihoodBias,
     bias_score,
@@ -10,7 +11,6 @@ from evalbias.measures.likelihood import (
     rs_scores,
     unfairness_scores,
 )
-from evalbias.measures.likelihood_effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
 from evalbias.measures.mqm import MQMError, MQMReading, mqm_score
 from evalbias.measures.mqm_reading import parse_mqm, read_mqm
 from evalbias.measures.preference import (
