@@ -14,8 +14,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged, judge_
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import MeasuringLM, PromptRefused
+from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import NORMALIZATIONS
@@ -193,18 +192,18 @@ def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Meas
     An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
 
     Raises:
-        PromptTooLong: One of the longest items does not fit; the message says how many demonstrations would.
+        ValueError: One of the longest items does not fit; the message says how many demonstrations would.
     """
     longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
     model = measuring(lm, judge.sampling)
     demos = judge.predict.demos
 
-    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | None:
+    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
         judge.predict.demos = demos[:count]
         prompts = [judge.messages(e) for e in items]
         try:
             name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
-        except PromptRefused as error:
+        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
             return error
         return None
 
@@ -213,8 +212,8 @@ def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: Meas
         return
     alone = [item for item in longest if refusal([item], 0) is None]
     if not alone:
-        raise PromptTooLong(f"Not even a prompt without demonstrations fits. {first}") from first
+        raise ValueError(f"Not even a prompt without demonstrations fits. {first}") from first
     problem = refusal(alone, len(demos))
     if problem is not None:
         count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
-        raise PromptTooLong(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
+        raise ValueError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem

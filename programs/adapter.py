@@ -15,8 +15,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.data.surrogates import lone_surrogate
-from evalbias.lm.asking import aask, arespond, ask, respond
-from evalbias.lm.judgment import chat_request
+from evalbias.lm.asking import aask, ask, awrite, write
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs.criterion import Criterion
@@ -27,6 +26,7 @@ PASSED_SETTINGS = ("cache", "rollout_id")
 MAX_SCORE_TOKENS = 8
 """Largest number of tokens that direct scoring generates."""
 
+_GREEDY = lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
 
 
@@ -69,7 +69,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         """Ask for one judgment; see ``dspy.Adapter``."""
         messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
         if self.scoring == "direct":
-            return [self._direct(respond(lm, self._direct_request(lm, messages), **options))]
+            return [written_score(self.criterion, write(lm, messages, _GREEDY, **options))]
         return expected_scores(self.criterion, ask(lm, messages, self.criterion.labels, self.sampling, **options))
 
     async def acall(
@@ -78,15 +78,9 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
         messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
         if self.scoring == "direct":
-            return [self._direct(await arespond(lm, self._direct_request(lm, messages), **options))]
+            return [written_score(self.criterion, await awrite(lm, messages, _GREEDY, **options))]
         answer = await aask(lm, messages, self.criterion.labels, self.sampling, **options)
         return expected_scores(self.criterion, answer)
-
-    def _direct_request(self, lm: Any, messages: Sequence[Message]) -> lm15.Request:
-        return chat_request(lm.model, messages, lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS))
-
-    def _direct(self, response: lm15.Response) -> dict[str, Any]:
-        return written_score(self.criterion, response.text or "")
 
 
 def call_options(lm_kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class PointwiseJudge(Program):
 
         Raises:
             ValueError: The source or the output is empty.
-            PromptRefused: The model cannot take the prompt, for example because it is too long.
             NoProbabilities: The model reports no probabilities.
+            PromptRefused: The model refuses the prompt, for example because it is too long.
         """
         with dspy.context(adapter=self._adapter()):
             return self.predict(source=source, output=output)
@@ -109,29 +109,30 @@ class PointwiseJudge(Program):
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
-            rows = answer_items(
-                lambda prompts: self._scores(lm, prompts),
-                self._prompts(part),
-                part,
-                undefined=lambda reason: {**self._undefined(), "undefined": reason},
-                refused=refused,
-            )
-            predictions += [dspy.Prediction(**row) for row in rows]
+            predictions += [dspy.Prediction(**row) for row in self._scores(lm, part, refused)]
             if progress is not None:
                 progress(len(part))
         return predictions
 
-    def _scores(self, lm: Any, prompts: Sequence[list[Message]]) -> list[dict[str, Any]]:
+    def _scores(self, lm: Any, examples: Sequence[dspy.Example], refused: Refused) -> list[dict[str, Any]]:
+        """Return the fields of a prediction for each example; those of a refused one also say why."""
+        prompts = self._prompts(examples)
         if self.scoring == "direct":
-            return [written_score(self.criterion, text) for text in written(lm, prompts, max_tokens=MAX_SCORE_TOKENS)]
-        return expected_scores(
-            self.criterion, measuring(lm, self.sampling).choice_logprobs(prompts, self.criterion.labels)
-        )
-
-    def _undefined(self) -> dict[str, Any]:
-        if self.scoring == "direct":
-            return written_score(self.criterion, "")
-        return expected_scores(self.criterion, unanswered(self.criterion.labels))[0]
+            texts, reasons = answer_items(
+                lambda some: written(lm, some, max_tokens=MAX_SCORE_TOKENS), prompts, examples, refused=refused
+            )
+            rows = [written_score(self.criterion, texts.get(i, "")) for i in range(len(prompts))]
+        else:
+            model, labels = measuring(lm, self.sampling), self.criterion.labels
+            answers, reasons = answer_items(
+                lambda some: model.choice_logprobs(some, labels).rows(), prompts, examples, refused=refused
+            )
+            rows = [
+                row
+                for i in range(len(prompts))
+                for row in expected_scores(self.criterion, answers[i] if i in answers else unanswered(labels))
+            ]
+        return [{**row, "undefined": reasons[i]} if i in reasons else row for i, row in enumerate(rows)]
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """Return the prompt of one judgment."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import dspy
 
+from evalbias.lm.refusals import settled
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, stacked, unanswered
 
 Answer = TypeVar("Answer")
@@ -21,44 +22,34 @@ def answer_items(
     prompts: Sequence[Any],
     examples: Sequence[dspy.Example],
     *,
-    undefined: Callable[[str], Answer],
     refused: Refused = "undefined",
-) -> list[Answer]:
-    """Ask for all prompts; one that the model refuses costs its own answer alone.
+) -> tuple[dict[int, Answer], dict[int, str]]:
+    """Ask for all prompts; one that the model refuses costs its own answer alone, and no prompt is answered twice.
 
     Args:
-        ask: Call of the model with a list of prompts; it refuses the whole call because of one of them.
+        ask: Method of the model that takes a list of prompts.
         prompts: Prompts, one per example.
         examples: Examples with ``id``, ``ids`` or ``source``.
-        undefined: Function from the reason to the answer of an item that is refused.
-        refused: ``"undefined"`` to log such items by name and go on, or ``"raise"``.
+        refused: ``"undefined"`` to log refused items by name and go on, or ``"raise"``.
+
+    Returns:
+        Index of an item -> its answer, and index of a refused item -> a sentence that names it and the reason.
 
     Raises:
         PromptRefused: A prompt is refused and ``refused`` is ``"raise"``; the message names its item.
         ValueError: ``refused`` is unknown.
     """
     if refused == "raise":
-        return list(name_refused_items(ask, prompts, examples))
+        return dict(enumerate(name_refused_items(ask, prompts, examples))), {}
     if refused != "undefined":
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
-    reasons: list[str] = []
-
-    def answers(prompts: Sequence[Any], examples: Sequence[dspy.Example]) -> list[Answer]:
-        try:
-            return list(ask(prompts))
-        except PromptRefused as error:
-            if len(prompts) == 1:
-                reasons.append(f"{_description(examples[0])} cannot be asked about. {error}")
-                return [undefined(reasons[-1])]
-            half = len(prompts) // 2  # a refused call costs no model time, so halving finds the item cheaply
-            return answers(prompts[:half], examples[:half]) + answers(prompts[half:], examples[half:])
-
-    done = answers(prompts, examples)
-    if reasons:
-        distinct = list(dict.fromkeys(reasons))
+    answers, reasons = settled(ask, prompts)
+    sentences = {i: f"{_prompt_of(examples[i])} {reason}" for i, reason in sorted(reasons.items())}
+    if sentences:
+        distinct = list(dict.fromkeys(sentences.values()))
         more = f" The same holds for {len(distinct) - 1} more." if len(distinct) > 1 else ""
         logger.warning("%s Its judgment is undefined.%s", distinct[0], more)
-    return done
+    return answers, sentences
 
 
 def answer_choices(
@@ -73,15 +64,10 @@ def answer_choices(
 
     Arguments and errors are those of ``answer_items``; there is at least one prompt.
     """
-    return stacked(
-        answer_items(
-            lambda some: model.choice_logprobs(some, choices).rows(),
-            prompts,
-            examples,
-            undefined=lambda _: unanswered(choices),
-            refused=refused,
-        )
+    answers, _ = answer_items(
+        lambda some: model.choice_logprobs(some, choices).rows(), prompts, examples, refused=refused
     )
+    return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))])
 
 
 def name_refused_items(
@@ -100,18 +86,14 @@ def name_refused_items(
     try:
         return ask(prompts)
     except PromptRefused as error:
-        for prompt, example in sorted(zip(prompts, examples, strict=True), key=lambda pair: -len(str(pair[0]))):
-            try:
-                ask([prompt])
-            except PromptRefused as item_error:
-                raise type(item_error)(f"{_description(example)} cannot be asked about. {item_error}") from error
-        raise
+        names = {i: _prompt_of(examples[i]) for i in error.refused}
+        raise type(error)(error.refused, error.answered, names) from error
 
 
-def _description(example: dspy.Example) -> str:
-    """Describe an item by its id, a pair by its ids, anything else by the beginning of its source."""
+def _prompt_of(example: dspy.Example) -> str:
+    """Name the prompt about an item by its id, about a pair by its ids, any other by the beginning of its source."""
     if example.get("ids"):
-        return f"The pair {tuple(example.ids)!r}"
+        return f"The prompt of the pair {tuple(example.ids)!r}"
     if example.get("id") is not None:
-        return f"The item {example.id!r}"
-    return f"An item with the source {str(example.get('source'))[:60]!r}..."
+        return f"The prompt of the item {example.id!r}"
+    return f"The prompt of the item with the source {str(example.get('source'))[:60]!r}..."

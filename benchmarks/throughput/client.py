@@ -42,7 +42,7 @@ def rates(address: str, in_flight: int, prompts: list[Any], repeats: int) -> lis
     jobs = lm.engine.dialect.choice_jobs(prompts, SYNTHETIC.labels)
     calls: list[Callable[[], Any]] = [
         lambda: lm.choice_logprobs(prompts, SYNTHETIC.labels),
-        lambda: lm.engine.connection.all(jobs, name="canned"),
+        lambda: lm.engine.connection.all(jobs, jobs.__getitem__, name="canned"),
     ]
     measured: list[list[tuple[float, float]]] = [[], []]
     for repeat in range(repeats + 1):

@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score, is_rated
 from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.types import LogLikelihood, MeasuringLM
+from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
@@ -178,7 +178,7 @@ def total(judged: Sequence[Judged]) -> Judged:
 def likelihood_scores(
     examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str = "sum"
 ) -> FloatArray:
-    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN for a text too long.
+    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
     Args:
         examples: Items with ``source`` and ``output``; the same text is scored once.
@@ -190,10 +190,10 @@ def likelihood_scores(
         raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
     unique = {(e.source, e.output): e for e in examples}
     questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
-    unmeasured = LogLikelihood(np.array([np.nan]))
-    answers = answer_items(lm.loglikelihood, questions, list(unique.values()), undefined=lambda _: unmeasured)
-    known = {key: a.total if reduction == "sum" else a.mean for key, a in zip(unique, answers, strict=True)}
-    return np.array([known[e.source, e.output] for e in examples], dtype=np.float64)
+    answers, _ = answer_items(lm.loglikelihood, questions, list(unique.values()))
+    keys = list(unique)
+    known = {keys[i]: a.total if reduction == "sum" else a.mean for i, a in answers.items()}
+    return np.array([known.get((e.source, e.output), np.nan) for e in examples], dtype=np.float64)
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:

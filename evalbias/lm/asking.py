@@ -1,23 +1,20 @@
-"""One judgment of any ``dspy.LM``, measured or estimated, in as many requests as the model needs.
-
-A *conversation* is a generator that yields the calls to make at the same time and gets their responses, or the error of
-one of them. ``hold`` and ``ahold`` make the calls, so that each conversation is written once for both.
-"""
+"""One judgment of any ``dspy.LM``, measured or estimated, in as many requests as the model needs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import copy_context
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from dspy import lm15
-from dspy.utils.exceptions import ContextWindowExceededError, LMError, LMInvalidRequestError, LMUnsupportedFeatureError
+from dspy.utils.exceptions import (
+    ContextWindowExceededError,
+    LMInvalidRequestError,
+    LMUnsupportedFeatureError,
+)
 
-from evalbias.lm.dspy_compat import without_truncation_warning
+from evalbias.lm.conversation import Call, Conversation, ahold, hold, tried
 from evalbias.lm.judgment import (
     chat_request,
     first_token_request,
@@ -30,38 +27,21 @@ from evalbias.lm.sampled_answers import Sampling, estimate
 from evalbias.lm.top_logprobs import TOP
 from evalbias.lm.types import (
     ChoiceLogprobs,
-    Interrupted,
     MeasuringLM,
     Message,
     NoProbabilities,
-    PromptRefused,
-    Unanswered,
 )
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
-
-IN_FLIGHT = 16
-"""Number of simultaneous requests to a model behind DSPy's own engines."""
 
 TOPS = (TOP, 5)
 """Numbers of first tokens to ask for, in turn: some providers refuse more than 5."""
 
+PLAIN_TOKENS = 16
+"""Token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones."""
+
 UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)
 """A model's refusal of a feature: through DSPy's execution, and from a subclass of ``dspy.BaseLM``."""
 
-REFUSED = (*UNSUPPORTED, LMInvalidRequestError)
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of a model: the request, and DSPy's own options (``cache``, ``rollout_id``)."""
-
-    request: lm15.Request
-    options: dict[str, Any]
-
-
-Conversation = Generator[list[Call], list[lm15.Response], Answer]
+REFUSED = (*UNSUPPORTED, LMInvalidRequestError, lm15.InvalidRequestError)
 
 
 def ask(
@@ -78,28 +58,45 @@ def ask(
 
     Raises:
         NoProbabilities: The model reports no probabilities.
-        PromptRefused: The model cannot take the prompt, for example because it is too long.
+        PromptRefused: The model refuses the prompt, for example because it is too long.
+        RequestRefused: The model refuses the settings, or does not exist.
     """
-    return hold(lm, _judgment(lm, messages, choices, sampling, options))
+    return hold(lm, tried(partial(_judgment, lm, choices, sampling, options), messages))
 
 
 async def aask(
     lm: Any, messages: Sequence[Message], choices: Sequence[str], sampling: Sampling | None = None, **options: Any
 ) -> ChoiceLogprobs:
     """Return the log-probabilities of choices after messages asynchronously; see ``ask``."""
-    return await ahold(lm, _judgment(lm, messages, choices, sampling, options))
+    return await ahold(lm, tried(partial(_judgment, lm, choices, sampling, options), messages))
+
+
+def write(lm: Any, messages: Sequence[Message], config: lm15.Config, **options: Any) -> str:
+    """Generate a text after messages; arguments and errors are those of ``ask``."""
+    return hold(lm, tried(partial(text_after, lm, config, options), messages))
+
+
+async def awrite(lm: Any, messages: Sequence[Message], config: lm15.Config, **options: Any) -> str:
+    """Generate a text after messages asynchronously; see ``write``."""
+    return await ahold(lm, tried(partial(text_after, lm, config, options), messages))
+
+
+def text_after(lm: Any, config: lm15.Config, options: dict[str, Any], messages: Sequence[Message]) -> Conversation[str]:
+    """Ask for a text after messages."""
+    (response,) = yield [Call(chat_request(str(lm.model), messages, config), options)]
+    return response.text or ""
 
 
 def _judgment(
-    lm: Any, messages: Sequence[Message], choices: Sequence[str], sampling: Sampling | None, options: dict[str, Any]
+    lm: Any, choices: Sequence[str], sampling: Sampling | None, options: dict[str, Any], messages: Sequence[Message]
 ) -> Conversation[ChoiceLogprobs]:
     if sampling is None:
-        return _measured(lm, messages, choices, options)
+        return measured(lm, choices, options, messages)
     return _sampled(lm, messages, choices, sampling, options)
 
 
-def _measured(
-    lm: Any, messages: Sequence[Message], choices: Sequence[str], options: dict[str, Any]
+def measured(
+    lm: Any, choices: Sequence[str], options: dict[str, Any], messages: Sequence[Message]
 ) -> Conversation[ChoiceLogprobs]:
     """Ask for a measured judgment; a model that measures none is asked for its most probable first tokens."""
     model = str(lm.model)
@@ -113,10 +110,16 @@ def _measured(
     for top in TOPS:
         try:
             (response,) = yield [Call(first_token_request(model, messages, top), options)]
+        except (ContextWindowExceededError, lm15.ContextLengthError):
+            raise
         except REFUSED as error:
             refusal = error
         else:
             return read_first_token(response, choices)
+    try:  # a model that reports no log-probabilities answers without them
+        yield [Call(chat_request(model, messages, lm15.Config(max_tokens=PLAIN_TOKENS)), options)]
+    except REFUSED:
+        raise refusal from refusal.__cause__
     raise NoProbabilities(model, f"it refuses to report them ({refusal})") from refusal
 
 
@@ -142,111 +145,3 @@ def texts_of(
     except UNSUPPORTED:
         responses = yield [Call(request, {**options, "rollout_id": seed}) for seed in seeds]
     return [response.text or "" for response in responses]
-
-
-def hold(lm: Any, conversation: Conversation[Answer]) -> Answer:
-    """Make a conversation's calls, several at the same time, and return its answer.
-
-    Raises:
-        PromptRefused: The model cannot take the prompt.
-        LMError: A call failed.
-    """
-
-    def answer_call(call: Call) -> lm15.Response:
-        return respond(lm, call.request, **call.options)
-
-    try:
-        calls = next(conversation)
-        while True:
-            try:
-                responses = [answer_call(calls[0])] if len(calls) == 1 else concurrently(answer_call, calls)
-            except (LMError, lm15.LM15Error) as error:
-                calls = conversation.throw(error)
-            else:
-                calls = conversation.send(responses)
-    except StopIteration as end:
-        answer: Answer = end.value
-        return answer
-
-
-async def ahold(lm: Any, conversation: Conversation[Answer]) -> Answer:
-    """Make a conversation's calls asynchronously; see ``hold``."""
-    slots = asyncio.Semaphore(IN_FLIGHT)
-
-    async def answer_call(call: Call) -> lm15.Response:
-        async with slots:
-            return await arespond(lm, call.request, **call.options)
-
-    try:
-        calls = next(conversation)
-        while True:
-            try:
-                responses = await asyncio.gather(*map(answer_call, calls))
-            except (LMError, lm15.LM15Error) as error:
-                calls = conversation.throw(error)
-            else:
-                calls = conversation.send(responses)
-    except StopIteration as end:
-        answer: Answer = end.value
-        return answer
-
-
-def respond(lm: Any, request: lm15.Request, **options: Any) -> lm15.Response:
-    """Return a model's response to one request.
-
-    Raises:
-        PromptRefused: The model cannot take the prompt, for example because it is too long.
-        LMError: The call failed.
-    """
-    with without_truncation_warning(), _refused_prompts():
-        response: lm15.Response = lm(request, **options)
-        return response
-
-
-async def arespond(lm: Any, request: lm15.Request, **options: Any) -> lm15.Response:
-    """Return a model's response to one request asynchronously; see ``respond``."""
-    with without_truncation_warning(), _refused_prompts():
-        response: lm15.Response = await lm.acall(request, **options)
-        return response
-
-
-@contextmanager
-def _refused_prompts() -> Iterator[None]:
-    """Raise ``PromptRefused`` for DSPy's errors that stand for it."""
-    try:
-        yield
-    except (LMError, lm15.ContextLengthError) as error:
-        if isinstance(error.__cause__, PromptRefused):  # our own models' error, wrapped by DSPy
-            raise error.__cause__ from error
-        if isinstance(error, ContextWindowExceededError | lm15.ContextLengthError):
-            raise PromptRefused(str(error)) from error
-        raise
-
-
-def concurrently(ask: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
-    """Ask for every item in DSPy's context, several at the same time; after an error or an interrupt no more are sent.
-
-    Raises:
-        Unanswered: There was a connection error; the exception holds the other items' answers.
-        Interrupted: The user interrupted the call; requests in flight are not waited for.
-        Exception: The first other error.
-    """
-    pool = ThreadPoolExecutor(IN_FLIGHT)
-    futures = [pool.submit(copy_context().run, ask, item) for item in items]
-    try:
-        error = next((f.exception() for f in futures if f.exception() is not None), None)  # waits for those before it
-        pool.shutdown(cancel_futures=True)
-    except KeyboardInterrupt as interrupt:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise Interrupted(_answers(futures)) from interrupt
-    if isinstance(error, ConnectionError):
-        raise Unanswered(str(error), _answers(futures)) from error
-    if error is not None:
-        raise error
-    return [future.result() for future in futures]
-
-
-def _answers(futures: Sequence[Future[Answer]]) -> dict[int, Answer]:
-    """Return the answers that have arrived, by the index of their item."""
-    ended = {i: f for i, f in enumerate(futures) if f.done() and not f.cancelled()}
-    return {i: f.result() for i, f in ended.items() if f.exception() is None}

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import dspy
 import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
-from evalbias.lm.asking import ask, concurrently, hold, respond, texts_of
-from evalbias.lm.judgment import chat_request
+from evalbias.lm.asking import measured, text_after, texts_of
+from evalbias.lm.conversation import Conversation, concurrently, explained, hold, messages_of
+from evalbias.lm.refusals import harmless, settled
+from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Message, Prompt, stacked
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, PromptRefused, stacked
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
@@ -51,18 +56,15 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
         max_tokens: Token limit of each answer.
 
     Raises:
+        PromptRefused: The model refuses prompts; the exception holds the answers of the others.
+        RequestRefused: The model refuses the settings, and so every prompt.
         Unanswered: A prompt has no answer after DSPy's retries; the exception holds the answers of the others.
     """
     if hasattr(lm, "written"):
         texts: list[str] = lm.written(prompts, max_tokens=max_tokens)
         return texts
     config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
-
-    def write(prompt: Prompt) -> str:
-        with _named_errors(lm):
-            return respond(lm, chat_request(str(lm.model), _messages(prompt), config)).text or ""
-
-    return concurrently(write, prompts)
+    return _held(lm, lambda prompt: text_after(lm, config, {}, messages_of(prompt)), prompts, harmless)
 
 
 def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
@@ -75,6 +77,8 @@ def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sa
         sampling: Temperature and token limit.
 
     Raises:
+        PromptRefused: The model refuses prompts; the exception holds the answers of the others.
+        RequestRefused: The model refuses the settings, and so every prompt.
         Unanswered: A prompt has no answer after DSPy's retries; the exception holds the answers of the others.
     """
     if hasattr(lm, "drawn"):
@@ -82,25 +86,46 @@ def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sa
         return texts
     config = lm15.Config(temperature=sampling.temperature, max_tokens=sampling.max_tokens)
 
-    def draw(question: tuple[Prompt, int]) -> str:
+    def text(question: tuple[Prompt, int]) -> Conversation[str]:
         prompt, seed = question
+        (drawn,) = yield from texts_of(lm, messages_of(prompt), config, [seed], {})
+        return drawn
+
+    questions = list(zip(prompts, seeds, strict=True))
+    return _held(lm, text, questions, lambda question: (harmless(question[0]), question[1]))
+
+
+def _held(
+    lm: Any, make: Callable[[Item], Conversation[Answer]], items: Sequence[Item], control: Callable[[Item], Item]
+) -> list[Answer]:
+    """Hold a conversation about every item, several at the same time.
+
+    Args:
+        lm: A ``dspy.LM``.
+        make: Function from an item to the conversation about it.
+        items: Items of the call.
+        control: Function from an item to the same one about a harmless text.
+    """
+
+    def answer(item: Item) -> Answer:
         with _named_errors(lm):
-            (text,) = hold(lm, texts_of(lm, _messages(prompt), config, [seed], {}))
-        return text
+            return hold(lm, make(item))
 
-    return concurrently(draw, list(zip(prompts, seeds, strict=True)))
+    def explain(item: Item, error: Exception) -> None:
+        with _named_errors(lm):
+            hold(lm, explained(make(control(item)), error))
 
-
-def _messages(prompt: Prompt) -> Sequence[Message]:
-    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    return concurrently(answer, items, explain)
 
 
 @contextmanager
 def _named_errors(lm: Any) -> Iterator[None]:
-    """Name the model in DSPy's errors; a local model's own error, such as a prompt too long, is raised itself."""
+    """Name the model in DSPy's errors; a local model's own error is raised itself, and so is a refused prompt."""
     try:
         yield
     except LMError as error:
+        if reason_of(error) is not None:
+            raise
         if isinstance(error.__cause__, ValueError):
             raise error.__cause__ from error
         raise ConnectionError(
@@ -109,7 +134,12 @@ def _named_errors(lm: Any) -> Iterator[None]:
 
 
 class ContractLM:
-    """Measured choices from a server: one request per prompt, several in flight."""
+    """Measured choices from a server: one request per prompt, several in flight.
+
+    Texts are sent as they are. The provider applies its own template and tokenizer, so a text that spells a control
+    token (``<|im_end|>``) may end its own turn, as it does at the chat endpoints of vLLM, SGLang and llama.cpp;
+    ``ServerLM`` protects from it.
+    """
 
     def __init__(self, lm: Any) -> None:
         self._lm = lm
@@ -127,14 +157,15 @@ class ContractLM:
 
         Raises:
             NoProbabilities: The model reports no probabilities.
+            PromptRefused: The model refuses prompts; the exception holds the answers of the others.
+            RequestRefused: The model refuses the settings, and so every prompt.
             Unanswered: A prompt has no answer after DSPy's retries; the exception holds the answers of the others.
         """
 
-        def measure(prompt: Prompt) -> ChoiceLogprobs:
-            with _named_errors(self._lm):
-                return ask(self._lm, _messages(prompt), choices)
+        def judgment(prompt: Prompt) -> Conversation[ChoiceLogprobs]:
+            return measured(self._lm, choices, {}, messages_of(prompt))
 
-        rows = concurrently(measure, prompts)
+        rows = _held(self._lm, judgment, prompts, harmless)
         return stacked(rows) if rows else ChoiceLogprobs(tuple(choices), np.empty((0, len(choices))))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
@@ -173,8 +204,18 @@ class SampledLM:
         """Return the logarithms of the choices' shares of the answers; see ``estimate``."""
         k = self.sampling.samples
         seeds = [seed for prompt in prompts for seed in self.sampling.seeds(prompt)]
-        texts = drawn(self._lm, [prompt for prompt in prompts for _ in range(k)], seeds, self.sampling)
-        return estimate([texts[i : i + k] for i in range(0, len(texts), k)], choices, k)
+        questions = list(zip([prompt for prompt in prompts for _ in range(k)], seeds, strict=True))
+        texts, refused = settled(lambda some: self._drawn(some), questions)
+        reasons = {number // k: reason for number, reason in reversed(refused.items())}
+        rows = {i: [texts[n] for n in range(i * k, i * k + k)] for i in range(len(prompts)) if i not in reasons}
+        answer = estimate(list(rows.values()), choices, k)
+        if reasons:
+            raise PromptRefused(reasons, dict(zip(rows, answer.rows(), strict=True)))
+        return answer
+
+    def _drawn(self, questions: Sequence[tuple[Prompt, int]]) -> list[str]:
+        prompts, seeds = zip(*questions, strict=True)
+        return drawn(self._lm, prompts, seeds, self.sampling)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context, which is measured; see ``MeasuringLM``."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from evalbias.lm.contract import drawn, written
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, PromptRefused
 
 
 class CountingLM:
@@ -27,23 +28,33 @@ class CountingLM:
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        self.judgments += len(prompts)
-        return self._lm.choice_logprobs(prompts, choices)
+        with self._counted("judgments", len(prompts)):
+            return self._lm.choice_logprobs(prompts, choices)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context; see ``MeasuringLM``."""
-        self.likelihoods += len(pairs)
-        return self._lm.loglikelihood(pairs)
+        with self._counted("likelihoods", len(pairs)):
+            return self._lm.loglikelihood(pairs)
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Greedily decoded text after every prompt; see ``evalbias.lm.contract.written``."""
-        self.texts += len(prompts)
-        return written(self._lm, prompts, max_tokens=max_tokens)
+        with self._counted("texts", len(prompts)):
+            return written(self._lm, prompts, max_tokens=max_tokens)
 
     def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
         """Sampled text after every prompt; see ``evalbias.lm.contract.drawn``."""
-        self.texts += len(prompts)
-        return drawn(self._lm, prompts, seeds, sampling)
+        with self._counted("texts", len(prompts)):
+            return drawn(self._lm, prompts, seeds, sampling)
+
+    @contextmanager
+    def _counted(self, kind: str, items: int) -> Iterator[None]:
+        """Count the items of a call; of a call that the model refused, those that it answered."""
+        try:
+            yield
+        except PromptRefused as error:
+            setattr(self, kind, getattr(self, kind) + len(error.answered))
+            raise
+        setattr(self, kind, getattr(self, kind) + items)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy is asked for these before it has the model

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import dspy
 from dspy import lm15
+from dspy.utils.exceptions import LMInvalidRequestError
 
 from evalbias.lm.dspy_compat import calling_predictor, is_decision
 from evalbias.lm.judgment import judgment_request, read_judgment
@@ -30,6 +32,10 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
     ``confidence`` is the largest of them. Decisions of one signature are measured independently of each other. If a
     signature has other outputs beside them, the model writes all of them, as any other model does, and the
     probabilities that it writes are not measured: keep decisions in a signature of their own.
+
+    An item that the model cannot take, such as one that is too long, raises DSPy's own error
+    (``dspy.ContextWindowExceededError``, otherwise ``LMInvalidRequestError``), which names the item.
+    ``dspy.Evaluate`` counts it as one failure (``failure_score``) and goes on, up to its ``max_errors``.
     """
 
     @property
@@ -46,14 +52,16 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         if "questions" not in kwargs:
             return super().__call__(prompt, **kwargs)
         requests = _requests(self.model, **kwargs)
-        return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
+        with _named(kwargs["state"]):
+            return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
 
     async def acall(self, prompt: Any = None, **kwargs: Any) -> Any:
         """Answer asynchronously; see ``__call__``."""
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
         requests = _requests(self.model, **kwargs)
-        responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
+        with _named(kwargs["state"]):
+            responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
         questions = kwargs["questions"]
         return {name: _answer(r, questions[name]) for name, r in zip(requests, responses, strict=True)}
 
@@ -113,6 +121,22 @@ def _answer(response: lm15.Response, question: Mapping[str, Any]) -> dict[str, A
     if question["type"] == "noul":
         return {"noul": shares[BOOLEAN[0]], "coverage": coverage}
     return {"probabilities": shares, "confidence": max(shares.values()), "coverage": coverage}
+
+
+@contextmanager
+def _named(state: Mapping[str, Any]) -> Iterator[None]:
+    """Name the item in DSPy's error of a refused prompt, which knows the model only.
+
+    Raises:
+        dspy.ContextWindowExceededError: The prompt is too long.
+        LMInvalidRequestError: The prompt is refused for another reason.
+    """
+    try:
+        yield
+    except LMInvalidRequestError as error:
+        item = ", ".join(f"{name}={_text(value)[:60]!r}" for name, value in state["inputs"].items())
+        text = f"No decision about the item {item}: {error.message}"
+        raise type(error)(message=text, model=error.model, status=error.status) from error
 
 
 def _item(inputs: Mapping[str, Any], name: str) -> str:

@@ -18,9 +18,9 @@ from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.dspy_compat import validate_request
 from evalbias.lm.generation import Generated, Settings, generate
 from evalbias.lm.loading import Loaded
-from evalbias.lm.requests import judgments, measured, messages_of, refuse
+from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.scorer import Scorer
-from evalbias.lm.tokens import choice_sequences, joint
+from evalbias.lm.tokens import check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
 NAME = "LocalLM"
@@ -71,6 +71,8 @@ class LocalEngine:
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         rows = choice_sequences(self.tokenizer, [self._render(p) for p in prompts], choices)
+        longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
+        check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
         with self._busy:
             values = self.scorer([sequence for row in rows for sequence in row])
         totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
@@ -81,12 +83,13 @@ class LocalEngine:
         validate_request(request)
         refuse(request, NAME)
         messages = messages_of(request, NAME)
-        if judgments(request):
-            return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
-        rendered = self._render(messages)
-        prompt = list(self.tokenizer.encode(rendered.alone()).ids)
-        generated = self._write((prompt, self._seeded(prompt, _settings(request))))
-        return _response(request, generated, len(prompt), rendered.lead)
+        with refusals_for_dspy():
+            if judgments(request):
+                return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
+            rendered = self._render(messages)
+            prompt = list(self.tokenizer.encode(rendered.alone()).ids)
+            generated = self._write((prompt, self._seeded(prompt, _settings(request))))
+            return _response(request, generated, len(prompt), rendered.lead)
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Return the whole answer as one stream of events."""

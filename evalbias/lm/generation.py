@@ -14,8 +14,9 @@ import torch
 
 from evalbias.lm.growing_cache import make_growing
 from evalbias.lm.head import Head, decoder
+from evalbias.lm.refusals import each
 from evalbias.lm.sampling import sample
-from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.tokens import check_length
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def generate(
         PromptTooLong: A prompt leaves no room for a new token.
         FloatingPointError: The model returned NaN or infinite logits.
     """
-    rows = [_row(p, s, context) for p, s in zip(prompts, settings, strict=True)]
+    rows = each(lambda start: _row(*start, context), list(zip(prompts, settings, strict=True)))
     width = max(len(row.prompt) for row in rows)
     ids = torch.tensor([[0] * (width - len(r.prompt)) + r.prompt for r in rows], device=model.device)  # (b, T)
     mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in rows], device=model.device)
@@ -146,11 +147,7 @@ def generate(
 
 
 def _row(prompt: list[int], settings: Settings, context: int) -> Row:
-    if len(prompt) >= context:
-        raise PromptTooLong(
-            f"The prompt has {len(prompt)} tokens, but the model's context is {context}: shorten it or use fewer "
-            "demonstrations."
-        )
+    check_length(len(prompt), context, whose="model", generated=1)
     generator = torch.Generator().manual_seed(settings.seed or 0)
     return Row(prompt, settings, min(settings.max_tokens, context - len(prompt)), generator)
 

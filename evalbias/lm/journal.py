@@ -6,6 +6,9 @@ batch. A resumed run therefore gives exactly the same numbers as the run that wa
 
 A slow model gets smaller chunks, so that a kill costs a few seconds of work. It keeps its prefix cache from chunk to
 chunk, which a resumed run begins without: there the last digits may differ (1e-5 nats in float32).
+
+Prompts that the model refuses have no answer to journal. A resumed run asks about them again, and the chunks of a local
+model shift by as many, so the last digits may differ here too.
 """
 
 from __future__ import annotations
@@ -13,16 +16,28 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evalbias.lm.contract import drawn, written
+from evalbias.lm.refusals import check_refused, settled
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, Interrupted, LogLikelihood, MeasuringLM, Prompt, Unanswered, chunk_of
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Interrupted,
+    LogLikelihood,
+    MeasuringLM,
+    Prompt,
+    Unanswered,
+    chunk_of,
+    stacked,
+)
 from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import Journal
 from evalbias.runs.values import number
+
+Answer = TypeVar("Answer")
 
 SECONDS = 10.0
 """Longest time that a chunk is meant to take."""
@@ -92,10 +107,12 @@ class JournaledLM:
         def record(answer: ChoiceLogprobs) -> dict[str, Any]:
             return {"logprobs": answer.logprobs[0], "renormalized": answer.renormalized}
 
-        records = self._answer([(prompt, [prompt, choices]) for prompt in prompts], ask, record)
-        rows = [[number(value) for value in r["logprobs"]] for r in records]
-        logprobs = np.array(rows, dtype=np.float64).reshape(len(prompts), len(choices))
-        return ChoiceLogprobs(choices, logprobs, renormalized=any(r["renormalized"] for r in records))
+        def read(record: dict[str, Any]) -> ChoiceLogprobs:
+            row = np.array([[number(value) for value in record["logprobs"]]], dtype=np.float64)  # (1, c)
+            return ChoiceLogprobs(choices, row, renormalized=record["renormalized"])
+
+        rows = self._answer([(prompt, [prompt, choices]) for prompt in prompts], ask, record, read)
+        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context; see ``MeasuringLM``."""
@@ -103,8 +120,10 @@ class JournaledLM:
         def record(answer: LogLikelihood) -> dict[str, Any]:
             return {"per_token": answer.per_token}
 
-        records = self._answer([(pair, list(pair)) for pair in pairs], self._lm.loglikelihood, record)
-        return [LogLikelihood(np.array([number(value) for value in r["per_token"]])) for r in records]
+        def read(record: dict[str, Any]) -> LogLikelihood:
+            return LogLikelihood(np.array([number(value) for value in record["per_token"]]))
+
+        return self._answer([(pair, list(pair)) for pair in pairs], self._lm.loglikelihood, record, read)
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Greedily decoded text after every prompt; see ``evalbias.lm.contract.written``."""
@@ -130,18 +149,20 @@ class JournaledLM:
         def record(text: str) -> dict[str, Any]:
             return {"written": text}
 
-        return [r["written"] for r in self._answer(questions, ask, record)]
+        return self._answer(questions, ask, record, lambda record: str(record["written"]))
 
     def _answer(
         self,
         items: list[tuple[Any, list[Any]]],
-        ask: Callable[[list[Any]], Sequence[Any]],
-        record: Callable[[Any], dict[str, Any]],
-    ) -> list[dict[str, Any]]:
+        ask: Callable[[list[Any]], Sequence[Answer]],
+        record: Callable[[Answer], dict[str, Any]],
+        read: Callable[[dict[str, Any]], Answer],
+    ) -> list[Answer]:
         keys = [digest([self._model, question], 64) for _, question in items]
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
         self._count(replayed=len(items) - len(new))
         todo = list(new.items())
+        refused: dict[str, str] = {}
         start = 0
         while start < len(todo):
             part = todo[start : start + self._chunk]
@@ -150,16 +171,19 @@ class JournaledLM:
                 forget()  # an answer must not depend on earlier chunks, which a resumed run skips
             began = time.monotonic()
             try:
-                answers = ask([item for _, item in part])
+                answers, reasons = settled(ask, [item for _, item in part])
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
                 self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
                 raise
             self._chunk = self._next(time.monotonic() - began, len(part))
-            records = [{"key": key, **record(answer)} for (key, _), answer in zip(part, answers, strict=True)]
-            records[-1][NEXT] = self._chunk
+            records = [{"key": part[i][0], **record(answer)} for i, answer in answers.items()]
+            if records:
+                records[-1][NEXT] = self._chunk
             self._keep(records)
+            refused |= {part[i][0]: reason for i, reason in reasons.items()}
             start += len(part)
-        return [self._answers[key] for key in keys]
+        check_refused(keys, refused, lambda key: read(self._answers[key]))
+        return [read(self._answers[key]) for key in keys]
 
     def _first(self, lm: Any) -> int:
         quick = 0 < getattr(lm, "parameters", 0) <= QUICK

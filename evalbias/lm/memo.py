@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from evalbias.lm.contract import drawn
+from evalbias.lm.refusals import check_refused, settled_by_key
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt
-from evalbias.measures.arrays import FloatArray
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, stacked
 
 
 class LikelihoodMemo:
@@ -28,8 +28,9 @@ class LikelihoodMemo:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         keys = [repr(pair) for pair in pairs]
         new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._likelihoods}
-        if new:
-            self._likelihoods.update(zip(new, self._lm.loglikelihood(list(new.values())), strict=True))
+        answers, refused = settled_by_key(self._lm.loglikelihood, new)
+        self._likelihoods.update(answers)
+        check_refused(keys, refused, self._likelihoods.__getitem__)
         return [self._likelihoods[key] for key in keys]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
@@ -46,23 +47,19 @@ class ChoiceMemo:
 
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
-        self._rows: dict[str, FloatArray] = {}  # key -> (c,)
+        self._rows: dict[str, ChoiceLogprobs] = {}  # key -> answer to one prompt
         self._texts: dict[str, str] = {}
-        self._renormalized = False
-        self._samples: int | None = None
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
         keys = [hashlib.sha256(repr((prompt, choices)).encode()).hexdigest() for prompt in prompts]
         new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._rows}
-        if new:
-            answer = self._lm.choice_logprobs(list(new.values()), choices)
-            self._renormalized = self._renormalized or answer.renormalized
-            self._samples = answer.samples
-            self._rows.update(zip(new, answer.logprobs, strict=True))
-        rows = np.array([self._rows[key] for key in keys], dtype=np.float64).reshape(len(keys), len(choices))  # (n, c)
-        return ChoiceLogprobs(choices, rows, renormalized=self._renormalized, samples=self._samples)
+        answers, refused = settled_by_key(lambda some: self._lm.choice_logprobs(some, choices).rows(), new)
+        self._rows.update(answers)
+        check_refused(keys, refused, self._rows.__getitem__)
+        rows = [self._rows[key] for key in keys]
+        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
 
     @property
     def sampling(self) -> Sampling | None:
@@ -74,9 +71,14 @@ class ChoiceMemo:
         questions = list(zip(prompts, seeds, strict=True))
         keys = [hashlib.sha256(repr((question, sampling)).encode()).hexdigest() for question in questions]
         new = {key: question for key, question in zip(keys, questions, strict=True) if key not in self._texts}
-        if new:
-            some, their_seeds = zip(*new.values(), strict=True)
-            self._texts.update(zip(new, drawn(self._lm, some, their_seeds, sampling), strict=True))
+
+        def ask(some: list[tuple[Prompt, int]]) -> list[str]:
+            some_prompts, their_seeds = zip(*some, strict=True)
+            return drawn(self._lm, some_prompts, their_seeds, sampling)
+
+        answers, refused = settled_by_key(ask, new)
+        self._texts.update(answers)
+        check_refused(keys, refused, self._texts.__getitem__)
         return [self._texts[key] for key in keys]
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:

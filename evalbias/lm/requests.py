@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from dspy import lm15
 
 from evalbias.lm.dspy_compat import non_judgment_properties, request_judgments
 from evalbias.lm.judgment import LOGPROBS
-from evalbias.lm.types import ChoiceLogprobs, Message
+from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import ChoiceLogprobs, Message, PromptRefused
 
 Ask = Callable[[Sequence[Message], tuple[str, ...]], ChoiceLogprobs]
 
@@ -94,6 +96,21 @@ def refuse(request: lm15.Request, engine: str) -> None:
             raise lm15.UnsupportedFeatureError(
                 f"{engine} does not support {feature}: leave it out, or make a separate request for it."
             )
+
+
+@contextmanager
+def refusals_for_dspy() -> Iterator[None]:
+    """Turn the refusal of a prompt into the error that DSPy defines for it.
+
+    Raises:
+        lm15.ContextLengthError: The prompt is too long; DSPy raises ``dspy.ContextWindowExceededError``.
+        lm15.InvalidRequestError: The prompt is refused for another reason; DSPy raises ``LMInvalidRequestError``.
+    """
+    try:
+        yield
+    except PromptRefused as error:
+        kind = lm15.ContextLengthError if isinstance(error, PromptTooLong) else lm15.InvalidRequestError
+        raise kind(f"The prompt {error.refused[0]}") from error
 
 
 def messages_of(request: lm15.Request, engine: str) -> list[Message]:

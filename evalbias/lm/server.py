@@ -123,6 +123,8 @@ class ServerLM(DecidingLM, SavedLM):
             NotImplementedError: The server returns no likelihoods.
             ValueError: A continuation is empty, or nothing precedes it.
             PromptTooLong: A text is longer than the model's context.
+            PromptRefused: The server refuses items; the exception holds the answers of the others.
+            RequestRefused: The server refuses the settings, and so every item.
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.loglikelihood(pairs)
@@ -133,6 +135,8 @@ class ServerLM(DecidingLM, SavedLM):
         Raises:
             ValueError: There are no choices, one is empty or repeated, or the server cannot take a prompt.
             PromptTooLong: A prompt is longer than the model's context.
+            PromptRefused: The server refuses items; the exception holds the answers of the others.
+            RequestRefused: The server refuses the settings, and so every item.
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.choice_logprobs(prompts, choices)
@@ -141,6 +145,8 @@ class ServerLM(DecidingLM, SavedLM):
         """Generate a text after every prompt, decoded greedily.
 
         Raises:
+            PromptRefused: The server refuses items; the exception holds the answers of the others.
+            RequestRefused: The server refuses the settings, and so every item.
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.written(prompts, max_tokens=max_tokens)
@@ -149,6 +155,8 @@ class ServerLM(DecidingLM, SavedLM):
         """Sample a text after every prompt, each with its own seed.
 
         Raises:
+            PromptRefused: The server refuses items; the exception holds the answers of the others.
+            RequestRefused: The server refuses the settings, and so every item.
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.drawn(prompts, seeds, sampling)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from evalbias.lm.control_tokens import PromptTokenizer, Reader
+from evalbias.lm.refusals import each
 from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
 from evalbias.lm.text import Joined, Rendered
 from evalbias.lm.types import PromptRefused
@@ -51,15 +52,25 @@ def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str, gene
         generated: Number of tokens that are generated after each sequence.
 
     Raises:
-        PromptTooLong: A sequence is too long; the message gives its number and both lengths.
+        PromptTooLong: Sequences are too long; the exception holds the numbers of all, and both lengths.
     """
-    for number, scored in enumerate(sequences):
-        if len(scored.ids) + generated > context:
-            free = f", of which {generated} must stay free for the answer" if generated else ""
-            raise PromptTooLong(
-                f"Text {number} of the call has {len(scored.ids)} tokens, but the {whose}'s context is {context}{free}"
-                ": shorten it or use fewer demonstrations. Prompts are never truncated."
-            )
+
+    def check(scored: Scored) -> None:
+        check_length(len(scored.ids), context, whose=whose, generated=generated)
+
+    each(check, sequences)
+
+
+def check_length(tokens: int, context: int, *, whose: str, generated: int = 0) -> None:
+    """Check that one prompt of so many tokens fits; see ``check_lengths``."""
+    if tokens + generated > context:
+        free = f", of which {generated} must stay free for the answer" if generated else ""
+        raise PromptTooLong(
+            {
+                0: f"has {tokens} tokens, but the {whose}'s context is {context}{free}: shorten it or use fewer "
+                "demonstrations. Prompts are never truncated."
+            }
+        )
 
 
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:

@@ -15,7 +15,35 @@ Prompt = str | Sequence[Message]
 
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model cannot be asked one of a call's prompts; it was asked none of them."""
+    """A model cannot be asked about some items of a call, which says nothing about the others.
+
+    Items that are neither refused nor answered were not asked: a call without the refused ones answers them. See
+    ``evalbias.lm.refusals.settled``.
+
+    Args:
+        refused: Index of an item in the call -> what is wrong with its prompt, as the rest of a sentence that begins
+            with the prompt: "has 99 tokens, but the model's context is 64."; at least one.
+        answered: Index of an item in the call -> its answer.
+        names: Index of an item in the call -> its name in the message. Defaults to the index.
+    """
+
+    def __init__(
+        self,
+        refused: Mapping[int, str],
+        answered: Mapping[int, Any] | None = None,
+        names: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__(refused, answered, names)  # the arguments: workers pickle their errors
+        if not refused:
+            raise ValueError("No item is refused: return the answers.")
+        self.refused = dict(refused)
+        self.answered = dict(answered or {})
+        self.names = dict(names or {})
+
+    def __str__(self) -> str:
+        first = min(self.refused)
+        more = f" ({len(self.refused) - 1} more of the call are refused.)" if len(self.refused) > 1 else ""
+        return f"{self.names.get(first, f'Text {first} of the call')} {self.refused[first]}{more}"
 
 
 class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem
@@ -28,6 +56,10 @@ class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the o
     def __init__(self, message: str, answered: dict[int, Any]) -> None:
         super().__init__(message)
         self.answered = answered
+
+
+class RequestRefused(Unanswered):
+    """A model refuses every prompt under the settings of a call, or does not exist; the settings are to be changed."""
 
 
 class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others, named for the problem
@@ -166,7 +198,8 @@ def stacked(rows: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
 class MeasuringLM(Protocol):
     """A language model that returns the log-probabilities of given texts.
 
-    Results come in the order of the arguments and do not depend on the rest of the call.
+    Results come in the order of the arguments and do not depend on the rest of the call. Items that the model cannot
+    take, such as too long ones, raise ``PromptRefused``, which names them and holds the answers that the model gave.
     """
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:

@@ -19,8 +19,9 @@ class FakeServer:
     Args:
         lm: Model that answers.
         kind: vllm, sglang, llama.cpp, echo or chat.
-        faults: (number of the request, path, body) -> the fault: a status, "close", "cut", "text", "drop" (the answer
-            lacks the requested values), seconds to wait, or a function that changes the answer; None for no fault.
+        faults: (number of the request, path, body) -> the fault: a status, alone or with the answer, "close", "cut",
+            "text", "drop" (the answer lacks the requested values), seconds to wait, or a function that changes the
+            answer; None for no fault.
     """
 
     def __init__(self, lm, kind, faults=lambda *_: None):
@@ -196,7 +197,9 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
             if callable(fault):
                 answer = fault(answer)
             status = 200
-            if answer is None or isinstance(answer, int):
+            if isinstance(fault, tuple):
+                status, answer = fault
+            elif answer is None or isinstance(answer, int):
                 status = answer or 404
                 answer = {"error": {"message": f"made to fail with {status}"}}
             sent = b"<html>" if fault == "text" else json.dumps({} if fault == "drop" else answer).encode()

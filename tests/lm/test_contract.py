@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from fake_server import serving
 
-from evalbias.lm.asking import IN_FLIGHT
 from evalbias.lm.contract import measuring, written
+from evalbias.lm.conversation import IN_FLIGHT
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.types import Interrupted
 from evalbias.programs import Criterion, PointwiseJudge

@@ -1,6 +1,7 @@
 """DSPy's decision outputs on our models: the probabilities are the model's own, not written by it."""
 
 import asyncio
+import logging
 from typing import Literal
 
 import dspy
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from dspy.adapters.decision import record_evidence
 from dspy.experimental import Choice, Noul, ReAnchor, Score
+from dspy.utils.exceptions import LMInvalidRequestError
 from fake_server import serving
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
@@ -199,3 +201,39 @@ def test_dspys_own_optimizer_anchors_measured_decisions(folders, signature):
         assert middle[0] < compiled.fields["late"]["threshold"] < middle[1]
     hits = [compiled(text=e.text)[name].value == e[name] for e in trainset]
     assert report["train_score"] == pytest.approx(np.mean(hits))
+
+
+LONG = "the cat sat on the mat " * 60
+
+
+def test_a_refused_item_is_one_failure_of_an_evaluation(lms, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("dspy"), "propagate", True)
+    predict = on(lms["qwen2-chat"].copy(cache=False))
+    message = r"No decision about the item text='the cat .*': The prompt has \d+ tokens, but the model's context is 256"
+    for call in (predict, lambda **inputs: asyncio.run(predict.acall(**inputs))):
+        with pytest.raises(dspy.ContextWindowExceededError, match=message):
+            call(text=LONG)
+    devset = [dspy.Example(text=text).with_inputs("text") for text in ("the cat", LONG, "a mat")]
+    evaluate = dspy.Evaluate(devset=devset, metric=lambda example, prediction: 1.0, num_threads=2, max_errors=2)
+    result = evaluate(predict)
+    assert [score for *_, score in result.results] == [1.0, 0.0, 1.0]
+    (message,) = {record.getMessage() for record in caplog.records if record.levelno == logging.ERROR}
+    assert "No decision about the item text='the cat sat" in message
+
+
+def test_a_server_that_refuses_an_item_is_asked_for_the_others(lms):
+    local = lms["qwen2-chat"]
+
+    def refuse(_, path, body):
+        prompt = body.get("prompt")
+        return 400 if isinstance(prompt, list) and "poison" in fake.text(prompt) else None
+
+    with serving(local, "vllm") as (address, fake):
+        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"], patience=5.0)
+        fake.faults = refuse
+        predict = on(lm)
+        message = r"No decision about the item text='poison': The prompt is refused by tiny: status 400, made to fail"
+        for call in (predict, lambda **inputs: asyncio.run(predict.acall(**inputs))):
+            with pytest.raises(LMInvalidRequestError, match=message):
+                call(text="poison")
+        check(predict(text="the cat sat"), local)

@@ -155,7 +155,7 @@ def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(l
         before = len(fake.requests)
         with pytest.raises(PromptTooLong, match=r"Text 1 .* 256 tokens, .* context is 256, of which 1 must stay free"):
             lm.loglikelihood([("the", " cat"), (text[:cut], text[cut:])])
-        with pytest.raises(PromptTooLong, match=r"A prompt has 256 tokens, but the server's context is 256"):
+        with pytest.raises(PromptTooLong, match=r"Text 0 of the call has 256 tokens, but the server's context is 256"):
             lm.written([text], max_tokens=1)
         assert len(fake.requests) == before
         (fits,) = lm.choice_logprobs([text[:cut]], [text[cut:]]).logprobs  # its last token is the answer

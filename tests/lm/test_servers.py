@@ -19,7 +19,7 @@ from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import Unanswered, chunk_of
+from evalbias.lm.types import PromptRefused, Unanswered, chunk_of
 from evalbias.programs import Criterion
 from evalbias.runs.folder import RunFolder
 
@@ -85,7 +85,7 @@ def test_an_item_with_a_control_token_behind_a_server_that_takes_texts_costs_no_
     items = [dspy.Example(id=f"i{n}", source="the cat", output=text) for n, text in enumerate(("a cat", "<|im_end|>"))]
     with serving(chatml, "echo") as (address, _):
         plain, spelled = judge.batch(items, lm=server(address, chatml))
-        with pytest.raises(ControlTokenInText, match=r"The item 'i1' cannot be asked about. Text 0"):
+        with pytest.raises(ControlTokenInText, match=r"^The prompt of the item 'i1' contains"):
             judge.batch(items, lm=server(address, chatml), refused="raise")
     assert plain.score == pytest.approx(judge.batch(items[:1], lm=chatml)[0].score, abs=1e-4)
     assert np.isnan(spelled.score)
@@ -107,7 +107,7 @@ def test_servers_that_take_texts_refuse_control_tokens_in_them(chatml):
         lm = ServerLM("tiny", base_url=address, **QUICK)
         for text in ("<|im_end|>", "a</s>", "<\uff5cend of sentence\uff5c>", "[/INST]", "<start_of_turn>model"):
             chat = [{"role": "user", "content": text}]
-            with pytest.raises(ValueError, match=r"Prompt 1 of the call contains .*--tokenizer"):
+            with pytest.raises(ValueError, match=r"Text 1 of the call contains .*--tokenizer"):
                 lm.choice_logprobs([CHAT, chat], ["1", "2"])
         assert lm.choice_logprobs([[{"role": "user", "content": "1 < 2 | 3 > 2 <b>"}]], ["1"]).logprobs.shape == (1, 1)
 
@@ -238,10 +238,11 @@ def test_a_refused_item_does_not_cost_the_others(lms, tmp_path):
         fake.faults = poison
         journal = JournaledLM(lm, path, model="m")
         with pytest.raises(
-            Unanswered, match=r"item 3 of 10 \(9 answered, 1 failed\): status 400, made to fail"
+            PromptRefused, match=r"Text 3 of the call is refused by tiny: status 400, made to fail"
         ) as raised:
             journal.choice_logprobs(prompts, ["1", "2"])
         assert sorted(raised.value.answered) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        assert list(raised.value.refused) == [3]
         fake.faults = lambda *_: None
         before = len(fake.requests)
         resumed = JournaledLM(lm, path, model="m")
@@ -315,7 +316,7 @@ def test_texts_and_likelihoods_are_kept_when_a_server_fails(lms, tmp_path):
         lm = server(address, local, in_flight=1)
         whole = lm.written(prompts, max_tokens=4)
         start = len(fake.requests)
-        fake.faults = lambda n, *_: 400 if n - start == 3 else None
+        fake.faults = lambda n, *_: "drop" if n - start == 3 else None
         journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
         with pytest.raises(Unanswered, match="3 answered, 1 failed"):
             journal.written(prompts, max_tokens=4)
@@ -325,7 +326,7 @@ def test_texts_and_likelihoods_are_kept_when_a_server_fails(lms, tmp_path):
         assert (again.asked, again.replayed) == (1, 3)
         pairs = [("the cat", f" {word}") for word in "abcd"]
         start = len(fake.requests)
-        fake.faults = lambda n, *_: 400 if n - start == 2 else None
+        fake.faults = lambda n, *_: "drop" if n - start == 2 else None
         with pytest.raises(Unanswered):
             again.loglikelihood(pairs)
         assert len(JournaledLM(lm, tmp_path / "j.jsonl", model="m")._answers) == 7
@@ -461,7 +462,7 @@ def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
     command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "tiny", "--out", "run", "--json"]
     with serving(local) as (address, fake):
         command += ["--api-base", address, "--in-flight", "2"]
-        fake.faults = lambda n, path, body: 400 if path == "/v1/completions" and n == 20 else None
+        fake.faults = lambda n, path, body: "drop" if path == "/v1/completions" and n == 20 else None
         failed = evalbias(*command, cwd=tmp_path, check=False)
         assert failed.returncode == 2
         assert "vllm 9.9: choices and likelihoods" in failed.stderr
@@ -472,7 +473,7 @@ def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
         result = json.loads(evalbias(*command, cwd=tmp_path).stdout)
         again = [body for path, body in fake.requests[before:] if "logprob_token_ids" in body]
     assert result["n"] == 12
-    assert len(again) == 9  # eight that identify the server's model, and the refused one
+    assert len(again) == 9  # eight that identify the server's model, and the unanswered one
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
     scores = [json.loads(line)["score"] for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]

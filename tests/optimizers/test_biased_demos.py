@@ -152,10 +152,10 @@ def test_demonstrations_that_do_not_fit_say_how_many_do():
     class Short(FormulaLM):
         def choice_logprobs(self, prompts, choices):
             if max(len(p) for p in prompts) > 2 + 2 * 3:
-                raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
+                raise PromptTooLong(dict.fromkeys(range(len(prompts)), "has 99 tokens, but the context is 64."))
             return super().choice_logprobs(prompts, choices)
 
-    with pytest.raises(PromptTooLong, match="3 of 8 demonstrations fit"):
+    with pytest.raises(ValueError, match="3 of 8 demonstrations fit"):
         compile_judge(Short())
 
 
@@ -163,8 +163,9 @@ class TooShort(FormulaLM):
     """Refuses messages of over 500 characters."""
 
     def choice_logprobs(self, prompts, choices):
-        if max(len(m["content"]) for p in prompts for m in p) > 500:
-            raise PromptTooLong("Item 0 has 99 tokens, the model's context 64.")
+        long = [i for i, p in enumerate(prompts) if max(len(m["content"]) for m in p) > 500]
+        if long:
+            raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
         return super().choice_logprobs(prompts, choices)
 
 
@@ -182,7 +183,7 @@ def test_items_that_are_all_too_long_are_refused_before_anything_is_judged():
     lm, trainset = TooShort(), items(60, 1)
     for item in trainset:
         item.output += " and so on" * 60
-    with pytest.raises(PromptTooLong, match="Not even a prompt without demonstrations fits"):
+    with pytest.raises(ValueError, match="Not even a prompt without demonstrations fits"):
         BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=lm)
     assert not lm.judged
 

@@ -491,8 +491,9 @@ class UnknownBias:
 def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     class Short(Wording):
         def choice_logprobs(self, prompts, choices):
-            if max(len(p[-1]["content"]) for p in prompts) > 500:
-                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+            long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
+            if long:
+                raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
             return super().choice_logprobs(prompts, choices)
 
     def compiled(lm, trainset):

@@ -6,6 +6,7 @@ import math
 import dspy
 import pytest
 from models_of_text import Scripted
+from texts import writer
 
 from evalbias import judge_metric, judge_reward, preference_metric
 from evalbias.lm.types import PromptRefused
@@ -190,8 +191,17 @@ def test_a_single_judgment_refuses_a_long_prompt_as_a_batch_does(lms, scoring):
 
 
 def test_a_provider_that_refuses_a_long_prompt_leaves_the_judgment_undefined():
+    lm, engine = writer(lambda *_: {"2": 0.5, "3": 0.5}, top=2)
+    answer = engine.complete
+
+    def complete(request):
+        if "fine" in request.messages[-1].text:
+            raise dspy.lm15.ContextLengthError("at most 8192 tokens")
+        return answer(request)
+
+    engine.complete = complete
     judge = PointwiseJudge(C)
-    judge.predict.lm = Scripted(dspy.lm15.ContextLengthError("at most 8192 tokens"))
+    judge.predict.lm = lm
     metric = judge_metric(judge)
     assert metric(ITEM, dspy.Prediction(output="fine"), None, "predict", None).score == 0
     assert metric.undefined_items == ["7"]

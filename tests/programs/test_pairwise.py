@@ -178,8 +178,9 @@ def test_save_and_load(tmp_path):
 def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
     class Short(Comparer):
         def choice_logprobs(self, prompts, choices):
-            if max(len(p[-1]["content"]) for p in prompts) > 500:
-                raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+            long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
+            if long:
+                raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
             return super().choice_logprobs(prompts, choices)
 
     examples = [pair(1, 2), pair(2, 1, source="s" * 600), pair(3, 1)]
@@ -187,7 +188,7 @@ def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
     first, long, last = judge.batch(examples, lm=Short())
     assert (first.preference, long.preference, last.preference) == (1, None, 0)
     assert np.isnan([long.probability, long.coverage]).all()
-    with pytest.raises(PromptTooLong, match="cannot be asked about"):
+    with pytest.raises(PromptTooLong, match=r"The prompt of .* has 99 tokens"):
         judge.batch(examples, lm=Short(), refused="raise")
 
 

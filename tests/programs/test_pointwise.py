@@ -74,8 +74,9 @@ class Short(FormulaLM):
     """Refuses a call with a prompt of over 500 characters, as models do: before it answers any."""
 
     def choice_logprobs(self, prompts, choices):
-        if max(len(p[-1]["content"]) for p in prompts) > 500:
-            raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+        long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
+        if long:
+            raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
         return super().choice_logprobs(prompts, choices)
 
 
@@ -89,20 +90,18 @@ def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(caplog):
         if k in (3, 6):
             assert np.isnan([prediction.score, prediction.mode, prediction.coverage]).all()
             assert set(prediction.distribution) == set(other.distribution)
-            assert prediction.undefined.startswith(f"The item 'i{k}' cannot be asked about. Text 0")
+            assert prediction.undefined.startswith(f"The prompt of the item 'i{k}' has 99 tokens, but")
         else:
             assert prediction.toDict() == other.toDict()
     (record,) = caplog.records
     assert "'i3'" in record.message
     assert "The same holds for 1 more." in record.message
-    direct = PointwiseJudge(C, scoring="direct")._undefined()
-    assert np.isnan(direct["score"])
 
 
 def test_an_item_that_is_too_long_can_be_an_error():
     examples = [item(2, 0, id=f"i{k}") for k in range(9)]
     examples[6].source = "s" * 600
-    with pytest.raises(PromptTooLong, match=r"The item 'i6' cannot be asked about\. Text 0"):
+    with pytest.raises(PromptTooLong, match=r"^The prompt of the item 'i6' has 99 tokens"):
         PointwiseJudge(C).batch(examples, lm=Short(), refused="raise")
     with pytest.raises(ValueError, match="refused='drop' is unknown: choose 'undefined' or 'raise'"):
         PointwiseJudge(C).batch(examples, lm=Short(), refused="drop")

@@ -17,17 +17,17 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
 
+from evalbias.lm.servers.call import Call, Job
 from evalbias.lm.servers.errors import FATAL, NotJSON, RequestError, StatusError, describe_error, is_transient
 from evalbias.lm.servers.transport import Transport
-from evalbias.lm.types import Interrupted, Unanswered
+from evalbias.lm.types import Interrupted
 
 Answer = TypeVar("Answer")
 
@@ -36,20 +36,6 @@ FIRST_PATIENCE = 10.0
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
 """Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
-
-
-@dataclass(frozen=True)
-class Job(Generic[Answer]):
-    """The requests that answer one item of a call.
-
-    Attributes:
-        run: Coroutine function that sends the requests and returns the item's answer.
-        ids: Tokens of the item's prompt. Jobs start in the order of their tokens: prompts with a common prefix then
-            follow one another, and the server finds the prefix in its cache.
-    """
-
-    run: Callable[[], Awaitable[Answer]]
-    ids: tuple[int, ...] = ()
 
 
 class Connection:
@@ -162,59 +148,50 @@ class Connection:
             future.cancel()
             raise
 
-    def all(self, jobs: Sequence[Job[Answer]], *, name: str) -> list[Answer]:
+    def all(self, jobs: Sequence[Job[Answer]], control: Callable[[int], Job[Answer]], *, name: str) -> list[Answer]:
         """Run every job, ``in_flight`` at a time, and return the answers in the order of the jobs.
 
         Args:
             jobs: One job per item.
+            control: Function from an item's number to the same job about a harmless text; see ``Call``.
             name: Name of the model, for error messages.
 
         Raises:
+            PromptRefused: The server refuses items; the others are answered.
             Unanswered: An item has no answer. The other items were sent all the same, unless the error was fatal.
+            RequestRefused: The server refuses the settings, and so every item.
             Interrupted: The user interrupted the call.
         """
-        answered: dict[int, Answer] = {}
+        call = Call(control)
         try:
-            return self.run(self._all(jobs, name, answered))
+            return self.run(self._all(jobs, call, name))
         except KeyboardInterrupt as error:
-            raise Interrupted(dict(answered)) from error
+            raise Interrupted(dict(call.answered)) from error
 
-    async def one(self, job: Job[Answer], *, name: str) -> Answer:
+    async def one(self, job: Job[Answer], control: Callable[[int], Job[Answer]], *, name: str) -> Answer:
         """Run one job from a coroutine on any event loop; see ``all``."""
-        (answer,) = await asyncio.wrap_future(self._transport.submit(self._all([job], name, {})))
+        (answer,) = await asyncio.wrap_future(self._transport.submit(self._all([job], Call(control), name)))
         return answer
 
-    async def _all(self, jobs: Sequence[Job[Answer]], name: str, answered: dict[int, Answer]) -> list[Answer]:
-        failed: dict[int, Exception] = {}
+    async def _all(self, jobs: Sequence[Job[Answer]], call: Call[Answer], name: str) -> list[Answer]:
         queue = iter(sorted(enumerate(jobs), key=lambda numbered: numbered[1].ids))
-        workers = [
-            asyncio.create_task(self._work(queue, answered, failed)) for _ in range(min(len(jobs), self._max_in_flight))
-        ]
+        workers = [asyncio.create_task(self._work(queue, call)) for _ in range(min(len(jobs), self._max_in_flight))]
         try:
             await asyncio.gather(*workers)
         finally:  # after an unexpected error or an interrupt no worker goes on
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
-        if failed:
-            number, error = min(failed.items())
-            raise Unanswered(
-                f"{name} did not answer item {number} of {len(jobs)} ({len(answered)} answered, {len(failed)} failed): "
-                f"{describe_error(error)}",
-                answered,
-            ) from error
-        return [answered[number] for number in range(len(jobs))]
+        return call.result(name, len(jobs))
 
-    async def _work(
-        self, queue: Iterator[tuple[int, Job[Answer]]], answered: dict[int, Answer], failed: dict[int, Exception]
-    ) -> None:
+    async def _work(self, queue: Iterator[tuple[int, Job[Answer]]], call: Call[Answer]) -> None:
         for number, job in queue:
             started = time.monotonic()
             try:
-                answered[number] = await job.run()
+                call.answered[number] = await job.run()
             except (RequestError, ValueError) as error:  # a ValueError: without the requested values
-                failed[number] = error
-                if self._is_fatal(error, started):
+                await call.explain(number, error)
+                if self._is_fatal(error, started) or call.settings_refused:
                     for _ in queue:  # the remaining jobs are not started
                         pass
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from dspy import lm15
 
 from evalbias.lm.dspy_compat import validate_request
-from evalbias.lm.requests import judgments, measured, messages_of, refuse
+from evalbias.lm.refusals import HARMLESS, each, harmless
+from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.sampled_answers import Sampling
-from evalbias.lm.servers.connection import Connection, Job
+from evalbias.lm.servers.call import Job
+from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects.base import Dialect
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 NAME = "ServerLM"
 
@@ -41,13 +46,17 @@ class ServerEngine:
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
-        rows = self.connection.all(self.dialect.choice_jobs(prompts, choices), name=self._model)
+
+        def jobs(prompts: Sequence[Prompt]) -> list[Job[ChoiceLogprobs]]:
+            return self.dialect.choice_jobs(prompts, choices)
+
+        rows = self._all(jobs, prompts, harmless)
         empty = np.empty((0, len(choices)))
         return ChoiceLogprobs(choices, np.concatenate([empty, *(row.logprobs for row in rows)]))
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        return self.connection.all(self.dialect.likelihood_jobs(pairs), name=self._model)
+        return self._all(self.dialect.likelihood_jobs, pairs, lambda pair: (harmless(pair[0]), HARMLESS))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Generate a text after every prompt, decoded greedily."""
@@ -59,29 +68,53 @@ class ServerEngine:
         return self._texts(prompts, [replace(config, seed=seed) for seed in seeds])
 
     def _texts(self, prompts: Sequence[Prompt], configs: Sequence[lm15.Config]) -> list[str]:
-        jobs = [self.dialect.generation_job(*question) for question in zip(prompts, configs, strict=True)]
-        return self.connection.all([Job(partial(_text, job)) for job in jobs], name=self._model)
+        def job(question: tuple[Prompt, lm15.Config]) -> Job[str]:
+            return Job(partial(_text, self.dialect.generation_job(*question)))
+
+        questions = list(zip(prompts, configs, strict=True))
+        return self._all(partial(each, job), questions, lambda question: (harmless(question[0]), question[1]))
+
+    def _all(
+        self,
+        jobs: Callable[[Sequence[Item]], list[Job[Answer]]],
+        items: Sequence[Item],
+        control: Callable[[Item], Item],
+    ) -> list[Answer]:
+        """Run the jobs of all items.
+
+        Args:
+            jobs: Function from items to one job each.
+            items: Items of the call.
+            control: Function from an item to the same one about a harmless text.
+        """
+        return self.connection.all(jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""
-        job = self._job(request)
-        (answer,) = self.connection.all([job], name=self._model)
+        job, messages = self._job(request)
+        with refusals_for_dspy():
+            (answer,) = self.connection.all([job(messages)], lambda _: job(harmless(messages)), name=self._model)
         return _response(request, answer)
 
     async def complete_async(self, request: lm15.Request) -> lm15.Response:
         """Answer one request without a thread of its own; see ``AsyncEngine``."""
-        return _response(request, await self.connection.one(self._job(request), name=self._model))
+        job, messages = self._job(request)
+        with refusals_for_dspy():
+            answer = await self.connection.one(job(messages), lambda _: job(harmless(messages)), name=self._model)
+        return _response(request, answer)
 
-    def _job(self, request: lm15.Request) -> Job[Any]:
-        """Return the job that answers a request: a judgment's log-probabilities or a generated text."""
+    def _job(self, request: lm15.Request) -> tuple[Callable[[Prompt], Job[Any]], Prompt]:
+        """Return what answers a request: a function that makes the job for a prompt, and the request's prompt.
+
+        The job returns a judgment's log-probabilities or a generated text.
+        """
         validate_request(request)
         refuse(request, NAME)
         messages, asked = messages_of(request, NAME), judgments(request)
         if not asked:
-            return self.dialect.generation_job(messages, request.config)
+            return lambda prompt: self.dialect.generation_job(prompt, request.config), messages
         (judgment,) = asked.values()  # ``refuse`` lets one through
-        (job,) = self.dialect.choice_jobs([messages], tuple(judgment.keys))
-        return job
+        return lambda prompt: self.dialect.choice_jobs([prompt], tuple(judgment.keys))[0], messages
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Return the whole answer as one stream of events."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from dspy import lm15
 
-from evalbias.lm.servers.connection import Connection, Job
+from evalbias.lm.servers.call import Job
+from evalbias.lm.servers.connection import Connection
 from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray

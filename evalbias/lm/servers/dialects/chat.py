@@ -11,8 +11,9 @@ from typing import Any
 from dspy import lm15
 
 from evalbias.lm.control_tokens import ControlTokenInText
+from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, logprob_of, part
-from evalbias.lm.servers.connection import Job
+from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
@@ -70,7 +71,7 @@ class Chat(Dialect):
         async def answer(messages: Sequence[Message]) -> ChoiceLogprobs:
             return ChoiceLogprobs(choices, (await self.choices(messages, choices))[None])
 
-        return [Job(partial(answer, _messages(prompt, number))) for number, prompt in enumerate(prompts)]
+        return [Job(partial(answer, messages)) for messages in each(_messages, prompts)]
 
     async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
         """Return the log-probability that an answer begins with each choice as one token, shape (c,).
@@ -120,7 +121,7 @@ def _pair(entry: Any) -> tuple[str, Any]:
     return part(entry, "token", kind=str), part(entry, "logprob")
 
 
-def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:
+def _messages(prompt: Prompt) -> Sequence[Message]:
     """Return a prompt as chat messages.
 
     Raises:
@@ -136,8 +137,10 @@ def _messages(prompt: Prompt, number: int = 0) -> Sequence[Message]:
     for message in messages:
         if found := CONTROL.search(message["content"]):
             raise ControlTokenInText(
-                f"Prompt {number} of the call contains {found[0]!r}, which a chat server may read as a control token, "
-                "such as the end of the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, "
-                "which take tokens."
+                {
+                    0: f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of "
+                    "the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take "
+                    "tokens."
+                }
             )
     return messages

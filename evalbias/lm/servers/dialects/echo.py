@@ -39,13 +39,15 @@ class Echo(TokenizedDialect):
         """Return the text without a start token from the chat template: the server adds one itself."""
         return text.removeprefix(self._start)
 
-    def check_plain(self, number: int, text: Joined) -> None:
+    def check_plain(self, text: Joined) -> None:
         """Refuse a text that spells a control token; see ``TokenizedDialect``."""
         for start, stop in self._tokenizer.spans(text.text):
             if (start, stop) not in text.controls:
                 raise ControlTokenInText(
-                    f"Text {number} of the call contains {text.text[start:stop]!r}, which the server would read as a "
-                    "control token: change the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
+                    {
+                        0: f"contains {text.text[start:stop]!r}, which the server would read as a control token: "
+                        "change the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
+                    }
                 )
 
     async def sample(self) -> FloatArray:

@@ -12,13 +12,14 @@ from dspy import lm15
 
 from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
+from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import check_agreement, part
-from evalbias.lm.servers.connection import Job
+from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
-from evalbias.lm.text import Joined
-from evalbias.lm.tokens import Ids, PromptTooLong, Scored, check_lengths, choice_sequences, joint
+from evalbias.lm.text import Joined, Rendered
+from evalbias.lm.tokens import Ids, Scored, check_length, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
@@ -72,11 +73,11 @@ class TokenizedDialect(Dialect):
         """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
         return None
 
-    def check_plain(self, number: int, text: Joined) -> None:
+    def check_plain(self, text: Joined) -> None:
         """Check that the server reads no plain text as a control token; one that takes tokens does not.
 
         Raises:
-            ControlTokenInText: The server would; the message gives the text's number.
+            ControlTokenInText: The server would.
         """
 
     def prompt(self, text: str, ids: Ids) -> str | list[int]:
@@ -106,9 +107,12 @@ class TokenizedDialect(Dialect):
         """
         rendered = [self._render(prompt) for prompt in prompts]
         if self.reads_texts:
-            for number, prompt in enumerate(rendered):
+
+            def check(prompt: Rendered) -> None:
                 for choice in choices:
-                    self.check_plain(number, prompt.before(choice))
+                    self.check_plain(prompt.before(choice))
+
+            each(check, rendered)
         rows = choice_sequences(self._tokenizer, rendered, choices)
         self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows], self.generated_after_choices)
 
@@ -128,8 +132,7 @@ class TokenizedDialect(Dialect):
         if not self.likelihoods:
             return super().likelihood_jobs(pairs)
         rendered = [(self._render(context), text) for context, text in pairs]
-        for number, (context, text) in enumerate(rendered):
-            self.check_plain(number, context.before(text))
+        each(lambda pair: self.check_plain(pair[0].before(pair[1])), rendered)
         sequences = joint(self._tokenizer, rendered)
         self._check_lengths(sequences, 1)
 
@@ -145,13 +148,10 @@ class TokenizedDialect(Dialect):
             PromptTooLong: The prompt leaves no room for a token in the model's context.
         """
         rendered = self._render(prompt)
-        self.check_plain(0, rendered.alone())
+        self.check_plain(rendered.alone())
         ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
-        if self._context_length is not None and len(ids) >= self._context_length:
-            raise PromptTooLong(
-                f"A prompt has {len(ids)} tokens, but the server's context is {self._context_length}, of which 1 must "
-                "stay free for the answer: shorten it. Prompts are never truncated."
-            )
+        if self._context_length is not None:
+            check_length(len(ids), self._context_length, whose="server", generated=1)
         return Job(partial(self.generate, self.prompt(rendered.text, ids), rendered.lead, config))
 
     async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:
