@@ -11,6 +11,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Pair = tuple[int, int]
+"""Two candidates, in the order in which they are shown to the judge."""
+
+
+class Answer(NamedTuple):
+    """A judge's comparison of a pair.
+
+    Attributes:
+        win_share: Probability that the first candidate wins, a tie counting half; NaN where undefined.
+        coverage: Total probability of the judge's answers; NaN if the model was not asked.
+    """
+
+    win_share: float
+    coverage: float
 
 
 @dataclass
@@ -20,13 +36,15 @@ class ComparedSource:
     Attributes:
         source: The text that the candidates were made from.
         candidates: The distinct candidates.
-        known: Compared pair -> win share of its first candidate, NaN where undefined.
+        known: Pair compared in the sort that is under way -> win share of its first candidate, NaN where undefined.
+        answers: Pair -> the judge's comparison, for every pair that was asked.
         judgments: Number of prompts asked.
     """
 
     source: str
     candidates: list[str]
-    known: dict[tuple[int, int], float] = field(default_factory=dict)
+    known: dict[Pair, float] = field(default_factory=dict)
+    answers: dict[Pair, Answer] = field(default_factory=dict)
     judgments: int = 0
 
     def probability(self, a: int, b: int) -> float | None:
@@ -90,7 +108,7 @@ class Merge:
         self._beam, self._gap = beam, gap
         self._states = [PartialMerge()]
 
-    def advance(self) -> list[tuple[int, int]]:
+    def advance(self) -> list[Pair]:
         """Advance as far as the known comparisons allow; return the pairs to compare next, none once merged."""
         while True:
             heads = [pair for state in self._states if (pair := self._heads(state))]
@@ -108,7 +126,7 @@ class Merge:
         best = self._states[0]
         return [*best.merged, *self.left[best.left :], *self.right[best.right :]]
 
-    def _heads(self, state: PartialMerge) -> tuple[int, int] | None:
+    def _heads(self, state: PartialMerge) -> Pair | None:
         if state.left == len(self.left) or state.right == len(self.right):
             return None
         return self.left[state.left], self.right[state.right]
@@ -134,12 +152,12 @@ class Merge:
         known = (
             (i, j, self.source.probability(a, b)) for i, a in enumerate(self.left) for j, b in enumerate(self.right)
         )
-        compared = [(i, j, _log_odds(p)) for i, j, p in known if p is not None]
+        compared = [(i, j, log_odds(p)) for i, j, p in known if p is not None]
         return sorted(states, key=lambda state: state.loss(compared))[: self._beam]
 
 
-def _log_odds(p: float) -> float:
-    """Return log p/(1 - p); 0 where undefined."""
-    if math.isnan(p):
+def log_odds(p: float | None) -> float:
+    """Return log p/(1 - p); 0 where undefined or not compared."""
+    if p is None or math.isnan(p):
         return 0.0
     return math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(math.inf, p - 0.5)

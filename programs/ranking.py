@@ -1,9 +1,9 @@
 """PairS: ranking of a source's candidates by pairwise comparisons in a greedy or beam merge sort.
 
-The merge sort runs bottom-up, and the judge decides which head of two sorted lists comes next. All merges of one level,
-over all sources, advance together, and the comparisons that they need form one batch. No pair is compared twice. Greedy
-search follows each decision. Beam search keeps the most likely partial merges and follows both outcomes of a comparison
-if their probabilities are close; ``merging.py`` says how partial merges are scored.
+The merge sort runs bottom-up, and the judge decides which head of two sorted lists comes next. The sorts of all sources
+advance together, and the comparisons that they need form one batch. No pair is compared twice. Greedy search follows
+each decision. Beam search keeps the most likely partial merges and follows both outcomes of a comparison if their
+probabilities are close; ``merging.py`` says how partial merges are scored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import numpy as np
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.comparison_adapter import check_candidates
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.merging import ComparedSource, Merge
+from evalbias.programs.merge_sort import MergeSort
+from evalbias.programs.merging import Answer, ComparedSource
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.saving import read_state
 from evalbias.programs.settings import Program, Setting
@@ -37,19 +38,22 @@ class Ranking:
     """The order of one source's candidates.
 
     Attributes:
-        order: Indices of the candidates, best first.
-        scores: Number of other candidates below each candidate, in the given order of the candidates. A candidate in
-            the same group counts half; neighbors in the order that the judge does not distinguish share a group. NaN
-            if no comparison is defined.
+        order: Indices of the ranked candidates, best first.
+        scores: Number of other ranked candidates below each candidate, in the given order of the candidates. A
+            candidate in the same group counts half; neighbors in the order that the judge does not distinguish share a
+            group. NaN for a candidate that is not ranked.
+        unranked: Index -> reason for every candidate that has no defined comparison with a ranked one. The others are
+            ranked as if it were not there.
         comparisons: Number of pairs compared.
         judgments: Number of prompts asked; a debiased comparison takes several.
         ties: Number of pairs with equal probabilities; the head of the left list is placed first.
-        undefined: Number of pairs without a defined probability, treated as ties.
+        undefined: Number of pairs without a defined probability; they do not decide the order.
         contradictions: Number of compared pairs whose preference the order reverses; cyclic preferences cause them.
     """
 
     order: list[int]
     scores: list[float]
+    unranked: dict[int, str]
     comparisons: int
     judgments: int
     ties: int
@@ -58,7 +62,10 @@ class Ranking:
 
 
 def most_comparisons(n: int) -> int:
-    """Return the largest number of comparisons in a greedy ranking of n candidates, ``n ceil(log2 n)``."""
+    """Return the largest number of comparisons in a greedy ranking of n candidates, ``n ceil(log2 n)``.
+
+    Candidates with undefined comparisons take more: each is compared with all ranked ones.
+    """
     return n * math.ceil(math.log2(n)) if n > 1 else 0
 
 
@@ -115,21 +122,20 @@ class PairwiseRanker(Program):
         sources = [
             ComparedSource(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples
         ]
-        runs = [[[int(i)] for i in rng.permutation(len(s.candidates))] for s in sources]
+        beam = self.beam_size if self.search == "beam" else 1
+        sorts = [MergeSort(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for s in sources]
         judge = self._calibrated(sources, lm)
-        while any(len(lists) > 1 for lists in runs):
-            merges = [
-                [self._merge(source, lists[i], lists[i + 1]) for i in range(0, len(lists) - 1, 2)]
-                for source, lists in zip(sources, runs, strict=True)
+        while pending := [(sort.source, pair) for sort in sorts for pair in sort.advance()]:
+            items = [
+                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in pending
             ]
-            self._level([m for part in merges for m in part], judge, lm, progress)
-            runs = [
-                [m.merged for m in part] + lists[len(lists) - len(lists) % 2 :]
-                for part, lists in zip(merges, runs, strict=True)
-            ]
+            predictions = judge.batch(items, lm=lm, progress=progress)
+            for (source, pair), prediction in zip(pending, predictions, strict=True):
+                source.answers[pair] = Answer(prediction.win_share, prediction.coverage)
+                source.judgments += len(prediction.positions)
         return [
-            dspy.Prediction(**vars(_ranking(source, lists[0], list(e.candidates))))
-            for source, lists, e in zip(sources, runs, examples, strict=True)
+            dspy.Prediction(**vars(_ranking(sort, list(e.candidates), self.judge)))
+            for sort, e in zip(sorts, examples, strict=True)
         ]
 
     @classmethod
@@ -138,9 +144,6 @@ class PairwiseRanker(Program):
         ranker = cls(PairwiseJudge(Criterion(**state["judge.settings"]["criterion"])))
         ranker.load_state(state)
         return ranker
-
-    def _merge(self, source: ComparedSource, left: list[int], right: list[int]) -> Merge:
-        return Merge(source, left, right, self.beam_size if self.search == "beam" else 1, self.gap)
 
     def _calibrated(self, sources: Sequence[ComparedSource], lm: Any) -> PairwiseJudge:
         """The judge, with batch calibration fixed once on pairs of all sources instead of anew in every batch."""
@@ -156,39 +159,41 @@ class PairwiseRanker(Program):
         judge.calibrate(rng.sample(pairs, min(CALIBRATION_PAIRS, len(pairs))), lm=lm)
         return judge
 
-    def _level(
-        self, merges: Sequence[Merge], judge: PairwiseJudge, lm: Any, progress: Callable[[int], None] | None
-    ) -> None:
-        """Complete all merges of a level, one batch of comparisons at a time."""
-        while True:
-            pending = [(merge.source, pair) for merge in merges for pair in merge.advance()]
-            if not pending:
-                return
-            items = [
-                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in pending
-            ]
-            predictions = judge.batch(items, lm=lm, progress=progress)
-            for (source, pair), prediction in zip(pending, predictions, strict=True):
-                source.known[pair] = prediction.win_share
-                source.judgments += len(prediction.positions)
 
-
-def _ranking(source: ComparedSource, order: list[int], candidates: Sequence[str]) -> Ranking:
-    """Ranking of all given candidates from the order of the distinct ones."""
+def _ranking(sort: MergeSort, candidates: Sequence[str], judge: PairwiseJudge) -> Ranking:
+    """Ranking of all given candidates from the sort of the distinct ones."""
+    source, order = sort.source, sort.order
     groups = _groups(source, order)
     distinct = [source.candidates.index(text) for text in candidates]  # index among the distinct candidates
-    values = list(source.known.values())
-    undefined = sum(1 for p in values if math.isnan(p))
+    shares = {pair: answer.win_share for pair, answer in source.answers.items()}
     place = {index: rank for rank, index in enumerate(order)}
+    ranked = [i for i, index in enumerate(distinct) if index in place]
+    reversed_pairs = [
+        (a, b) for (a, b), p in shares.items() if a in place and b in place and (p - 0.5) * (place[b] - place[a]) < 0
+    ]
     return Ranking(
-        order=sorted(range(len(distinct)), key=lambda i: place[distinct[i]]),
-        scores=[math.nan if undefined == len(values) else _score(groups, distinct, i) for i in range(len(distinct))],
-        comparisons=len(values),
+        order=sorted(ranked, key=lambda i: place[distinct[i]]),
+        scores=[_score(groups, distinct, i) if i in ranked else math.nan for i in range(len(distinct))],
+        unranked={i: _reason(source, index, judge) for i, index in enumerate(distinct) if index not in place},
+        comparisons=len(shares),
         judgments=source.judgments,
-        ties=sum(1 for p in values if p == 0.5),
-        undefined=undefined,
-        contradictions=sum(1 for (a, b), p in source.known.items() if (p - 0.5) * (place[b] - place[a]) < 0),
+        ties=sum(1 for p in shares.values() if p == 0.5),
+        undefined=sum(1 for p in shares.values() if math.isnan(p)),
+        contradictions=len(reversed_pairs),
     )
+
+
+def _reason(source: ComparedSource, index: int, judge: PairwiseJudge) -> str:
+    """Say why a candidate has no place in the order."""
+    undefined = [answer for pair, answer in source.answers.items() if index in pair and math.isnan(answer.win_share)]
+    coverages = [answer.coverage for answer in undefined]
+    asked = [coverage for coverage in coverages if not math.isnan(coverage)]
+    why = []
+    if len(asked) < len(coverages):
+        why.append("the model cannot take the prompts (the log says why)")
+    if asked:
+        why.append(f"the answers' probabilities sum to at most {max(asked):.2g} (min_coverage={judge.min_coverage:g})")
+    return f"None of its comparisons with a ranked candidate is defined: {'; '.join(why)}."
 
 
 def _groups(source: ComparedSource, order: list[int]) -> dict[int, int]:
@@ -196,7 +201,7 @@ def _groups(source: ComparedSource, order: list[int]) -> dict[int, int]:
 
     Neighbors in a merge sort were compared with each other; they share a group if neither was preferred.
     """
-    groups, group = {order[0]: 0}, 0
+    groups, group = dict.fromkeys(order[:1], 0), 0
     for above, below in itertools.pairwise(order):
         p = source.probability(above, below)
         group += int(p is not None and not math.isnan(p) and p != 0.5)
@@ -205,8 +210,8 @@ def _groups(source: ComparedSource, order: list[int]) -> dict[int, int]:
 
 
 def _score(groups: dict[int, int], distinct: list[int], position: int) -> float:
-    """Number of other candidates in lower groups, plus half of those in the same group."""
-    others = [groups[index] for i, index in enumerate(distinct) if i != position]
+    """Number of other ranked candidates in lower groups, plus half of those in the same group."""
+    others = [groups[index] for i, index in enumerate(distinct) if i != position and index in groups]
     own = groups[distinct[position]]
     return sum(1.0 for other in others if other > own) + sum(0.5 for other in others if other == own)
 

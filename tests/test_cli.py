@@ -245,6 +245,22 @@ def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
     assert "train: " in told.stderr
 
 
+def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
+    documents = world.documents(1, 3, seed=1)
+    rows = [{"id": e.id, "input_id": "1", "source": e.source, "output": e.output} for e in documents]
+    rows.append({**rows[0], "id": "long", "output": documents[0].output * 200})
+    rows = [{**row, "scores": {world.NAME: number}} for number, row in enumerate(rows)]
+    (tmp_path / "outputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--data", "outputs.jsonl", "--lm", "embedded", "--criterion", CRITERION, *WORLDLY]
+    told = json.loads(evalbias("rank", *options, "--out", "run", "--json", cwd=tmp_path).stdout)
+    (row,) = [json.loads(line) for line in (tmp_path / "run/rankings.jsonl").read_text().splitlines()]
+    assert sorted(row["order"]) == sorted(e.id for e in documents)
+    assert row["scores"]["long"] is None
+    assert row["unranked"].keys() == {"long"}
+    assert "the model cannot take the prompts" in row["unranked"]["long"]
+    assert told["unranked"] == told["agreement"]["notes"]["unranked"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

@@ -14,6 +14,7 @@ from evalbias.commands.run import Run
 from evalbias.commands.task import named_criterion
 from evalbias.data import by_input
 from evalbias.evaluation import ranking_agreement
+from evalbias.evaluation.agreement import COUNTS
 from evalbias.programs import PairwiseJudge, PairwiseRanker, load_pairwise_judge
 from evalbias.programs.ranking import most_comparisons
 from evalbias.runs.fingerprint import file_digest
@@ -54,7 +55,8 @@ class Ranked:
     """Result of ``evalbias rank``.
 
     Attributes:
-        rows: One record a document: ids best first, the score of each, and the counts of its ``Ranking``.
+        rows: One record a document: ids best first, the score of each, the reason for each that is not ranked, and the
+            counts of its ``Ranking``.
         brief: Sums, and the agreement with people where they rated.
         text: The same in a line or two.
     """
@@ -73,11 +75,12 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
     rows = []
     for (key, group), ranking in zip(groups.items(), rankings, strict=True):
         ids = [str(e.get("id")) for e in group]
-        counts = {k: v for k, v in ranking.items() if k not in ("order", "scores")}
-        order = [ids[i] for i in ranking.order]
-        rows.append({"input_id": key, "order": order, "scores": dict(zip(ids, ranking.scores, strict=True)), **counts})
-    counted = ("comparisons", "judgments", "ties", "undefined", "contradictions")
-    brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in counted}}
+        counts = {name: ranking[name] for name in COUNTS}
+        order, scores = [ids[i] for i in ranking.order], dict(zip(ids, ranking.scores, strict=True))
+        unranked = {ids[i]: reason for i, reason in ranking.unranked.items()}
+        rows.append({"input_id": key, "order": order, "scores": scores, "unranked": unranked, **counts})
+    brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
+    brief["unranked"] = sum(len(row["unranked"]) for row in rows)
     text = ", ".join(f"{value} {name}" for name, value in brief.items())
     name = ranker.judge.criterion.name
     if any(name in (e.get("scores") or {}) for e in items):

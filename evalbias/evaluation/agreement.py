@@ -46,7 +46,7 @@ def measure_ranking(
 
     Returns:
         Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents; its items are the
-        documents. ``notes`` counts comparisons, ties, undefined comparisons and contradictions.
+        documents. ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
 
     Raises:
         ValueError: An item lacks a score on the criterion.
@@ -82,6 +82,7 @@ def ranking_agreement(
     groups = [index for index, document in enumerate(documents) for _ in document]
     values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
+    notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
     return measured(
         {n: Sample(v, MeanStatistic(), MEASURES[n][1], signed=n != "pairwise_accuracy") for n, v in values.items()},
         seed=seed,

@@ -93,6 +93,7 @@ def test_agreement_by_document():
     assert [e.value for e in fair.estimates.values()] == pytest.approx([1, 1, 1])
     assert fair["spearman"].n == 12
     assert fair.notes["comparisons"] == fair.cost["judgments"] <= 12 * 6 * 3
+    assert fair.notes["unranked"] == 0
     leaning = measure_ranking(PairwiseRanker(PairwiseJudge(C)), documents, lm=Comparer(lean=8.0))
     assert leaning["spearman"].value < 0.9
     debiased = PairwiseRanker(PairwiseJudge(C, debias="permutation"))

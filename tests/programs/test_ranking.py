@@ -6,9 +6,13 @@ import dspy
 import numpy as np
 import pytest
 from fakes import Comparer, pair
+from hypothesis import given
+from hypothesis import strategies as st
 
+from evalbias.lm.tokens import PromptTooLong
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
-from evalbias.programs.merging import ComparedSource, Merge
+from evalbias.programs.merge_sort import MergeSort
+from evalbias.programs.merging import Answer, ComparedSource, Merge
 
 C = Criterion("quality", "is it good?")
 
@@ -176,6 +180,98 @@ def test_certain_and_undefined_comparisons_are_scored():
     certain = np.array([[0.45, 1.0], [1.0, 1.0]])
     assert merged(certain, 10, 0.2) == [0, 1, 2, 3]  # 2 0 1 3 contradicts what is certain, (1, 2)
     assert merged(np.full((2, 2), math.nan), 10, 0.2) == [0, 1, 2, 3]
+
+
+def sort(shares, start, beam, gap):
+    """Sort candidates by an (n, n) matrix of win shares; return the order, the unranked and the pairs asked."""
+    source = ComparedSource("s", [str(k) for k in range(len(shares))])
+    one, asked = MergeSort(source, start, beam, gap), []
+    while pairs := one.advance():
+        asked += pairs
+        source.answers.update({(a, b): Answer(shares[a, b], 1.0) for a, b in pairs})
+    return one.order, one.unranked, asked
+
+
+def win_shares(n, draw):
+    shares = np.full((n, n), math.nan)
+    for a, b in itertools.combinations(range(n), 2):
+        shares[a, b] = draw(a, b)
+        shares[b, a] = 1 - shares[a, b]
+    return shares
+
+
+SEARCHES = [(1, 0.2), (10, 0.2), (10, 1.0), (10, 0.0)]
+
+
+@pytest.mark.parametrize(("beam", "gap"), SEARCHES)
+@given(data=st.data())
+def test_candidates_without_any_defined_comparison_do_not_change_the_order_of_the_others(beam, gap, data):
+    n = data.draw(st.integers(2, 9))
+    share = st.sampled_from([math.nan, 0.0, 0.1, 0.4, 0.45, 0.5, 0.55, 0.7, 1.0])  # any, not only consistent ones
+    mute = data.draw(st.sets(st.integers(0, n - 1)))
+    shares = win_shares(n, lambda a, b: math.nan if {a, b} & mute else data.draw(share))
+    start = data.draw(st.permutations(range(n)))
+    isolated = {k for k in range(n) if np.isnan(shares[k]).all()}
+    assert mute <= isolated
+    order, unranked, asked = sort(shares, start, beam, gap)
+    assert isolated <= set(unranked)
+    assert np.isnan(shares[np.ix_(unranked, order)]).all()
+    assert sorted([*order, *unranked]) == list(range(n))
+    assert len({frozenset(pair) for pair in asked}) == len(asked)
+    removals = [set(unranked)]
+    if isolated == set(unranked):
+        removals.append(data.draw(st.sets(st.sampled_from(sorted(isolated)))) if isolated else set())
+    for removed in removals:
+        assert sort(shares, [k for k in start if k not in removed], beam, gap)[0] == order
+
+
+@pytest.mark.parametrize(("beam", "gap"), SEARCHES)
+@given(data=st.data())
+def test_a_candidate_with_one_defined_comparison_is_ranked_by_it(beam, gap, data):
+    n = data.draw(st.integers(3, 8))
+    other, wins = data.draw(st.integers(1, n - 1)), data.draw(st.booleans())
+    shares = win_shares(n, lambda a, b: 0.9 if a else 0.9 if wins and b == other else 0.1 if b == other else math.nan)
+    order, unranked, _ = sort(shares, data.draw(st.permutations(range(n))), beam, gap)
+    assert unranked == []
+    assert [k for k in order if k] == list(range(1, n))
+    assert (order.index(0) < order.index(other)) == wins
+
+
+class Narrow(Comparer):
+    """Cannot take prompts with an endless text."""
+
+    def choice_logprobs(self, prompts, choices):
+        if any("endless" in prompt[-1]["content"] for prompt in prompts):
+            raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+        return super().choice_logprobs(prompts, choices)
+
+
+@pytest.mark.parametrize("options", [{}, {"search": "beam"}, {"search": "beam", "gap": 1.0}])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_candidate_that_the_model_cannot_take_is_unranked_with_the_reason(options, seed):
+    ranker = PairwiseRanker(PairwiseJudge(C, debias="permutation"), seed=seed, **options)
+    texts = ["q=3 z=0", "q=9 z=0 endless", "q=5 z=0", "q=1 z=0", "q=9 z=0 endless", "q=4 z=0", "q=3 z=0"]
+    (ranking,) = ranker.batch([dspy.Example(source="s", candidates=texts)], lm=Narrow())
+    assert ranking.order in ([2, 5, 0, 6, 3], [2, 5, 6, 0, 3])
+    np.testing.assert_array_equal(ranking.scores, [1.5, math.nan, 4, 0, math.nan, 3, 1.5])
+    reason = "the model cannot take the prompts (the log says why)"
+    assert ranking.unranked == dict.fromkeys(
+        (1, 4), f"None of its comparisons with a ranked candidate is defined: {reason}."
+    )
+    assert (ranking.undefined, ranking.contradictions) == (4, 0)
+    (alone,) = ranker.batch([pair(3, 5)], lm=Narrow())
+    assert alone.unranked == {}
+
+
+def test_a_ranking_without_any_defined_comparison_ranks_nothing():
+    (mute,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2, 3)], lm=Comparer(mass=0.5))
+    assert (mute.order, mute.comparisons, mute.undefined) == ([], 3, 3)
+    np.testing.assert_array_equal(mute.scores, [math.nan] * 3)
+    assert set(mute.unranked) == {0, 1, 2}
+    assert mute.unranked[0] == (
+        "None of its comparisons with a ranked candidate is defined: the answers' probabilities sum to at most 0.5 "
+        "(min_coverage=0.9)."
+    )
 
 
 def test_bad_input():
