@@ -34,7 +34,7 @@ from evalbias.programs.prompt import (
 )
 from evalbias.programs.refused import Refused, answer_choices
 from evalbias.programs.saving import read_state
-from evalbias.programs.scoring import SamplingSetting, checked_sampling
+from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, Program, Setting
 
 DEBIASING = (None, "permutation")
@@ -108,7 +108,7 @@ class PairwiseJudge(Program):
             min_coverage=min_coverage,
             instruction_place=instruction_place,
             scoring=scoring,
-            sampling=checked_sampling(scoring, sampling, SCORINGS),
+            sampling=sampling,
             offsets={},
         )
         instructions = comparison_instructions(criterion) if instruction is None else instruction

@@ -18,7 +18,7 @@ from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
 from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import read_state
-from evalbias.programs.scoring import SamplingSetting, checked_sampling
+from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, Program, Setting
 
 SCORINGS = ("expected", "sampled", "direct")
@@ -51,7 +51,7 @@ class PointwiseJudge(Program):
     sampling = SamplingSetting()
 
     def __init__(self, criterion: Criterion, *, scoring: str = "expected", sampling: Sampling | None = None) -> None:
-        super().__init__(criterion=criterion, scoring=scoring, sampling=checked_sampling(scoring, sampling, SCORINGS))
+        super().__init__(criterion=criterion, scoring=scoring, sampling=sampling)
         self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
 
     def forward(self, source: str, output: str) -> dspy.Prediction:

@@ -128,6 +128,37 @@ def test_a_saved_judge_keeps_how_it_asks(tmp_path):
     assert (loaded.scoring, loaded.sampling) == ("expected", None)
 
 
+@pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])
+def test_how_a_judge_asks_may_change_after_construction(kind, tmp_path):
+    item = dspy.Example(source="s", output="q=2 z=0", candidates=["q=2 z=0", "q=1 z=0"])
+    judge = kind(C)
+    with pytest.raises(ValueError, match="scoring='expected' does not sample: leave sampling out, or give"):
+        judge.sampling = K
+    assert (judge.scoring, judge.sampling) == ("expected", None)
+    judge.scoring = "sampled"
+    assert judge.sampling == Sampling()
+    lm, _ = writer(quality if kind is PointwiseJudge else preference)
+    assert judge.batch([item], lm=lm)[0].samples == 20
+    judge.sampling = K
+    assert judge.batch([item], lm=lm)[0].samples == 30
+    with pytest.raises(ValueError, match=r"sampling=7 is no Sampling: give evalbias\.Sampling"):
+        judge.sampling = 7
+    judge.save(str(tmp_path / "judge.json"))
+    judge.scoring = "expected"
+    assert judge.sampling is None
+    with pytest.raises(NoProbabilities):
+        judge.batch([item], lm=lm)
+    loaded = kind(C, scoring="sampled", sampling=Sampling(samples=2))
+    loaded.load_state(judge.dump_state())
+    assert (loaded.scoring, loaded.sampling) == ("expected", None)
+    loaded.load(str(tmp_path / "judge.json"))
+    assert (loaded.scoring, loaded.sampling) == ("sampled", K)
+    state = kind(C).dump_state()
+    state["settings"] |= {"scoring": "sampled", "sampling": None}  # as judges were saved whose scoring had changed
+    loaded.load_state(state)
+    assert (loaded.scoring, loaded.sampling) == ("sampled", Sampling())
+
+
 @pytest.mark.parametrize("calibration", ["contextual", "batch"])
 def test_estimates_are_not_calibrated(calibration):
     lm, engine = writer(preference)
