@@ -46,17 +46,17 @@ class BestOfK(Program):
 
     kind = "best of k"
     k = Setting[int]()
+    seed = Setting[int]()
     field = Setting[str]()
 
     def __init__(
         self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, seed: int = 0, field: str = "output"
     ) -> None:
-        super().__init__(k=k, field=field)
+        super().__init__(k=k, seed=seed, field=field)
         if k < 1:
             raise ValueError(f"k={k}: give at least 1.")
         self.generate = generate
         self.feedback = feedback
-        self.seed = seed
         self._warned = False
 
     def forward(self, **inputs: Any) -> dspy.Prediction:

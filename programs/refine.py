@@ -103,6 +103,7 @@ class SelfRefine(Program):
     accept = AcceptSetting()
     perfect = Setting[float | str | None]()
     plateau = Setting[int | None]()
+    seed = Setting[int]()
     field = Setting[str]()
 
     def __init__(
@@ -118,7 +119,9 @@ class SelfRefine(Program):
         seed: int = 0,
         field: str = "output",
     ) -> None:
-        super().__init__(max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, field=field)
+        super().__init__(
+            max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, seed=seed, field=field
+        )
         if max_iterations < 0 or (plateau is not None and plateau < 1):
             raise ValueError(
                 f"max_iterations={max_iterations}, plateau={plateau}: give max_iterations >= 0, plateau >= 1 or None."
@@ -126,7 +129,6 @@ class SelfRefine(Program):
         self.generate = generate
         self.feedback = feedback
         self.refine = refine
-        self.seed = seed
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""

@@ -47,14 +47,14 @@ class SelfConsistencyRefine(Program):
     field = "output"
     kind = "self-consistency loop"
     max_iterations = Setting[int]()
+    seed = Setting[int]()
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
-        super().__init__(max_iterations=max_iterations)
+        super().__init__(max_iterations=max_iterations, seed=seed)
         if max_iterations < 0:
             raise ValueError(f"max_iterations={max_iterations}: give at least 0.")
         self.generate = generate
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
-        self.seed = seed
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item with a ``source``; its other fields are not shown to the model."""

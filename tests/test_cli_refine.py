@@ -8,6 +8,8 @@ import pytest
 from commands import evalbias, kill_once
 from lm.models import save
 
+from evalbias.programs.tasks import TASKS
+
 ITEMS = {
     "translation": {"source": "un chien court", "target_language": "English", "reference": "a dog runs"},
     "constrained-generation": {"concepts": ["dog", "park"]},
@@ -186,6 +188,19 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     other = ["--task", "mathematics-refiner", *task[2:]]
     wrong = evalbias("refine", *other, "--program", program, cwd=tmp_path, check=False)
     assert "is a compiled loop of another task" in wrong.stderr
+
+
+def test_the_commands_seed_decides_for_a_saved_loop(model, tmp_path):
+    write(tmp_path / "items.jsonl", [ITEMS["mathematics-refiner"]] * 2)
+    TASKS["mathematics-refiner"](max_iterations=1, paths=10, seed=5).loop.save(str(tmp_path / "loop.json"))
+    task = ["--task", "mathematics-refiner", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
+
+    def loops(*options):
+        return json.loads(evalbias("refine", *task, *options, cwd=tmp_path).stdout)["loops"]
+
+    saved = loops("--program", "loop.json", "--seed", 3)
+    assert saved == loops("--max-iterations", 1, "--seed", 3)
+    assert saved != loops("--program", "loop.json", "--seed", 4)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
 from evalbias.programs.examples import read_examples
-from evalbias.programs.feedback import FeedbackSource, InstructScore, JudgeFeedback
+from evalbias.programs.feedback import ConsistencyFeedback, FeedbackSource, InstructScore, JudgeFeedback
 from evalbias.programs.feedback.instructscore import PROMPT
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refine import Improvement, SelfRefine
@@ -75,7 +75,7 @@ class Refining(Closable):
         self.task = TASKS[task](max_iterations=iterations, seed=seed, **given, **self.config)
         state = None if options.program is None else read_state(options.program, SelfRefine.kind)
         if state is not None:
-            _load(_with_refiner(self.task), state, options.program)
+            _load(_with_refiner(self.task), state, options.program, seed=seed)
         items, sha256 = load_items(path)
         self.items = items[:limit]
         check_items(self.task, self.items)
@@ -258,11 +258,14 @@ def _with_refiner(task: RefineTask) -> SelfRefine:
     return task.loop
 
 
-def _load(loop: SelfRefine, state: dict[str, Any], file: Path | None) -> None:
+def _load(loop: SelfRefine, state: dict[str, Any], file: Path | None, *, seed: int) -> None:
     try:
         loop.load_state(state)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{file} is a compiled loop of another task: {error}") from error
+    loop.seed = seed  # the command's seed decides a run, not the one that was saved
+    if isinstance(loop.feedback, ConsistencyFeedback):
+        loop.feedback.seed = seed
 
 
 def _output(one: Loop) -> dict[str, Any]:

@@ -37,13 +37,13 @@ class ConsistencyFeedback(Program):
     low, high = 0.0, 1.0
     kind = "self-consistency feedback"
     paths = Setting[int]()
+    seed = Setting[int]()
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
-        super().__init__(paths=paths)
+        super().__init__(paths=paths, seed=seed)
         if paths < 1:
             raise ValueError(f"paths={paths}: give at least 1.")
         self.solve = solve
-        self.seed = seed
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Compare a solution with the majority of sampled solutions of the example's ``source``."""

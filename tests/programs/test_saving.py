@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fake_server import KEY, serving
 from fakes import Comparer, FormulaLM, items, pair
-from models_of_text import Scripted
+from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_judge
 from evalbias.lm.recorded import RecordedLM, record
@@ -75,20 +75,22 @@ PROGRAMS = {
         lambda: PairwiseRanker(PairwiseJudge(QUALITY)),
     ),
     "loop": (
-        lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, plateau=1)),
+        lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, plateau=1, seed=5)),
         lambda: loop(PointwiseJudge(QUALITY), field="other"),
     ),
     "best of k": (
-        lambda: taught(BestOfK(PlainPredict("data -> text"), JudgeFeedback(pointwise()), k=3, field="text")),
+        lambda: taught(BestOfK(PlainPredict("data -> text"), JudgeFeedback(pointwise()), k=3, seed=5, field="text")),
         lambda: BestOfK(PlainPredict("data -> text"), JudgeFeedback(PointwiseJudge(QUALITY))),
     ),
     "self-consistency": (
-        lambda: taught_solver(SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2)),
+        lambda: taught_solver(
+            SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2, seed=5)
+        ),
         lambda: SelfConsistencyRefine(PlainPredict("source -> output")),
     ),
     "MQM": (lambda: translation(MQMFeedback(critical=-10.0), max_iterations=1), lambda: translation(MQMFeedback())),
     "consistency": (
-        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"), paths=2), max_iterations=1),
+        lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"), paths=2, seed=5), max_iterations=1),
         lambda: translation(ConsistencyFeedback(PlainPredict("source -> output"))),
     ),
 }
@@ -152,7 +154,7 @@ def behavior(program):
         return shown(program.judge), order, (program.search, program.beam_size, program.gap, program.seed)
     if not hasattr(program, "feedback"):
         return shown(program)
-    names = ("max_iterations", "accept", "perfect", "plateau", "k", "field", "paths", "critical")
+    names = ("max_iterations", "accept", "perfect", "plateau", "k", "seed", "field", "paths", "critical")
     feedback = program.feedback
     settings = [[getattr(part, name, None) for name in names] for part in (program, feedback)]
     judged = shown(feedback.judge) if hasattr(feedback, "judge") else None
@@ -160,7 +162,9 @@ def behavior(program):
     copied = program.deepcopy()
     copied.set_lm(Scripted("first", "2", "'a' is a critical accuracy/addition error", "9", r"\boxed{1}", "9"))
     steps = repr(copied(source="s", data="d").steps)  # NaN is not equal to itself
-    return judged, (feedback.name, feedback.low, feedback.high), steps, demos, settings
+    copied.set_lm(Seeded(temperature=1.0))
+    drafts = [step.output for step in copied(source="s", data="d").steps]
+    return judged, (feedback.name, feedback.low, feedback.high), steps, drafts, demos, settings
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
