@@ -41,6 +41,30 @@ def test_a_model_without_probabilities_is_sampled_on_request(lms, file, tmp_path
         assert len(fake.requests) == asked
 
 
+def test_the_token_limit_of_the_answers_is_sent_recorded_and_part_of_the_key(lms, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown, fake.most_top, fake.context = set(), 0, 2048
+        options = ["--data", file, "--lm", "dspy:openai/tiny", "--api-base", address, "--samples", 2]
+        options += ["--criterion", "quality: does the text say the data?", "--sample-temperature", 0.5]
+        evalbias("rank", *options, cwd=tmp_path)
+        asked = len(fake.requests)
+        evalbias("rank", *options, "--sample-tokens", 5, cwd=tmp_path)
+        assert limits(fake.requests[:asked]) == {16}
+        assert limits(fake.requests[asked:]) == {5}
+    recorded = [json.loads(path.read_text())["sampling"] for path in tmp_path.glob("runs/*/run.json")]
+    expected = [{"samples": 2, "temperature": 0.5, "max_tokens": limit, "seed": 0} for limit in (5, 16)]
+    assert sorted(recorded, key=lambda one: one["max_tokens"]) == expected
+
+
+def limits(requests):
+    """Token limits of the requests for an answer; probes of the server's abilities have none."""
+    bodies = [request[1] for request in requests]
+    return {
+        body.get("max_completion_tokens", body.get("max_tokens")) for body in bodies if body.get("seed") is not None
+    }
+
+
 def test_a_refine_loop_has_no_probabilities_to_estimate(file, tmp_path):
     told = evalbias(
         *("refine", "--task", "translation", "--data", file, "--lm", "embedded", "--samples", 3),

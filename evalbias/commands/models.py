@@ -80,7 +80,7 @@ def sampling_of(options: ModelOptions, *, seed: int = 0) -> Sampling | None:
 
     if options.samples is None:
         return None
-    return Sampling(samples=options.samples, temperature=options.sample_temperature, seed=seed)
+    return Sampling(options.samples, options.sample_temperature, options.sample_tokens, seed)
 
 
 def identity(lm: Any) -> dict[str, Any]:

@@ -129,6 +129,9 @@ class ModelOptions:
         typer.Option(help="Estimate probabilities from so many answers to each prompt: for models without any.", min=2),
     ] = None
     sample_temperature: Annotated[float, typer.Option(help="Sampling temperature of these answers.")] = 1.0
+    sample_tokens: Annotated[
+        int, typer.Option(help="Token limit of each of these answers; models that reason first need a high one.", min=1)
+    ] = 16
 
 
 Models = ModelOptions
