@@ -17,11 +17,9 @@ from evalbias.measures.calibration import (
     Order,
     batch_offsets,
     calibrate_comparisons,
-    decisions,
-    gaps,
     rotations,
-    win_share,
 )
+from evalbias.programs.compared import predictions
 from evalbias.programs.comparison_adapter import ComparisonAdapter, check_candidates
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.offsets import OffsetsSetting, fit_batch_offsets
@@ -160,7 +158,8 @@ class PairwiseJudge(Program):
     def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
         logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
         offsets = self._single_offsets(len(orders[0]), resolve_lm(None, self.predict))
-        return self._predictions(logprobs, orders, offsets, answers[0]["samples"])[0]
+        comparisons = self.aggregate(logprobs, orders, offsets)
+        return predictions(comparisons, orders, ties=self.ties, samples=answers[0]["samples"])[0]
 
     def batch(
         self,
@@ -187,7 +186,7 @@ class PairwiseJudge(Program):
         """
         check_batch_options(options)
         model = resolve_lm(lm, self.predict)
-        predictions: dict[int, dspy.Prediction] = {}
+        done: dict[int, dspy.Prediction] = {}
         sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
         for count in sorted(set(sizes)):
             indices = [i for i, size in enumerate(sizes) if size == count]
@@ -198,9 +197,10 @@ class PairwiseJudge(Program):
                 progress(len(answers.logprobs))
             logprobs = _by_order(answers, orders)
             offsets = self._offsets(count, logprobs, model)
-            rows = self._predictions(logprobs, orders, offsets, answers.samples)
-            predictions.update(zip(indices, rows, strict=True))
-        return [predictions[i] for i in range(len(examples))]
+            comparisons = self.aggregate(logprobs, orders, offsets)
+            rows = predictions(comparisons, orders, ties=self.ties, samples=answers.samples)
+            done.update(zip(indices, rows, strict=True))
+        return [done[i] for i in range(len(examples))]
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
         """Estimate the ``batch`` calibration on these examples and fix it for single calls and later batches."""
@@ -275,31 +275,6 @@ class PairwiseJudge(Program):
         """Subtract ``offsets`` from the result of ``answer_logprobs`` and average over the orders."""
         return calibrate_comparisons(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
 
-    def _predictions(
-        self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None, samples: int | None
-    ) -> list[dspy.Prediction]:
-        comparisons = self.aggregate(logprobs, orders, offsets)
-        count = len(orders[0])
-        lead, best = gaps(comparisons.probabilities), decisions(comparisons.probabilities)
-        shares = win_share(comparisons.probabilities, ties=self.ties)
-        predictions = []
-        for i, row in enumerate(comparisons.probabilities):
-            predictions.append(
-                dspy.Prediction(
-                    preference=best[i] if best[i] != count else None,
-                    probability=float(row[0]),
-                    probabilities=row[:count].tolist(),
-                    tie=float(row[count]) if self.ties else 0.0,
-                    win_share=float(shares[i]),
-                    gap=float(lead[i]),
-                    consistent=_consistent(comparisons.positions[i], orders) if len(orders) > 1 else None,
-                    positions=comparisons.positions[i].tolist(),
-                    coverage=float(comparisons.coverage[i]),
-                    samples=samples,
-                )
-            )
-        return predictions
-
     def _adapter(self) -> ComparisonAdapter:
         last = self.instruction_place == "last"
         return ComparisonAdapter(self.criterion, self.ties, last=last, sampling=self.sampling)
@@ -315,14 +290,6 @@ class PairwiseJudge(Program):
 def _by_order(answers: ChoiceLogprobs, orders: Sequence[Order]) -> FloatArray:
     """Return the log-probabilities of n * r rows as (n, r, c + t)."""
     return answers.logprobs.reshape(-1, len(orders), len(answers.choices))
-
-
-def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool:
-    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any."""
-    preferred = set()
-    for best, order in zip(decisions(positions), orders, strict=True):
-        preferred.add(order[best] if best is not None and best < len(order) else None)
-    return len(preferred) == 1
 
 
 def load_pairwise_judge(path: Any) -> PairwiseJudge:

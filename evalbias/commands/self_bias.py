@@ -111,11 +111,12 @@ def measure_style(
 ) -> None:
     """Preference for the own style: the model paraphrases outputs of others (field 'output') and judges both."""
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
-    from evalbias.commands.run_refine import Refining
+    from evalbias.commands.refining import Refining
+    from evalbias.commands.run_refine import run_style
 
     options = RefineOptions(examples=examples, metric=MetricOptions(metric, metric_python, checkpoint, map_file))
     with Refining("measure style", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
-        run.style(threads=threads, as_json=as_json)
+        run_style(run, threads=threads, as_json=as_json)
 
 
 @opening_models
@@ -161,7 +162,8 @@ def refine(
     A stopped run goes on. evalbias measure self --data FOLDER shows Bias and Dskew by refinement, or by k.
     """
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
-    from evalbias.commands.run_refine import Refining
+    from evalbias.commands.refining import Refining
+    from evalbias.commands.run_refine import run_loop
 
     options = RefineOptions(
         max_iterations=max_iterations,
@@ -176,7 +178,7 @@ def refine(
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
-        run.refine(threads=threads, as_json=as_json)
+        run_loop(run, threads=threads, as_json=as_json)
 
 
 @opening_models
@@ -212,7 +214,8 @@ def compile_refine(
 ) -> None:
     """Compile a loop under external feedback: where it stops, and demonstrations from accepted refinements."""
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
-    from evalbias.commands.run_refine import Refining
+    from evalbias.commands.refining import Refining
+    from evalbias.commands.run_refine import compile_loop
 
     options = RefineOptions(
         max_iterations=max_iterations,
@@ -228,4 +231,4 @@ def compile_refine(
     with Refining(
         "compile refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
     ) as run:
-        run.compile(threads=threads, as_json=as_json)
+        compile_loop(run, threads=threads, as_json=as_json)

@@ -30,25 +30,18 @@ import numpy as np
 import torch
 
 from evalbias.lm.branches import run as run_branches
-from evalbias.lm.head import Head, decoder
+from evalbias.lm.head import decoder
 from evalbias.lm.kv_cache import Context, PackCache
 from evalbias.lm.layer_masks import LayerKinds, layer_masks
+from evalbias.lm.pack_limits import known_obstacle, longest_packed, pack_tokens
 from evalbias.lm.prefix_cache import PrefixStore
-from evalbias.lm.rows import Reads, Row, pack_reads, rows_of, shared_lengths, stretch_reads
+from evalbias.lm.readout import Readout
+from evalbias.lm.rows import Row, pack_reads, rows_of, shared_lengths, stretch_reads
 from evalbias.lm.tokens import Scored, check_lengths
 from evalbias.lm.tree_attention import cascade_attention, install, uninstall
 from evalbias.lm.trial import PACK_SIZES, Run, disagreement
 from evalbias.lm.trie import Pack, packs
 from evalbias.measures.arrays import FloatArray
-
-MAX_LOGITS = 1 << 26
-"""Number of logits in memory at once, 256 MiB in float32; all positions of a large vocabulary would take far more."""
-
-SMALLEST_PACK = 256
-"""Lower limit of a pack's size in tokens."""
-
-COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
-"""Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
 
 
 class Scorer:
@@ -78,11 +71,11 @@ class Scorer:
         self.tokens_distinct = 0
         self.prefixes = PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
-        self._head = Head(model)
+        self._read = Readout(model)
         self._config = model.config.get_text_config()
         self._kinds = LayerKinds.of(self._config)
-        self._longest = _longest_packed(self._config)
-        self._pack_tokens = _pack_tokens(model)
+        self._longest = longest_packed(self._config)
+        self._pack_tokens = pack_tokens(model)
         self._cascade = False
         self._told = False  # whether the log says that some texts are too long to share
         self._branches = False
@@ -228,36 +221,13 @@ class Scorer:
         }
         self._read(hidden.flatten(0, 1), reads, logprobs)
 
-    def _read(self, hidden: torch.Tensor, reads: Reads, logprobs: list[FloatArray]) -> None:
-        """Read log-probabilities off (m, d) hidden states."""
-        places = list(reads)
-        step = max(1, MAX_LOGITS // self._config.vocab_size)
-        for start in range(0, len(places), step):
-            part = places[start : start + step]
-            logits = self._head(hidden[torch.tensor(part, device=hidden.device)])  # (p, V)
-            targets = [(row, *read) for row, place in enumerate(part) for read in reads[place]]
-            finite = torch.isfinite(logits).all(dim=1)  # (p,)
-            if not bool(finite.all()):
-                bad = int((~finite).nonzero()[0])
-                item = next(sequence for row, _, sequence, _ in targets if row == bad)
-                raise FloatingPointError(
-                    f"The model returned NaN or infinite logits for item {item}: try dtype='float32'."
-                )
-            index = torch.tensor([[row, token] for row, token, _, _ in targets], device=hidden.device)  # (t, 2)
-            values = logits[index[:, 0], index[:, 1]] - logits.logsumexp(dim=-1)[index[:, 0]]  # (t,)
-            for value, (_, _, sequence, place) in zip(values.cpu().double().numpy(), targets, strict=True):
-                logprobs[sequence][place] = value
-
     def _pack_obstacle(self) -> str:
         """Return why the model cannot run packs, or nothing if it can: some ignore a given mask or position.
 
         Cascade attention is tried first; a model that cannot use it is tried with its own attention.
         """
-        if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
-            return "its layers count places"
-        if self._kinds is None:
-            return f"it has layers of the kinds {', '.join(sorted(set(self._config.layer_types)))}"
-        obstacle = ""
+        if obstacle := known_obstacle(self._config):
+            return obstacle
         for cascade in (True, False) if install(self.model) else (False,):
             self._cascade = cascade
             if not cascade:
@@ -287,24 +257,3 @@ class Scorer:
 
 def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
     logging.getLogger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
-
-
-def _longest_packed(config: Any) -> float:
-    """Return the length in tokens of the longest row that may run in a pack.
-
-    "longrope" changes the positions of all tokens once a text exceeds the original context length.
-    """
-    ropes = getattr(config, "rope_parameters", None) or {}
-    limits = []
-    for rope in [ropes, *ropes.values()]:  # of the model, or of each layer type
-        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":
-            original = getattr(config, "original_max_position_embeddings", None)
-            limits.append(rope.get("original_max_position_embeddings", original))
-    return min((int(limit) for limit in limits if limit), default=float("inf"))
-
-
-def _pack_tokens(model: Any) -> int:
-    """Return the pack size at which masked attention, which is wasted, costs an eighth of the other computation."""
-    config = model.config.get_text_config()
-    weights = sum(p.numel() for p in decoder(model).parameters()) - model.get_input_embeddings().weight.numel()
-    return max(SMALLEST_PACK, int(weights / (8 * config.hidden_size * config.num_hidden_layers)))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from models import KINDS, byte_level, save
 
 from evalbias import LocalLM
-from evalbias.lm import scorer
+from evalbias.lm import readout
 from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.generation import Settings, generate
@@ -205,7 +205,7 @@ def test_nan_logits_are_an_error(folders, lms):
 def test_many_logits_are_read_in_parts(lms, monkeypatch):
     pairs = [(p, "a cat sat on the mat") for p in text_prompts(9, 2)]
     expected = [x.total for x in lms["qwen2"].loglikelihood(pairs)]
-    monkeypatch.setattr(scorer, "MAX_LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
+    monkeypatch.setattr(readout, "MAX_LOGITS", 3 * lms["qwen2"].engine.loaded.model.config.vocab_size)
     assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 

@@ -1,0 +1,164 @@
+"""An open run of a refine loop: its task, items, models and folder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from evalbias.commands.models import identity, open_lm
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.refine_options import SAME, RefineOptions
+from evalbias.commands.translation_metric import TranslationMetric
+from evalbias.data.refinements import load_items
+from evalbias.evaluation import CachedScorer
+from evalbias.lm.contract import measuring
+from evalbias.programs.criteria import FLUENCY, UNDERSTANDABILITY
+from evalbias.programs.examples import read_examples
+from evalbias.programs.feedback import ConsistencyFeedback, FeedbackSource, InstructScore, JudgeFeedback
+from evalbias.programs.feedback.instructscore import PROMPT
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.refine import SelfRefine
+from evalbias.programs.saving import read_state
+from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
+from evalbias.runs.folder import Closable, RunFolder
+
+
+class Refining(Closable):
+    """An open run of a loop; use it in a ``with``, which releases its folder.
+
+    Args:
+        command: Command as the user typed it.
+        task: Name in ``TASKS``.
+        path: File of the items.
+        lm: Name of the model.
+        models: Options that decide how models are opened.
+        max_tokens: Largest length of an answer; None leaves it to the task.
+        options: Options of the command.
+        limit: Use only the first so many items.
+        seed: Seed for the draws, the split and the tests.
+        out: Run folder; by default one under runs/.
+    """
+
+    def __init__(
+        self,
+        command: str,
+        task: str,
+        path: Path,
+        lm: str,
+        models: ModelOptions,
+        max_tokens: int | None,
+        options: RefineOptions,
+        *,
+        limit: int | None,
+        seed: int,
+        out: Path | None,
+    ) -> None:
+        if models.samples is not None:
+            raise ValueError("A refine loop uses no probabilities: leave --samples out.")
+        self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
+        options.check()
+        iterations = 10 if options.max_iterations is None else options.max_iterations
+        self.metric = TranslationMetric(task, options.metric)
+        examples = None if options.examples is None else read_examples(options.examples)
+        given = self.metric.arguments | ({} if examples is None else {"examples": examples})
+        self.task = TASKS[task](max_iterations=iterations, seed=seed, **given, **self.config)
+        state = None if options.program is None else read_state(options.program, SelfRefine.kind)
+        if state is not None:
+            _load(with_refiner(self.task), state, options.program, seed=seed)
+        items, sha256 = load_items(path)
+        self.items = items[:limit]
+        check_items(self.task, self.items)
+        if options.instructscore is not None:
+            _check_instructscore(self.task, command, options.feedback)
+        self.seed, self.options = seed, options
+        self.lm = open_lm(lm, models)
+        self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
+        self.external: FeedbackSource = self.task.external
+        settings = {
+            "command": command,
+            "task": task,
+            "data": str(path),
+            "data_sha256": sha256,
+            "seed": seed,
+            "limit": limit,
+            "max_tokens": max_tokens,
+            "temperature": TEMPERATURE,
+            "lm": identity(self.lm),
+            **asdict(options),
+            "program": state,
+            "prompt": None,
+            "examples": None if examples is None else examples.to_dict(),
+            "metric": self.metric.settings,
+            "aspects_lm": None,
+            "aspects_api_base": None,  # an address does not decide the numbers
+        }
+        self.aspects_lm: Any = None
+        if options.aspects_lm is not None:
+            server = replace(models, api_base=options.aspects_api_base, tokenizer=None, template_options=None)
+            self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, server)
+            settings["aspects_lm"] = identity(self.aspects_lm)
+        if options.instructscore is not None:
+            request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
+            judge = open_lm(options.instructscore, replace(models, api_base=None, template_options=None))
+            self.external = InstructScore(judge, prompt=request)
+            settings |= {"instructscore": identity(judge), "prompt": request}
+        self.folder = RunFolder(out, settings)
+        self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
+
+    def close(self) -> None:
+        """Release the run's folder and stop the metric."""
+        self.folder.close()
+        self.metric.close()
+
+    def aspects(self) -> list[CachedScorer]:
+        """Return judges of fluency and understandability, each with a log; none where no model is named for them.
+
+        Raises:
+            NotImplementedError: The model measures no probabilities.
+        """
+        if self.aspects_lm is None:
+            return []
+        measuring(self.aspects_lm)
+        scorers = []
+        for criterion in (FLUENCY, UNDERSTANDABILITY):
+            judge = PointwiseJudge(criterion)
+            judge.predict.lm = self.aspects_lm
+            source = JudgeFeedback(judge, source=self.task.source)
+            scorers.append(CachedScorer(source, self.folder.path / f"{criterion.name}.jsonl"))
+        return scorers
+
+    @property
+    def aspects_judge(self) -> str:
+        """Name of the model that judges fluency and understandability."""
+        same = identity(self.aspects_lm) == identity(self.lm)
+        return "the model that wrote the texts" if same else str(self.aspects_lm.model)
+
+
+def _check_instructscore(task: RefineTask, command: str, feedback: str) -> None:
+    """Refuse InstructScore where it has nothing to compare with, or would not be heard."""
+    if "reference" not in task.fields:
+        raise ValueError(f"--instructscore compares with a reference: the task {task.name} has none.")
+    if command == "refine" and feedback == "own":
+        raise ValueError("--instructscore is external feedback: add --feedback external.")
+
+
+def with_refiner(task: RefineTask) -> SelfRefine:
+    """Return the task's loop if a refiner listens to its feedback.
+
+    Raises:
+        ValueError: Votes replace the answer.
+    """
+    if not isinstance(task.loop, SelfRefine):
+        raise ValueError(f"In the task {task.name} votes replace the answer: use --task {task.name}-refiner.")
+    return task.loop
+
+
+def _load(loop: SelfRefine, state: dict[str, Any], file: Path | None, *, seed: int) -> None:
+    try:
+        loop.load_state(state)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{file} is a compiled loop of another task: {error}") from error
+    loop.seed = seed  # the command's seed decides a run, not the one that was saved
+    if isinstance(loop.feedback, ConsistencyFeedback):
+        loop.feedback.seed = seed
