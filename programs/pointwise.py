@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,9 @@ import dspy
 from evalbias.lm.contract import measuring, resolve_lm, written
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import MeasuringLM, chunk_of, unanswered
+from evalbias.measures.likelihood_calibration import LikelihoodCalibration
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
+from evalbias.programs.calibrated import LikelihoodCalibrationSetting, calibrated_fields
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
@@ -33,6 +36,9 @@ class PointwiseJudge(Program):
             (Ohi et al. 2024, eq 7); ``"sampled"`` estimates the probabilities from repeated answers, for models that
             report none; ``"direct"`` is the baseline that reads the number the model writes.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
+        likelihood_calibration: Correction of every score for the likelihood of the output under the judge's own model,
+            as ``LikelihoodMitigation`` fits it. None corrects nothing. It holds for the instructions and demonstrations
+            that it was fitted with.
 
     The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
 
@@ -49,9 +55,22 @@ class PointwiseJudge(Program):
     criterion = CriterionSetting()
     scoring = Setting(*SCORINGS)
     sampling = SamplingSetting()
+    likelihood_calibration = LikelihoodCalibrationSetting()
 
-    def __init__(self, criterion: Criterion, *, scoring: str = "expected", sampling: Sampling | None = None) -> None:
-        super().__init__(criterion=criterion, scoring=scoring, sampling=sampling)
+    def __init__(
+        self,
+        criterion: Criterion,
+        *,
+        scoring: str = "expected",
+        sampling: Sampling | None = None,
+        likelihood_calibration: LikelihoodCalibration | None = None,
+    ) -> None:
+        super().__init__(
+            criterion=criterion,
+            scoring=scoring,
+            sampling=sampling,
+            likelihood_calibration=likelihood_calibration,
+        )
         self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
@@ -65,18 +84,32 @@ class PointwiseJudge(Program):
             ``coverage`` was readable: the score's standard error is the distribution's standard deviation over
             ``sqrt(samples * coverage)``.
 
+            With a likelihood calibration, ``score`` is corrected, and the prediction also has ``raw_score``, which is
+            not, and ``likelihood``, LS in nats. Where LS is undefined, so is the score.
+
         Raises:
             ValueError: The source or the output is empty.
             NoProbabilities: The model reports no probabilities.
             PromptRefused: The model refuses the prompt, for example because it is too long.
+            NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
         """
         with dspy.context(adapter=self._adapter()):
-            return self.predict(source=source, output=output)
+            prediction = self.predict(source=source, output=output)
+        return self._calibrated(prediction, source, output)
 
     async def aforward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output asynchronously; see ``forward``."""
         with dspy.context(adapter=self._adapter()):
-            return await self.predict.acall(source=source, output=output)
+            prediction = await self.predict.acall(source=source, output=output)
+        return await asyncio.to_thread(self._calibrated, prediction, source, output)
+
+    def _calibrated(self, prediction: dspy.Prediction, source: str, output: str) -> dspy.Prediction:
+        """Correct one prediction for likelihood, if the judge is calibrated."""
+        if self.likelihood_calibration is None:
+            return prediction
+        item = dspy.Example(source=source, output=output)
+        (fields,) = self._corrected([prediction.toDict()], [item], resolve_lm(None, self.predict), "raise")
+        return dspy.Prediction(**fields)
 
     def batch(
         self,
@@ -102,6 +135,9 @@ class PointwiseJudge(Program):
 
         Returns:
             One prediction per example, in order, with the fields of ``forward``.
+
+        Raises:
+            NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
         """
         check_batch_options(options)
         predictions: list[dspy.Prediction] = []
@@ -109,7 +145,8 @@ class PointwiseJudge(Program):
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
-            predictions += [dspy.Prediction(**row) for row in self._scores(lm, part, refused)]
+            rows = self._scores(lm, part, refused)
+            predictions += [dspy.Prediction(**row) for row in self._corrected(rows, part, lm, refused)]
             if progress is not None:
                 progress(len(part))
         return predictions
@@ -133,6 +170,15 @@ class PointwiseJudge(Program):
                 for row in expected_scores(self.criterion, answers[i] if i in answers else unanswered(labels))
             ]
         return [{**row, "undefined": reasons[i]} if i in reasons else row for i, row in enumerate(rows)]
+
+    def _corrected(
+        self, rows: Sequence[dict[str, Any]], examples: Sequence[dspy.Example], lm: Any, refused: Refused
+    ) -> Sequence[dict[str, Any]]:
+        if self.likelihood_calibration is None:
+            return rows
+        return calibrated_fields(
+            rows, examples, self.likelihood_calibration, criterion=self.criterion, lm=lm, refused=refused
+        )
 
     def messages(self, example: dspy.Example) -> list[Message]:
         """Return the prompt of one judgment."""

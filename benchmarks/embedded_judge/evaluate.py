@@ -26,10 +26,11 @@ from benchmarks.embedded_judge import fairness
 from benchmarks.embedded_judge.episodes import Episodes
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
 from evalbias.data import world
-from evalbias.evaluation.judged import judge_examples, likelihood_scores
+from evalbias.evaluation.judged import judge_examples
 from evalbias.measures import bias_score, spearman, unfairness_scores
 from evalbias.optimizers import BiasedDemos
 from evalbias.programs.criteria import SYNTHETIC
+from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pointwise import PointwiseJudge
 
 HERE = Path(__file__).parent

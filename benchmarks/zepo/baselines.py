@@ -9,8 +9,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.judged import likelihood_scores
 from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.programs.likelihoods import likelihood_scores
 
 
 def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:

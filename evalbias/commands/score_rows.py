@@ -20,10 +20,11 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     """Return one record an item: its id, score, most probable label, coverage and distribution.
 
     A distribution that is an estimate stands with the number of answers that it comes from (``samples``), an item that
-    the model could not be asked about with the reason (``undefined``).
+    the model could not be asked about with the reason (``undefined``). A score that is corrected for likelihood
+    stands with the uncorrected one (``raw_score``) and LS in nats (``likelihood``).
     """
     fields = ("score", "mode", "coverage", "distribution")
-    optional = ("samples", "undefined")
+    optional = ("samples", "undefined", "raw_score", "likelihood")
     return [
         {
             "id": e.get("id", i),

@@ -17,12 +17,10 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompt import likelihood_messages
-from evalbias.programs.refused import answer_items
 
-REDUCTIONS = ("sum", "mean")
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
 
@@ -173,27 +171,6 @@ def total(judged: Sequence[Judged]) -> Judged:
         coverage=np.mean([j.coverage for j in judged], axis=0),
         judgments=sum(j.judgments for j in judged),
     )
-
-
-def likelihood_scores(
-    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str = "sum"
-) -> FloatArray:
-    """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
-
-    Args:
-        examples: Items with ``source`` and ``output``; the same text is scored once.
-        criterion: Its task is the description d of eq 1.
-        lm: Model whose likelihood is measured.
-        reduction: ``"sum"`` over the output's tokens, or ``"mean"`` as in the paper's code.
-    """
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
-    unique = {(e.source, e.output): e for e in examples}
-    questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
-    answers, _ = answer_items(lm.loglikelihood, questions, list(unique.values()))
-    keys = list(unique)
-    known = {keys[i]: a.total if reduction == "sum" else a.mean for i, a in answers.items()}
-    return np.array([known.get((e.source, e.output), np.nan) for e in examples], dtype=np.float64)
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:

@@ -15,6 +15,7 @@ from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_judge
 from evalbias.lm.recorded import RecordedLM, record
+from evalbias.measures.likelihood_calibration import LikelihoodCalibration
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
@@ -69,6 +70,10 @@ def translation(feedback, **options):
 PROGRAMS = {
     "pointwise": (pointwise, lambda: PointwiseJudge(QUALITY)),
     "sampled": (lambda: PointwiseJudge(WIT, scoring="sampled"), lambda: PointwiseJudge(QUALITY)),
+    "calibrated": (
+        lambda: PointwiseJudge(WIT, likelihood_calibration=LikelihoodCalibration(0.1, -30.0, 0.5, "mean")),
+        lambda: PointwiseJudge(QUALITY),
+    ),
     "pairwise": (pairwise, lambda: PairwiseJudge(QUALITY)),
     "ranker": (
         lambda: PairwiseRanker(pairwise(), search="beam", beam_size=3, gap=0.4, seed=7),
@@ -142,7 +147,8 @@ def shown(judge):
     """All that decides a judge's answers: what the model is shown, the labels, and what is made of them."""
     if isinstance(judge, PointwiseJudge):
         example = dspy.Example(source="s", output="q=2 z=0")
-        return judge.messages(example), judge.criterion.labels, judge.scoring, judge.sampling
+        settings = judge.scoring, judge.sampling, judge.likelihood_calibration
+        return judge.messages(example), judge.criterion.labels, settings
     names = ("ties", "debias", "calibration", "min_coverage", "instruction_place", "offsets")
     (prediction,) = judge.batch([pair(1, 2)], lm=Comparer(lean=0.5, tie=-2.0))
     return judge.messages(pair(1, 2)), judge.criterion, prediction.toDict(), [getattr(judge, n) for n in names]

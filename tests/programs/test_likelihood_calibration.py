@@ -1,0 +1,107 @@
+"""A judge that corrects its scores for likelihood."""
+
+import asyncio
+import math
+
+import dspy
+import numpy as np
+import pytest
+from fakes import FormulaLM, items
+
+from evalbias.lm.contract import ContractLM
+from evalbias.measures.likelihood_calibration import LikelihoodCalibration, fit_likelihood_calibration
+from evalbias.programs import Criterion, PointwiseJudge, load_judge
+
+C = Criterion("quality", "is it good?")
+CALIBRATION = LikelihoodCalibration(slope=0.5, center=-21.0, strength=0.5)
+
+
+def test_the_correction_worked_by_hand():
+    # strength * slope = .25 a nat: 2 nats above the center cost half a point, 2 below give it
+    assert CALIBRATION([3.0, 3.0], [-19.0, -23.0], scale=(1, 5)).tolist() == [2.5, 3.5]
+    assert CALIBRATION.at(0.0)([3.0], [-19.0], scale=(1, 5)).tolist() == [3.0]
+    assert CALIBRATION.at(1.0)([1.5, 4.8], [-19.0, -23.0], scale=(1, 5)).tolist() == [1.0, 5.0]  # clipped
+    assert np.isnan(CALIBRATION([3.0, math.nan], [math.nan, -19.0], scale=(1, 5))).all()
+
+
+def test_what_is_fitted_leaves_the_rest_of_the_effect():
+    rng = np.random.default_rng(0)
+    likelihoods = rng.normal(-50, 7, 400)
+    model = 3 + 0.3 * (likelihoods + 50) / 7 + rng.normal(0, 0.5, 400)
+    z = (likelihoods - likelihoods.mean()) / likelihoods.std()
+    effect = np.polyfit(z, (model - model.mean()) / model.std(), 1)[0]
+    fitted = fit_likelihood_calibration(likelihoods, model, effect)
+    for strength in (0.0, 0.25, 1.0):
+        corrected = fitted.at(strength)(model, likelihoods, scale=(-99, 99))
+        assert np.polyfit(z, corrected / model.std(), 1)[0] == pytest.approx((1 - strength) * effect, abs=1e-12)
+        assert corrected.mean() == pytest.approx(model.mean())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LikelihoodCalibration(math.nan, 0.0), "slope=nan"),
+        (lambda: CALIBRATION.at(1.5), "strength=1.5"),
+        (lambda: fit_likelihood_calibration([1, 2], [3, 4], math.nan), "effect=nan over 2 items"),
+        (lambda: fit_likelihood_calibration([2, 2, math.nan], [3, 4, 5], 0.1), "over 2 items with 1 different"),
+        (lambda: CALIBRATION([1.0], [1.0, 2.0], scale=(1, 5)), "different lengths"),
+    ],
+)
+def test_what_cannot_be_fitted_or_applied_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score():
+    plain, judge = PointwiseJudge(C), PointwiseJudge(C, likelihood_calibration=CALIBRATION)
+    examples = items(40, 1)
+    raw = plain.batch(examples, lm=FormulaLM())
+    found = judge.batch(examples, lm=FormulaLM(), chunk=7)
+    for example, before, after in zip(examples, raw, found, strict=True):
+        rarity = float(example.output.split("z=")[1])  # the formula's LS is z - 21
+        assert after.likelihood == pytest.approx(rarity - 21)
+        assert after.raw_score == before.score
+        assert after.score == pytest.approx(min(5, max(1, before.score - 0.25 * rarity)))
+        assert (after.mode, after.distribution) == (before.mode, before.distribution)
+        assert "raw_score" not in before
+
+
+def test_every_way_of_asking_gives_the_same_score(lms):
+    judge = PointwiseJudge(C, likelihood_calibration=LikelihoodCalibration(0.3, -20.0))
+    judge.predict.lm = lms["llama"]
+    item = dspy.Example(source="the cat", output="sat on the mat").with_inputs("source", "output")
+    (batched,) = judge.batch([item])
+    single = judge(**item.inputs())
+    awaited = asyncio.run(judge.acall(**item.inputs()))
+    assert batched.score != pytest.approx(batched.raw_score)
+    for one in (single, awaited):
+        for name in ("score", "raw_score", "likelihood"):
+            assert one[name] == pytest.approx(batched[name], abs=1e-5)
+
+
+def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
+    judge = PointwiseJudge(C, likelihood_calibration=CALIBRATION)
+    judge.save(str(tmp_path / "judge.json"))
+    assert load_judge(tmp_path / "judge.json").likelihood_calibration == CALIBRATION
+    assert judge.reset_copy().likelihood_calibration is None
+
+
+class Silent(FormulaLM):
+    def loglikelihood(self, pairs):
+        return ContractLM(self).loglikelihood(pairs)
+
+
+def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_score_undefined():
+    judge = PointwiseJudge(C, likelihood_calibration=CALIBRATION)
+    with pytest.raises(NotImplementedError, match="corrects its scores for likelihood, which this model does not"):
+        judge.batch(items(3, 1), lm=Silent())
+
+    class Partly(FormulaLM):
+        def loglikelihood(self, pairs):
+            found = super().loglikelihood(pairs)
+            return [type(found[0])(np.array([math.nan])), *found[1:]]
+
+    first, second = judge.batch(items(2, 1), lm=Partly())
+    assert math.isnan(first.score)
+    assert not math.isnan(first.raw_score)
+    assert not math.isnan(second.score)
