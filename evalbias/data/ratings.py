@@ -57,6 +57,24 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
         ) from None
 
 
+def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
+    """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
+
+    They stand in ``ratings`` (criterion -> numbers); without it, the list is empty.
+
+    Raises:
+        ValueError: A rating is not a number.
+    """
+    given = (example.get("ratings") or {}).get(criterion) or ()
+    try:
+        return [math.nan if rating is None else float(rating) for rating in given]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"The item {example.get('id')!r} has the ratings {given!r:.80} on {criterion!r}: give numbers, None where "
+            "a rater gave none."
+        ) from None
+
+
 def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
     scores = example.get("scores")
     if scores is None or isinstance(scores, Mapping):

@@ -173,8 +173,22 @@ def _parse(output: str) -> dict[str, tuple[str, str, int]]:
 
 def rating(rng: random.Random, drawn: Item, *, taste: float = 0.0, raters: int = 1) -> float:
     """Draw the mean score of ``raters`` raters, in [1, 5]: quality plus taste times commonness plus noise."""
-    opinion = drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE / math.sqrt(raters))
+    return _on_scale(_opinion(rng, drawn, taste=taste, raters=raters))
+
+
+def _opinion(rng: random.Random, drawn: Item, *, taste: float, raters: int) -> float:
+    return drawn.quality + taste * drawn.commonness + rng.gauss(0.0, RATER_NOISE / math.sqrt(raters))
+
+
+def _on_scale(opinion: float) -> float:
     return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
+
+
+def _single_ratings(mean: float, name: str) -> list[float]:
+    """Draw the ratings of ``ANNOTATORS`` raters with the given mean, from a generator of the item's own."""
+    rng = random.Random(f"ratings of {name}")
+    noise = [rng.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
+    return [mean + one - sum(noise) / ANNOTATORS for one in noise]
 
 
 def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
@@ -190,7 +204,8 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
 
     Returns:
         Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: mean of ``ANNOTATORS`` fair raters, in
-        [1, 5]), and the true ``quality`` and ``commonness``.
+        [1, 5]), ``ratings`` (of the single raters, not cut off at the ends of the scale), and the true ``quality`` and
+        ``commonness``.
     """
     rng = random.Random(seed)
     drawn_examples = []
@@ -224,12 +239,14 @@ def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
 
 
 def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Example:
+    mean = _opinion(rng, drawn, taste=0.0, raters=ANNOTATORS)
     example = dspy.Example(
         id=name,
         **more,
         source=drawn.source,
         output=drawn.output,
-        scores={NAME: rating(rng, drawn, raters=ANNOTATORS)},
+        scores={NAME: _on_scale(mean)},
+        ratings={NAME: _single_ratings(mean, name)},
         quality=drawn.quality,
         commonness=drawn.commonness,
     )

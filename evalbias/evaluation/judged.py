@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.pairing import input_key
-from evalbias.data.ratings import human_score, is_rated
+from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -23,6 +23,8 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
+RATINGS = "ratings"
+"""Name of a covariate: (n, r) single ratings of each item in the raters' order, NaN where a rater gave none."""
 
 
 REMEDIES = {
@@ -127,6 +129,8 @@ def judge_examples(
     else:
         if any(is_rated(e, judge.criterion.name) for e in examples):
             covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
+        if (ratings := human_ratings(examples, judge.criterion)).shape[1] > 1:
+            covariates[RATINGS] = ratings
         if scorer is not None:
             covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
         covariates[LENGTHS] = np.array([len(e.output) for e in examples], dtype=np.float64)
@@ -163,6 +167,10 @@ def total(judged: Sequence[Judged]) -> Judged:
     covariates = dict(first.covariates)
     if HUMAN_SCORES in covariates:
         covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)
+    ratings = [j.covariates.get(RATINGS, np.empty((0, 0))) for j in judged]
+    covariates.pop(RATINGS, None)
+    if ratings[0].size and len({r.shape for r in ratings}) == 1:  # the same raters on every criterion
+        covariates[RATINGS] = np.mean(ratings, axis=0)
     return replace(
         first,
         criterion=TOTAL,
@@ -180,6 +188,15 @@ def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> Floa
         ValueError: An item was not rated on the criterion; see ``evalbias.data.human_score``.
     """
     return np.array([human_score(e, criterion.name) for e in examples], dtype=np.float64)
+
+
+def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
+    """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
+    rows = [single_ratings(e, criterion.name) for e in examples]
+    padded = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return padded
 
 
 def _compare(
