@@ -69,8 +69,8 @@ def test_compile_and_judge(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--resamples", 200, "--limit", 200]
     told = evalbias("compile", "likelihood", *options, "--out", "run", "--json", cwd=tmp_path)
     (found,) = json.loads(told.stdout)["likelihood"].values()
-    assert found["changes"].keys() == {"bias_score", "performance"}
-    assert found["changes"]["bias_score"].keys() == {"before", "after", "difference", "test"}
+    assert found["changes"].keys() == {"bias_score", "bias_score_z", "performance"}
+    assert found["changes"]["bias_score"].keys() == {"before", "after", "difference", "test", "itemwise_test"}
     judge = tmp_path / f"run/judge-{world.NAME}.json"
     told = evalbias(
         "judge", "--judge", judge, "--data", items, "--lm", "embedded", "--json", "--out", "j", cwd=tmp_path

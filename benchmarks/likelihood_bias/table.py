@@ -84,7 +84,7 @@ def _change(change: Mapping[str, Any]) -> str:
 
 
 def _p_value(change: Mapping[str, Any]) -> float:
-    return read_number(change["test"]["p_value"])
+    return read_number(change["itemwise_test"]["p_value"])  # the test behind the published stars
 
 
 def _p_text(p_value: float) -> str:

@@ -12,7 +12,7 @@ from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
-from evalbias.measures.statistic import MeanStatistic
+from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 from evalbias.programs.ranking import PairwiseRanker
 
 NAME = "agreement"
@@ -83,8 +83,9 @@ def ranking_agreement(
     values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
     notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
+    kinds = {"pairwise_accuracy": ShareStatistic()}
     return measured(
-        {n: Sample(v, MeanStatistic(), MEASURES[n][1], signed=n != "pairwise_accuracy") for n, v in values.items()},
+        {n: Sample(v, kinds.get(n, MeanStatistic()), MEASURES[n][1], signed=n not in kinds) for n, v in values.items()},
         seed=seed,
         n_resamples=n_resamples,
         bias=NAME,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,15 +11,9 @@ import numpy as np
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
 from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, mark
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.significance import (
-    ConfidenceInterval,
-    PermutationTest,
-    aligned,
-    bootstrap_ci,
-    defined_items,
-    paired_permutation_test,
-)
-from evalbias.measures.statistic import Statistic
+from evalbias.measures.intervals import ConfidenceInterval
+from evalbias.measures.resampling import aligned, defined_items
+from evalbias.measures.significance import PermutationTest, paired_permutation_test
 
 
 @dataclass(frozen=True)
@@ -30,13 +24,17 @@ class Change:
         before: Estimate of the first judge, on the items that both define.
         after: Estimate of the second judge, on the same items.
         difference: After minus before, with its paired 95 % bootstrap interval.
-        test: Two-sided paired permutation test of after against before; None where the statistic is too costly.
+        test: Two-sided paired permutation test of after against before, which swaps the outputs of an input together;
+            None where the statistic is too costly.
+        itemwise_test: The test of the papers' tables, which swaps item by item whatever inputs they share; the same as
+            ``test`` where every item has its own input.
     """
 
     before: Estimate
     after: Estimate
     difference: ConfidenceInterval
     test: PermutationTest | None
+    itemwise_test: PermutationTest | None
 
     @property
     def label(self) -> str:
@@ -132,6 +130,8 @@ def compare(
         raise ValueError(
             "Before and after are of different items, criteria or biases: measure both on the same valset."
         )
+    if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
+        raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
     if before.provenance.get("reduction") != after.provenance.get("reduction"):
         raise ValueError("Before and after were measured with different reductions of LS: use the same.")
     names = [name for name in before.samples if name in after.samples]
@@ -142,24 +142,25 @@ def compare(
                 "the same likelihood_lm, scores and settings for both."
             )
     kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
+    clusters = after.clusters
     sides = [
         measured(
             {name: pair[side] for name, pair in kept.items()},
             seed=seed,
             n_resamples=n_intervals,
+            clusters=clusters,
             **{field: getattr(one, field) for field in ("bias", "criterion", "ids", "headlines", "columns")},
         )
         for side, one in enumerate((before, after))
     ]
-    changes = {
-        name: Change(
-            sides[0].estimates[name],
-            sides[1].estimates[name],
-            _difference(*kept[name], n_resamples=n_intervals, seed=seed),
-            _test(*kept[name], n_resamples=n_resamples, seed=seed),
+    changes = {}
+    for name, (first, second) in kept.items():
+        difference = second.statistic.difference(
+            first.values, second.values, clusters=clusters, n_resamples=n_intervals, seed=seed
         )
-        for name in names
-    }
+        test = _test(first, second, clusters, n_resamples=n_resamples, seed=seed)
+        itemwise = test if clusters is None else _test(first, second, None, n_resamples=n_resamples, seed=seed)
+        changes[name] = Change(sides[0].estimates[name], sides[1].estimates[name], difference, test, itemwise)
     cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
     return Comparison(after.bias, after.criterion, changes, after.headlines, cost)
 
@@ -176,15 +177,11 @@ def _masked(values: FloatArray, undefined: np.ndarray) -> FloatArray:
     return masked
 
 
-def _difference(a: Sample, b: Sample, *, n_resamples: int, seed: int) -> ConfidenceInterval:
-    def difference(first: FloatArray, second: FloatArray, *references: FloatArray) -> FloatArray:
-        return np.asarray(statistic.rows(second, *references) - statistic.rows(first, *references))
-
-    statistic: Statistic = b.statistic
-    return bootstrap_ci(difference, a.values, b.values, *statistic.references, n_resamples=n_resamples, seed=seed)
-
-
-def _test(a: Sample, b: Sample, *, n_resamples: int, seed: int) -> PermutationTest | None:
+def _test(
+    a: Sample, b: Sample, clusters: Sequence[str] | None, *, n_resamples: int, seed: int
+) -> PermutationTest | None:
     if not b.tested:
         return None
-    return paired_permutation_test(b.statistic, b.values, a.values, n_resamples=n_resamples, seed=seed)
+    return paired_permutation_test(
+        b.statistic, b.values, a.values, clusters=clusters, n_resamples=n_resamples, seed=seed
+    )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from evalbias.evaluation.formatting import Tabular, count, number, share
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.significance import aligned, bootstrap_ci, defined_items
+from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.statistic import Statistic
 
 N_RESAMPLES = 2_000
@@ -27,8 +27,6 @@ class Sample:
         statistic: Statistic of the values.
         label: Column heading in tables.
         null: Value of an unbiased judge; None where the estimate is not of a bias.
-        interval: ``"percentile"``, or ``"basic"`` for a statistic whose resamples are biased upward.
-        bounds: Range of the statistic, to which a basic interval is clipped.
         excluded: Number of items left out by definition, such as pairs of equal lengths; their values are NaN.
         signed: Whether tables show a sign.
         tested: Whether ``compare`` tests it; resampling a costly statistic 100,000 times takes too long.
@@ -38,8 +36,6 @@ class Sample:
     statistic: Statistic
     label: str
     null: float | None = None
-    interval: Literal["percentile", "basic"] = "percentile"
-    bounds: tuple[float, float] = (-np.inf, np.inf)
     excluded: int = 0
     signed: bool = True
     tested: bool = True
@@ -53,13 +49,14 @@ class Estimate:
         name: Key in a measurement.
         label: Column heading in tables.
         value: The estimate; NaN where undefined.
-        low: Lower end of the 95 % bootstrap interval over items.
+        low: Lower end of the 95 % interval, over inputs where several items share one.
         high: Upper end.
         null: Value of an unbiased judge; None where the estimate is not of a bias.
         n: Items that count.
         undefined: Items left out because a number is NaN.
         signed: Whether tables show a sign.
         excluded: Items left out by definition, such as pairs of equal lengths.
+        units: Inputs that the interval resamples, each with its items; n where none share an input.
     """
 
     name: str
@@ -72,6 +69,7 @@ class Estimate:
     undefined: int
     signed: bool = True
     excluded: int = 0
+    units: int = 0
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -140,6 +138,8 @@ class Measurement(Tabular):
         cost: Name -> amount of what the measurement took, such as judgments.
         notes: Name -> count of what else happened, such as ties.
         provenance: What decides the numbers.
+        clusters: (n,) input of each item; items of one input are resampled and swapped together. None where every item
+            has its own.
     """
 
     bias: str
@@ -153,6 +153,7 @@ class Measurement(Tabular):
     cost: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    clusters: Sequence[str] | None = field(default=None, repr=False, compare=False)
 
     def __getitem__(self, name: str) -> Estimate:
         """Return an estimate by name."""
@@ -197,6 +198,8 @@ class Measurement(Tabular):
 
     def _caption(self) -> str:
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
+        if self.clusters is not None:
+            parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")
         return "; ".join([*parts, *(f"{name.replace('_', ' ')}: {amount}" for name, amount in self.notes.items())])
 
 
@@ -215,6 +218,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
     columns = {"scores": judged.answers} if not judged.pairwise else _orders(judged)
     return measured(
         bias.samples(judged),
+        clusters=clusters_of(judged),
         bias=bias.name,
         headlines=bias.headlines,
         criterion=judged.criterion,
@@ -233,11 +237,20 @@ def measured(
     *,
     seed: int,
     n_resamples: int = N_RESAMPLES,
+    clusters: Sequence[str] | None = None,
     **fields: Any,
 ) -> Measurement:
-    """Compute the estimates of samples; the fields are those of ``Measurement``."""
-    estimates = {name: _estimate(name, sample, n_resamples, seed) for name, sample in samples.items()}
-    return Measurement(estimates=estimates, samples=samples, **fields)
+    """Compute the estimates of samples; the other arguments are fields of ``Measurement``."""
+    estimates = {name: _estimate(name, sample, clusters, n_resamples, seed) for name, sample in samples.items()}
+    return Measurement(estimates=estimates, samples=samples, clusters=clusters, **fields)
+
+
+def clusters_of(judged: Judged) -> Sequence[str] | None:
+    """Return the input of each item where some items share one, else None.
+
+    Several outputs of one input alone are resampled one by one: the interval is then about other outputs of this input.
+    """
+    return judged.inputs if 1 < len(set(judged.inputs)) < len(judged.ids) else None
 
 
 def estimate_value(sample: Sample) -> float:
@@ -247,16 +260,24 @@ def estimate_value(sample: Sample) -> float:
     return float(sample.statistic.keep(kept)(values[kept])) if kept.any() else float("nan")
 
 
-def _estimate(name: str, sample: Sample, n_resamples: int, seed: int) -> Estimate:
+def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resamples: int, seed: int) -> Estimate:
     arrays = (sample.values, *sample.statistic.references)
-    interval = bootstrap_ci(sample.statistic.rows, *arrays, n_resamples=n_resamples, seed=seed)
-    low, high = interval.low, interval.high
-    if sample.interval == "basic":
-        low, high = (float(np.clip(2 * interval.estimate - end, *sample.bounds)) for end in (high, low))
+    interval = sample.statistic.interval(sample.values, clusters=clusters, n_resamples=n_resamples, seed=seed)
     n = int(defined_items(*aligned(*arrays)).sum())
     undefined = len(sample.values) - n - sample.excluded
-    value = estimate_value(sample)
-    return Estimate(name, sample.label, value, low, high, sample.null, n, undefined, sample.signed, sample.excluded)
+    return Estimate(
+        name,
+        sample.label,
+        estimate_value(sample),
+        interval.low,
+        interval.high,
+        sample.null,
+        n,
+        undefined,
+        sample.signed,
+        sample.excluded,
+        interval.units,
+    )
 
 
 def _orders(judged: Judged) -> dict[str, FloatArray]:

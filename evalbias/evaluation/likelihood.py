@@ -19,7 +19,9 @@ from evalbias.measures.statistic import (
 class LikelihoodBias:
     """BiasScore and performance of a judge that scores; pull of the likelier candidate on one that compares.
 
-    Estimates of a judge that scores: ``bias_score`` (eq 5) and ``performance``. Of one that compares:
+    Estimates of a judge that scores: ``bias_score`` (eq 5, with the published normalization, which depends on the
+    extremes and thereby on n), ``bias_score_z`` (the same of z-scores, which does not) and ``performance``. Of one that
+    compares:
     ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
     (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
     ``odds_of_first`` (odds of the first position between equally likely candidates).
@@ -41,9 +43,11 @@ class LikelihoodBias:
             return _pairwise_samples(judged, likelihoods)
         human = judged.covariate(HUMAN_SCORES)
         scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # both estimates on the same items
-        bias = bias_score_statistic(likelihoods, human)
+        published = bias_score_statistic(likelihoods, human)
+        standardized = bias_score_statistic(likelihoods, human, normalization="z-score")
         return {
-            "bias_score": Sample(scores, bias, "BiasScore", null=0.0),
+            "bias_score": Sample(scores, published, "BiasScore", null=0.0),
+            "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0),
             "performance": Sample(scores, performance_statistic(human), "performance"),
         }
 

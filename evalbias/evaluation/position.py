@@ -9,7 +9,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_share
-from evalbias.measures.statistic import FairnessStatistic, MeanStatistic
+from evalbias.measures.statistic import FairnessStatistic, MeanStatistic, ShareStatistic
 
 
 class PositionBias:
@@ -38,13 +38,13 @@ class PositionBias:
         fair = FairnessStatistic(ties=judged.ties)
         samples = {
             "first_rate": Sample(
-                win_share(shares, ties=judged.ties), MeanStatistic(), "first", null=1 / places, signed=False
+                win_share(shares, ties=judged.ties), ShareStatistic(), "first", null=1 / places, signed=False
             ),
             "fairness": Sample(shares, fair, "fairness", null=0.0),
         }
         if len(orders) == 2:
             consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)
-            samples["position_consistency"] = Sample(consistent, MeanStatistic(), "consistent", null=1.0, signed=False)
+            samples["position_consistency"] = Sample(consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
         samples["confidence"] = Sample(entropies, MeanStatistic(), "confidence")
         return samples
 

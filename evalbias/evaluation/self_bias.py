@@ -38,10 +38,7 @@ class SelfBias:
         undefined = np.isnan(difference)
         samples = {
             "bias": Sample(difference, MeanStatistic(), "Bias", null=0.0),
-            # resamples are more skewed than their sample: a percentile interval would lie above the estimate
-            "skewness": Sample(
-                difference, SkewnessStatistic(), "Dskew", null=0.0, interval="basic", bounds=(0.0, 1.0), signed=False
-            ),
+            "skewness": Sample(difference, SkewnessStatistic(), "Dskew", null=0.0, signed=False),
             "own": Sample(np.where(undefined, np.nan, own), MeanStatistic(), "own score"),
             "expected": Sample(np.where(undefined, np.nan, expected), MeanStatistic(), "expected score"),
         }

@@ -7,7 +7,7 @@ import numpy as np
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.measures import longer_wins
-from evalbias.measures.statistic import MeanStatistic
+from evalbias.measures.statistic import ShareStatistic
 
 
 class VerbosityBias:
@@ -31,4 +31,4 @@ class VerbosityBias:
         shares = judged.win_shares
         wins = longer_wins(shares, first, second)
         equal = int((~np.isnan(shares) & (first == second)).sum())
-        return {"longer_rate": Sample(wins, MeanStatistic(), "longer", null=0.5, excluded=equal, signed=False)}
+        return {"longer_rate": Sample(wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False)}

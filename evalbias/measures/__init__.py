@@ -4,6 +4,7 @@ from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, p
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
+from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
     bias_score,
@@ -27,17 +28,13 @@ from evalbias.measures.preference import (
 )
 from evalbias.measures.quantiles import QuantileMap
 from evalbias.measures.ranks import spearman_rows
-from evalbias.measures.significance import (
-    ConfidenceInterval,
-    PermutationTest,
-    bootstrap_ci,
-    paired_permutation_test,
-)
+from evalbias.measures.significance import PermutationTest, paired_permutation_test
 from evalbias.measures.statistic import (
     FairnessStatistic,
     MeanStatistic,
     OddsStatistic,
     RankStatistic,
+    ShareStatistic,
     SkewnessStatistic,
     Statistic,
     bias_score_statistic,
@@ -60,6 +57,7 @@ __all__ = [
     "QuantileMap",
     "RankStatistic",
     "SelfBias",
+    "ShareStatistic",
     "SkewnessStatistic",
     "Statistic",
     "bias_score",
@@ -92,6 +90,7 @@ __all__ = [
     "rs_scores",
     "score_uniformity",
     "self_bias",
+    "share_interval",
     "spearman",
     "spearman_rows",
     "unfairness_scores",

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.checks import defined, vectors
+from evalbias.measures.resampling import CELLS
+
+SLACK = 1e-9
+"""Relative rounding error up to which a resample is as skewed as the data."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,59 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     if not len(y) or denominator == 0.0:
         return float("nan")
     return float(np.clip(1.0 - _sum_of_differences(y) / denominator, 0.0, 1.0))
+
+
+def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
+    """Compute the distance skewness around 0 of resamples.
+
+    With ``min(|a|, |b|) = integral_0^inf 1[|a| > t] 1[|b| > t] dt``, the sums of ``|a - b|`` and ``|a + b|`` over all
+    pairs are integrals of squares: of the signed and of the plain number of values beyond t.
+
+    Args:
+        x: (n,) values without NaN.
+        counts: (k, n) how often each resample holds each value.
+
+    Returns:
+        (k,) skewness in [0, 1]; NaN where all values of a resample are 0.
+    """
+    order = np.argsort(np.abs(x))
+    size, signs = np.abs(x[order]), np.sign(x[order])
+    steps, shares = np.diff(size, prepend=0.0), counts[:, order] / counts.sum(axis=1, keepdims=True)
+    signed, plain = (_beyond(w) ** 2 @ steps for w in (shares * signs, shares))  # sums of +-min(|a|, |b|)
+    sums = 2 * shares @ size - plain + signed  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
+    values = np.divide(2 * signed, sums, out=np.full(len(counts), np.nan), where=sums > 0)
+    return np.asarray(np.clip(values, 0.0, 1.0))
+
+
+def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: np.random.Generator) -> float:
+    """Test whether values are distributed symmetrically around 0, by random changes of sign.
+
+    Under symmetry every cluster is as likely as the same with all signs changed. p is the share of resamples, the data
+    among them, at least as skewed as the data.
+
+    Args:
+        x: (n,) values without NaN.
+        codes: (n,) number of each value's cluster, from 0.
+        n_resamples: Random changes of sign.
+        rng: Source of the changes.
+
+    Returns:
+        p in [1 / (n_resamples + 1), 1].
+    """
+    order = np.argsort(np.abs(x))
+    signs, steps, codes = np.sign(x[order]), np.diff(np.abs(x[order]), prepend=0.0), codes[order]
+    observed = float((_beyond(signs[None]) ** 2 @ steps)[0])  # the other sums of the skewness have no signs
+    extreme, rows = 0, max(1, CELLS // len(x))
+    for start in range(0, n_resamples, rows):
+        k = min(rows, n_resamples - start)
+        flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
+        extreme += int((_beyond(signs * flips[:, codes]) ** 2 @ steps >= observed * (1 - SLACK)).sum())
+    return (1 + extreme) / (1 + n_resamples)
+
+
+def _beyond(weights: FloatArray) -> FloatArray:
+    """Sum each value's weight and those after it."""
+    return np.asarray(np.cumsum(weights[:, ::-1], axis=1)[:, ::-1])
 
 
 def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:

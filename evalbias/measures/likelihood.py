@@ -20,7 +20,7 @@ from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import spearman_rows
 
 TOTAL = "total"
-NORMALIZATIONS = ("mean-range", "center-max")
+NORMALIZATIONS = ("mean-range", "center-max", "z-score")
 DECIMALS = 12
 """Decimal places to which US is rounded, so that values that differ only by floating-point error are tied."""
 
@@ -46,11 +46,12 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     """Rescale scores to a common range; NaN stays NaN, and constant scores become NaN.
 
     Args:
-        scores: (n,) scores on any scale.
-        normalization: ``"mean-range"`` (mean 0, range 1) or ``"center-max"`` (mean 0, largest magnitude 1).
+        scores: (n,) scores on any scale, or (k, n) rows that are rescaled one by one.
+        normalization: ``"mean-range"`` (mean 0, range 1), ``"center-max"`` (mean 0, largest magnitude 1) or
+            ``"z-score"`` (mean 0, standard deviation 1).
 
     Returns:
-        (n,) rescaled scores.
+        Rescaled scores of the same shape.
 
     Raises:
         ValueError: Unknown normalization.
@@ -58,15 +59,24 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     Examples:
         >>> normalize(np.array([0.0, 30.0, 60.0, 90.0]), "mean-range").round(2).tolist()
         [-0.5, -0.17, 0.17, 0.5]
+        >>> normalize(np.array([-1.0, 1.0, -1.0, 1.0]) * 7, "z-score").tolist()
+        [-1.0, 1.0, -1.0, 1.0]
     """
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
-    kept = scores[~np.isnan(scores)]
-    if kept.size == 0 or kept.min() == kept.max():
-        return np.full_like(scores, np.nan)
-    centered = scores - kept.mean()
-    scale = kept.max() - kept.min() if normalization == "mean-range" else np.abs(centered[~np.isnan(centered)]).max()
-    return np.asarray(centered / scale)
+    known = ~np.isnan(scores)
+    count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    lowest = np.fmin.reduce(scores, axis=-1, keepdims=True, initial=np.nan)  # fmin leaves NaN out
+    highest = np.fmax.reduce(scores, axis=-1, keepdims=True, initial=np.nan)
+    mean = np.where(known, scores, 0.0).sum(axis=-1, keepdims=True) / count
+    centered = scores - mean
+    if normalization == "mean-range":
+        scale = highest - lowest
+    elif normalization == "center-max":
+        scale = np.maximum(highest - mean, mean - lowest)
+    else:
+        scale = np.sqrt(np.where(known, centered**2, 0.0).sum(axis=-1, keepdims=True) / count)
+    return np.asarray(np.divide(centered, scale, out=np.full(scores.shape, np.nan), where=highest > lowest))
 
 
 def unfairness_scores(
@@ -75,18 +85,19 @@ def unfairness_scores(
     """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
 
     An item with one undefined score is left out of both normalizations. The range depends on the extremes of the
-    sample, so US of the same item differs between samples.
+    sample and grows with n, so US of the same item, and BiasScore, differ between small and large samples of one judge.
+    The standard deviation does not grow with n: with ``"z-score"``, US and BiasScore estimate one value at every n.
 
     Args:
         model_scores: (n,) Score_m on any scale.
         human_scores: (n,) Score_h on any scale.
         normalization: See ``normalize``. ``"mean-range"`` is eq 2: both scores get the same mean and range. The paper's
             code subtracts scores on [0, 1] for BiasScore, which shifts every US by the same number and leaves ranks and
-            RS as they are, and uses ``"center-max"`` for RS, which changes them.
+            RS as they are, and uses ``"center-max"`` for RS, which changes them. ``"z-score"`` is not in the paper.
 
     Returns:
-        (n,) US in [-2, 2], with mean 0, positive where the judge overrates. NaN where a score is NaN,
-        and everywhere if either set of scores is constant.
+        (n,) US with mean 0, in [-2, 2] except for ``"z-score"``, positive where the judge overrates. NaN where a score
+        is NaN, and everywhere if either set of scores is constant.
 
     Raises:
         ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
@@ -96,8 +107,19 @@ def unfairness_scores(
         [0.17, -0.33, 0.17]
     """
     model, human = vectors(model_scores=model_scores, human_scores=human_scores)
-    kept = defined(model, human)
-    model, human = np.where(kept, model, np.nan), np.where(kept, human, np.nan)
+    return unfairness_rows(model, human, normalization=normalization)
+
+
+def unfairness_rows(model: FloatArray, human: FloatArray, *, normalization: str) -> FloatArray:
+    """Compute US of k systems or resamples at once; see ``unfairness_scores``.
+
+    Args:
+        model: (k, n) or (n,) Score_m.
+        human: Score_h, of the same shape or (1, n).
+        normalization: See ``normalize``.
+    """
+    undefined = np.isnan(model) | np.isnan(human)
+    model, human = np.where(undefined, np.nan, model), np.where(undefined, np.nan, human)
     return np.asarray(np.round(normalize(model, normalization) - normalize(human, normalization), DECIMALS))
 
 
@@ -146,17 +168,23 @@ def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
 
 
 @overload
-def likelihood_bias(likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike) -> LikelihoodBias: ...
+def likelihood_bias(
+    likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = ...
+) -> LikelihoodBias: ...
 @overload
 def likelihood_bias(
     likelihoods: ArrayLike,
     model_scores: Mapping[str, ArrayLike],
     human_scores: Mapping[str, ArrayLike],
+    *,
+    normalization: str = ...,
 ) -> dict[str, LikelihoodBias]: ...
 def likelihood_bias(
     likelihoods: ArrayLike,
     model_scores: ArrayLike | Mapping[str, ArrayLike],
     human_scores: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    normalization: str = "mean-range",
 ) -> LikelihoodBias | dict[str, LikelihoodBias]:
     """Compute BiasScore and evaluation performance, for one criterion or for each of several.
 
@@ -164,6 +192,7 @@ def likelihood_bias(
         likelihoods: (n,) LS in nats.
         model_scores: (n,) Score_m on any scale, or criterion -> (n,).
         human_scores: (n,) Score_h on any scale, or criterion -> (n,) for the same criteria.
+        normalization: Normalization of the scores whose difference is US; see ``unfairness_scores``.
 
     Returns:
         The result for one criterion, or criterion -> result with ``"total"`` added. The total averages the scores over
@@ -178,22 +207,22 @@ def likelihood_bias(
         LikelihoodBias(bias_score=0.0, performance=1.0, n=3, undefined=0)
     """
     if not isinstance(model_scores, Mapping) or not isinstance(human_scores, Mapping):
-        return _measure(likelihoods, model_scores, human_scores)  # type: ignore[arg-type]
+        return _measure(likelihoods, model_scores, human_scores, normalization)  # type: ignore[arg-type]
     if model_scores.keys() != human_scores.keys() or not model_scores or TOTAL in model_scores:
         raise ValueError(
             f"The model scores have the criteria {list(model_scores)}, the human scores {list(human_scores)}; "
             f"give the same criteria, at least one, and none called {TOTAL!r}."
         )
-    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c]) for c in model_scores}
+    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c], normalization) for c in model_scores}
     model, human = (np.mean(vectors(**s), axis=0) for s in (model_scores, human_scores))
-    return {**by_criterion, TOTAL: _measure(likelihoods, model, human)}
+    return {**by_criterion, TOTAL: _measure(likelihoods, model, human, normalization)}
 
 
-def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike) -> LikelihoodBias:
+def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodBias:
     ls, m, h = vectors(likelihoods=likelihoods, model_scores=model, human_scores=human)
     kept = defined(ls, m, h)
     ls, m, h = ls[kept], m[kept], h[kept]
-    unfairness = unfairness_scores(m, h)
+    unfairness = unfairness_scores(m, h, normalization=normalization)
     return LikelihoodBias(_rho(ls, unfairness), _rho(m, h), int(kept.sum()), int((~kept).sum()))
 
 

@@ -21,7 +21,7 @@ def rank_rows(x: FloatArray) -> FloatArray:
         [[2.5, 1.0, 2.5], [1.0, 2.0, 3.0]]
     """
     k, n = x.shape
-    order = np.argsort(x, axis=1, kind="stable")
+    order = np.argsort(x, axis=1)  # equal values share a rank, so their order does not matter
     values = np.take_along_axis(x, order, axis=1)
     starts = np.ones((k, n), dtype=bool)
     starts[:, 1:] = values[:, 1:] != values[:, :-1]
@@ -72,3 +72,50 @@ def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
     x, y = np.atleast_2d(x), np.atleast_2d(y)
     undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)
     return np.where(undefined, np.nan, pearson_rows(rank_rows(x), rank_rows(y)))
+
+
+def counted_ranks(x: FloatArray, counts: FloatArray) -> FloatArray:
+    """Rank values of which each resample holds some several times, as ``rank_rows`` does those resamples.
+
+    Args:
+        x: (n,) values without NaN, the same in every resample, or (k, n) values of each.
+        counts: (k, n) how often each resample holds each value.
+
+    Returns:
+        (k, n) rank of each value among a resample's; that of a value that a resample lacks means nothing.
+
+    Examples:
+        >>> counted_ranks(np.array([30.0, 10.0, 20.0]), np.array([[1, 1, 1], [2, 1, 0]]))[:, :2].tolist()
+        [[3.0, 1.0], [2.5, 1.0]]
+    """
+    k, n = counts.shape
+    if x.ndim == 1:  # one order for all resamples: no row is sorted
+        codes = np.unique(x, return_inverse=True)[1]
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        totals = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, different values)
+        return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
+    order = np.argsort(x, axis=1)
+    values = np.take_along_axis(x, order, axis=1)
+    starts = np.zeros((k, n), dtype=np.int64)
+    starts[:, 1:] = values[:, 1:] != values[:, :-1]
+    codes = np.empty((k, n), dtype=np.int64)
+    np.put_along_axis(codes, order, np.cumsum(starts, axis=1) + (np.arange(k) * n)[:, None], axis=1)
+    totals = np.bincount(codes.ravel(), weights=counts.ravel(), minlength=k * n).reshape(k, n)
+    ranks = np.cumsum(totals, axis=1) - 0.5 * (totals - 1)
+    return np.asarray(ranks.ravel()[codes], dtype=np.float64)
+
+
+def counted_pearson(x: FloatArray, y: FloatArray, counts: FloatArray) -> FloatArray:
+    """Compute Pearson's correlation in resamples given as counts (k, n); x and y are (k, n) or (n,).
+
+    Returns:
+        (k,) correlations in [-1, 1]; NaN where a side is constant.
+    """
+    totals = counts.sum(axis=1, keepdims=True)
+    x = x - (counts * x).sum(axis=1, keepdims=True) / totals
+    y = y - (counts * y).sum(axis=1, keepdims=True) / totals
+    of_x = counts * x
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlations = (of_x * y).sum(axis=1) / np.sqrt((of_x * x).sum(axis=1) * (counts * y * y).sum(axis=1))
+    return np.asarray(np.clip(correlations, -1.0, 1.0), dtype=np.float64)

@@ -7,21 +7,23 @@ as the human scores that the scores are correlated with.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from functools import lru_cache
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
-from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.bias_and_skewness import distance_skewness
-from evalbias.measures.likelihood import DECIMALS, normalize, unfairness_scores
-from evalbias.measures.ranks import rank_rows, spearman_rows
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.bias_and_skewness import distance_skewness, symmetry_p_value, weighted_skewness
+from evalbias.measures.intervals import ConfidenceInterval, counted_interval, quantiles, share_interval
+from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
+from evalbias.measures.mixture import Mixture
+from evalbias.measures.ranks import counted_pearson, counted_ranks, rank_rows, spearman_rows
+from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, picked
 
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
-FEW = 64
-"""Fewest rows for which ``Mixture`` builds its quadratic form; fewer are ranked one by one."""
 
 
 class Statistic:
@@ -71,6 +73,82 @@ class Statistic:
 
         return swapped
 
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute a confidence interval of the statistic; a subclass for which the bootstrap is wrong has its own.
+
+        Args:
+            scores: (n,) or (n, d) of one system; items with a NaN are left out.
+            clusters: (n,) cluster (document) of each item. By default every item is its own.
+            n_resamples: Bootstrap resamples.
+            confidence: In (0, 1).
+            seed: Seed for the resamples.
+        """
+        own, codes, part = self._defined([scores], clusters)
+        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        return counted_interval(lambda counts: part.resampled(own[0], counts), codes, part._of(*own), **options)
+
+    def difference(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute a confidence interval of the statistic of b minus that of a, on the items that both define.
+
+        Args:
+            a: (n,) or (n, d) of the first system.
+            b: The same of the second.
+            clusters: See ``interval``.
+            n_resamples: See ``interval``.
+            confidence: See ``interval``.
+            seed: See ``interval``.
+        """
+        (first, second), codes, part = self._defined([a, b], clusters)
+
+        def values(counts: FloatArray) -> FloatArray:
+            return part.resampled(second, counts) - part.resampled(first, counts)
+
+        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        return counted_interval(values, codes, part._of(second) - part._of(first), **options)
+
+    def _defined(
+        self, systems: list[ArrayLike], clusters: Sequence[object] | None
+    ) -> tuple[list[FloatArray], IntArray, Statistic]:
+        """Return systems, clusters and the statistic of the items that are defined everywhere."""
+        columns = aligned(*systems, *self.references)
+        kept = defined_items(*columns)
+        return [c[kept] for c in columns[: len(systems)]], cluster_codes(clusters, kept), self.keep(kept)
+
+    def _of(self, scores: FloatArray) -> float:
+        return self(scores) if len(scores) else float("nan")
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """Compute the statistic of k resamples of one system's scores; a subclass may have a faster way.
+
+        Args:
+            scores: (n,) or (n, d).
+            counts: (k, n) how often each resample holds each item.
+
+        Returns:
+            (k,) values; NaN where undefined.
+        """
+        values = np.empty(len(counts))
+        for rows, items in picked(counts):
+            values[rows] = self.rows(scores[items], *(reference[items] for reference in self.references))
+        return values
+
     def _single(self) -> tuple[FloatArray, ...]:
         return tuple(reference[None] for reference in self.references)
 
@@ -82,6 +160,26 @@ class MeanStatistic(Statistic):
         """Compute the means; see ``Statistic``."""
         return np.asarray(scores.mean(axis=1))
 
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``."""
+        return np.asarray(counts @ scores / counts.sum(axis=1))
+
+
+class ShareStatistic(MeanStatistic):
+    """Mean of numbers in [0, 1], such as wins; its interval keeps its coverage near 0 and 1."""
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """See ``Statistic`` and ``share_interval``; nothing is resampled."""
+        return share_interval(scores, clusters=clusters, confidence=confidence)
+
 
 class SkewnessStatistic(Statistic):
     """Distance skewness of the scores around 0 (Xu et al. 2024, eq 2)."""
@@ -89,6 +187,35 @@ class SkewnessStatistic(Statistic):
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the distance skewness of every row; see ``Statistic``."""
         return np.array([distance_skewness(row) for row in scores])
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``."""
+        return weighted_skewness(scores, counts)
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute an interval that holds 0 unless the scores are significantly skewed; see ``Statistic``.
+
+        Every resample of symmetric scores is skewed, so no quantile reaches 0. The lower end is 0 where changes of sign
+        (``symmetry_p_value``) do not reject symmetry, else that of the BCa interval. The upper end is the larger of
+        the BCa and the percentile interval, because near 0 the first corrects too much.
+        """
+        (x,), codes, _ = self._defined([scores], clusters)
+        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        resampled = functools.partial(weighted_skewness, x)
+        found = counted_interval(resampled, codes, self._of(x), **options)
+        if np.isnan(found.low):
+            return found
+        plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)
+        p = symmetry_p_value(x, codes, n_resamples=n_resamples, rng=np.random.default_rng(seed))
+        return replace(found, low=0.0 if p > 1 - confidence else found.low, high=max(found.high, plain.high))
 
 
 class FairnessStatistic(Statistic):
@@ -105,12 +232,19 @@ class FairnessStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the fairness of every row of shares (k, n, c); see ``Statistic``."""
-        rates = scores.mean(axis=1)  # (k, c)
+        return np.asarray(-np.abs(self._deviations(scores.mean(axis=1))).sum(axis=1))
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``."""
+        rates = counts @ scores / counts.sum(axis=1, keepdims=True)
+        return np.asarray(-np.abs(self._deviations(rates)).sum(axis=1))
+
+    def _deviations(self, rates: FloatArray) -> FloatArray:
+        """Return the rates that the classes should have minus those of every row (k, c), where they should have any."""
         if self._ties and self._prior is None:
-            share = (1 - rates[:, -1:]) / (rates.shape[1] - 1)
-            return np.asarray(-np.abs(share - rates[:, :-1]).sum(axis=1))
+            return np.asarray((1 - rates[:, -1:]) / (rates.shape[1] - 1) - rates[:, :-1])
         prior = np.full(rates.shape[1], 1 / rates.shape[1]) if self._prior is None else self._prior
-        return np.asarray(-np.abs(prior - rates).sum(axis=1))
+        return np.asarray(prior - rates)
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
         """See ``Statistic``; mean shares are linear in the swaps, so one matrix product serves all rows."""
@@ -122,6 +256,45 @@ class FairnessStatistic(Statistic):
             return self.rows(first[:, None]), self.rows(second[:, None])
 
         return swapped
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute an interval that holds 0 wherever the rates could be those of a fair judge; see ``Statistic``.
+
+        Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. With two classes, fairness is
+        -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``). With more, it
+        holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too wide
+        for a judge far from fair.
+        """
+        (shares,) = aligned(scores)
+        if shares.shape[1] - int(self._ties and self._prior is None) == 2:
+            first = shares[:, 0] + (shares[:, 2] / 2 if shares.shape[1] == 3 else 0)
+            target = 0.5 if self._prior is None else self._prior[0]
+            found = share_interval(first, clusters=clusters, confidence=confidence)
+            distance, ends = abs(found.estimate - target), (found.low - target, found.high - target)
+            nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
+            return replace(found, low=-2 * max(map(abs, ends)), high=-2 * nearest, estimate=-2 * distance)
+        (shares,), codes, _ = self._defined([shares], clusters)
+        units = len(set(codes.tolist()))
+        if units < 2:
+            return ConfidenceInterval(np.nan, np.nan, self._of(shares), 0, 0, units)
+        observed = self._deviations(shares.mean(axis=0, keepdims=True))
+        rates = [
+            counts @ shares / counts.sum(axis=1, keepdims=True)
+            for counts in drawn(codes, n_resamples, np.random.default_rng(seed))
+        ]
+        moved = np.abs(self._deviations(np.concatenate(rates)) - observed).sum(axis=1)
+        widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / ndtri((1 + confidence) / 2)
+        radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
+        low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
+        return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
 
 
 class OddsStatistic(Statistic):
@@ -151,29 +324,77 @@ class RankStatistic(Statistic):
     Args:
         reference: (n,) values that the scores are correlated with.
         human_scores: (n,) Score_h, from which US is computed; None correlates the scores themselves.
+        normalization: Normalization of the scores whose difference is US; see ``unfairness_scores``.
+
+    Raises:
+        ValueError: Unknown normalization.
     """
 
-    def __init__(self, reference: ArrayLike, human_scores: ArrayLike | None = None) -> None:
+    def __init__(
+        self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "mean-range"
+    ) -> None:
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
         arrays = [reference] if human_scores is None else [reference, human_scores]
         self.references = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
+        self._normalization = normalization
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute rho of every row; see ``Statistic``."""
         if len(references) == 2:
-            human = np.broadcast_to(references[1], scores.shape)
-            pairs = zip(scores, human, strict=True)
-            scores = np.stack([unfairness_scores(m, h) for m, h in pairs])
+            scores = unfairness_rows(scores, references[1], normalization=self._normalization)
         return spearman_rows(scores, references[0])
 
-    def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """See ``Statistic``; US is normalized anew for every row, by the few ranges that the rows can have."""
-        reference = rank_rows(self.references[0][None])[0]
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``; only US whose scale is every resample's own is sorted anew."""
         if len(self.references) == 1:
+            return counted_pearson(counted_ranks(scores, counts), counted_ranks(self.references[0], counts), counts)
+        model, human = (self._scales(x, counts) for x in (scores, self.references[1]))  # (k,)
+        reference, values = counted_ranks(self.references[0], counts), np.full(len(counts), np.nan)
+        pairs, inverse = np.unique(np.stack([model, human], axis=1), axis=0, return_inverse=True)
+        usable = (model > 0) & (human > 0)
+        if len(pairs) > len(counts) / 10:
+            rows = np.flatnonzero(usable)
+            us = np.round(scores / model[rows, None] - self.references[1] / human[rows, None], DECIMALS)
+            values[rows] = counted_pearson(counted_ranks(us, counts[rows]), reference[rows], counts[rows])
+            return values
+        for index, (of_model, of_human) in enumerate(pairs):
+            rows = np.flatnonzero(usable & (inverse.ravel() == index))
+            if len(rows):
+                us = np.round(scores / of_model - self.references[1] / of_human, DECIMALS)
+                values[rows] = counted_pearson(counted_ranks(us, counts[rows]), reference[rows], counts[rows])
+        return values
+
+    def _scales(self, x: FloatArray, counts: FloatArray) -> FloatArray:
+        """Return the number that each resample's scores are divided by, (k,); a common shift of US moves no rank."""
+        held = np.where(counts > 0, x, np.nan)
+        if self._normalization == "mean-range":
+            return np.asarray(np.fmax.reduce(held, axis=1) - np.fmin.reduce(held, axis=1))
+        mean = counts @ x / counts.sum(axis=1)
+        centered = held - mean[:, None]
+        if self._normalization == "center-max":
+            return np.asarray(np.fmax.reduce(np.abs(centered), axis=1))
+        constant = np.fmax.reduce(held, axis=1) == np.fmin.reduce(held, axis=1)
+        spread = np.where(counts > 0, counts * (x - mean[:, None]) ** 2, 0.0).sum(axis=1) / counts.sum(axis=1)
+        return np.asarray(np.where(constant, 0.0, np.sqrt(spread)))
+
+    def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
+        """See ``Statistic``; ranges and largest magnitudes are those of every row, z-scores those of either judge.
+
+        A row has one of few ranges, and the rows of one range are one mixture. A row's standard deviation is its own,
+        so z-scores are swapped instead of scores: then judges that differ in nothing but their scale are exchangeable.
+        """
+        reference = rank_rows(self.references[0][None])[0]
+        if len(self.references) == 2 and self._normalization == "center-max":
+            return super().swapping(a, b)
+        if len(self.references) == 2 and self._normalization == "z-score":
+            a, b = (unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b))
+        if len(self.references) == 1 or self._normalization == "z-score":
             mixed = Mixture(a, b, reference)
             return lambda swap: (mixed(swap), mixed(~swap))
         human = normalize(self.references[1], "mean-range")
 
-        @lru_cache(maxsize=64)
+        @functools.lru_cache(maxsize=64)
         def mixture(width: float) -> Mixture:
             first, second = (np.round(x / width - human, DECIMALS) for x in (a, b))  # a row's mean moves no rank
             return Mixture(first, second, reference)
@@ -205,66 +426,11 @@ def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
     return RankStatistic(human_scores)
 
 
-def bias_score_statistic(likelihoods: ArrayLike, human_scores: ArrayLike) -> RankStatistic:
+def bias_score_statistic(
+    likelihoods: ArrayLike, human_scores: ArrayLike, *, normalization: str = "mean-range"
+) -> RankStatistic:
     """BiasScore, rho(LS, US), as a statistic of Score_m; US is normalized for every resample (Ohi et al., eq 5)."""
-    return RankStatistic(likelihoods, human_scores)
-
-
-class Mixture:
-    """Spearman's rho of reference ranks with rows that hold ``b[i]`` where item i is swapped, else ``a[i]``.
-
-    A rank counts the values below it, and each item has one of two values, so the covariance of ranks and reference is
-    a quadratic form in the swaps: one matrix product for all rows. Every number in it is a multiple of a quarter, so
-    the result is exact. Building the form costs as much as ranking a few rows, so a few rows are ranked instead.
-
-    Args:
-        a: (n,) values.
-        b: (n,) values.
-        reference: (n,) ranks.
-    """
-
-    def __init__(self, a: FloatArray, b: FloatArray, reference: FloatArray) -> None:
-        self._a, self._b, self._reference = a, b, reference
-        self._built = False
-
-    def __call__(self, second: BoolArray) -> FloatArray:
-        """(k,) of (k, n) swaps; NaN where a side is constant."""
-        if len(second) < FEW and not self._built:
-            return spearman_rows(np.where(second, self._b, self._a), self._reference)
-        if not self._built:
-            self._build()
-        n = len(self._a)
-        rows = second.astype(self._form.dtype)  # (k, n)
-        covariance = self._base + rows @ self._linear + np.einsum("kn,kn->k", rows @ self._form, rows, dtype=np.float64)
-        spread = np.full(len(rows), (n**3 - n) / 12.0)
-        if self._changes.shape[1]:
-            ties = (self._tied + rows @ self._changes).astype(np.float64)  # (k, t) count of each value
-            spread -= ((ties**3 - ties) / 12.0).sum(axis=1)
-        total = spread * ((self._reference - self._reference.mean()) ** 2).sum()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rho = np.where(total > 0, covariance / np.sqrt(total), np.nan)
-        return np.asarray(np.clip(rho, -1.0, 1.0), dtype=np.float64)
-
-    def _build(self) -> None:
-        a, b, n = self._a, self._b, len(self._a)
-        centered = (self._reference - self._reference.mean())[:, None]
-        exact = np.float32 if 4 * n * n < 1 << 24 else np.float64  # sums of n products stay exact integers
-        aa, ab, ba, bb = (_below(u, v) for u, v in ((a, a), (a, b), (b, a), (b, b)))
-        self._form = (centered * (aa - ab - ba + bb)).astype(exact)  # (n, n)
-        self._linear = (centered * (ba - aa)).sum(axis=1) + (centered * (ab - aa)).sum(axis=0)  # (n,)
-        self._base = float((centered * aa).sum())
-        values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
-        holders = np.zeros((2, n, len(values)), dtype=bool)
-        holders[0, np.arange(n), codes[:n]] = holders[1, np.arange(n), codes[n:]] = True
-        shared = holders.any(axis=0).sum(axis=0) > 1  # values that two items can share
-        of_a, of_b = holders[:, :, shared].astype(exact)
-        self._tied, self._changes = of_a.sum(axis=0), of_b - of_a
-        self._built = True
-
-
-def _below(u: FloatArray, v: FloatArray) -> FloatArray:
-    """(n, n) 1 where v[j] is below u[i], a half where they are equal."""
-    return np.asarray((v < u[:, None]) + 0.5 * (v == u[:, None]))
+    return RankStatistic(likelihoods, human_scores, normalization=normalization)
 
 
 def _logistic(x: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:

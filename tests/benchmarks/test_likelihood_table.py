@@ -24,8 +24,9 @@ def judged(scores):
 
 def change(name, before, after, p):
     sides = [Estimate(name, name, value, NAN, NAN, 0.0, 4, 0) for value in (before, after)]
-    difference = ConfidenceInterval(NAN, NAN, after - before, 10, 0)
-    return Change(*sides, difference, PermutationTest(after, before, after - before, p, 100, 4, 0))
+    difference = ConfidenceInterval(NAN, NAN, after - before, 10, 0, 4)
+    test = PermutationTest(after, before, after - before, p, 100, 4, 0, 4)
+    return Change(*sides, difference, test, test)
 
 
 def comparison(before, after, p):
@@ -74,7 +75,7 @@ def test_rows_have_signs_of_significance_and_published_figures(run):
     assert grammar[:5] == ["grammar", ".40 -> .10*", ".50 -> .25", "0.0400 / nan", "4"]
     assert grammar[5:] == [".46 -> .37† / .48 -> .54", ".24 -> .24 / .45 -> .46"]
     assert fluency[1] == ".20 -> -.10†"
-    run.result["likelihood"]["fluency"]["changes"]["bias_score"]["test"]["p_value"] = 1e-5
+    run.result["likelihood"]["fluency"]["changes"]["bias_score"]["itemwise_test"]["p_value"] = 1e-5
     assert rows(run)[1][3] == "<.0001 / nan"
 
 

@@ -28,6 +28,35 @@ def test_unfairness_by_hand():
         unfairness_scores([1, 3, 5], [0, 15, 60], normalization="min-max")
     center_max = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="center-max")
     assert center_max == pytest.approx([-1 + 25 / 35, 10 / 35, 0])
+    # z-score: (-2, 0, 2) has the variance 8/3; (-25, -10, 35) has (625 + 100 + 1225) / 3 = 650
+    standardized = unfairness_scores([1, 3, 5], [0, 15, 60], normalization="z-score")
+    model, human = math.sqrt(8 / 3), math.sqrt(650)
+    assert standardized == pytest.approx([-2 / model + 25 / human, 10 / human, 2 / model - 35 / human])
+
+
+def test_bias_scores_of_both_normalizations_by_hand():
+    # judge (-1, 0, 0, 1) of range 2 and sd sqrt(1/2); people (-1, -1, 1, 1) of range 2 and sd 1
+    # mean-range: US = (0, 1/2, -1/2, 0), ranks (2.5, 4, 1, 2.5) against 1, 2, 3, 4: -1.5 / sqrt(4.5 * 5)
+    # z-score: US = (1 - sqrt 2, 1, -1, sqrt 2 - 1), ranks (2, 4, 1, 3): 0 / ...
+    items = [1, 2, 3, 4], [2, 3, 3, 4], [1, 1, 5, 5]
+    assert likelihood_bias(*items).bias_score == pytest.approx(-1.5 / math.sqrt(4.5 * 5))
+    assert likelihood_bias(*items, normalization="z-score").bias_score == pytest.approx(0)
+    both = [1, 2, 3, 4], {"a": items[1]}, {"a": items[2]}
+    assert likelihood_bias(*both, normalization="z-score")["total"].bias_score == pytest.approx(0)
+
+
+def test_an_outlier_moves_the_published_bias_score_more_than_that_of_z_scores():
+    rng = np.random.default_rng(0)
+    human = rng.normal(size=3000)
+    judge = human + 0.5 * rng.normal(size=3000)
+    far = np.append(judge, 30.0), np.append(human, 0.0)
+    moved = {
+        n: bias_score(np.append(human, 0.0), unfairness_scores(*far, normalization=n))
+        - bias_score(human, unfairness_scores(judge, human, normalization=n))
+        for n in ("mean-range", "z-score")
+    }
+    assert moved["mean-range"] < -0.4
+    assert abs(moved["z-score"]) < 0.25
 
 
 def test_an_item_with_an_undefined_score_enters_neither_normalization():
@@ -61,7 +90,7 @@ def test_total_averages_the_scores_first():
     assert biases["total"].bias_score != pytest.approx((biases["a"].bias_score + biases["b"].bias_score) / 2)
 
 
-@pytest.mark.parametrize("normalization", ["mean-range", "center-max"])
+@pytest.mark.parametrize("normalization", ["mean-range", "center-max", "z-score"])
 @given(x=values, scale=st.floats(0.5, 4), shift=st.floats(-5, 5))
 def test_unfairness_does_not_depend_on_the_scales(normalization, x, scale, shift):
     model, human = np.array(x), np.array(x[::-1])

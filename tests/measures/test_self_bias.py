@@ -1,4 +1,5 @@
 import copy
+import itertools
 import math
 import time
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias, self_bias
+from evalbias.measures import QuantileMap, SkewnessStatistic, distance_skewness, measure_self_bias, self_bias
+from evalbias.measures.bias_and_skewness import symmetry_p_value
 
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
 
@@ -63,6 +65,26 @@ def test_properties_of_skewness(x, scale):
     assert distance_skewness([scale * v for v in x]) == pytest.approx(value, abs=1e-9)
     assert distance_skewness([*x, *(-v for v in x)]) == pytest.approx(0, abs=1e-9)
     assert distance_skewness([v + 3 for v in x], gamma=3.0) == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("documents", [[0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 1, 2, 3]])
+def test_symmetry_is_tested_by_all_changes_of_sign(documents):
+    x, codes = np.array([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0]), np.array(documents)
+    found = symmetry_p_value(x, codes, n_resamples=20_000, rng=np.random.default_rng(0))
+    signs = np.array(list(itertools.product([-1, 1], repeat=codes.max() + 1)))[:, codes]
+    extreme = [by_definition(x * row) >= by_definition(x) - 1e-12 for row in signs]
+    assert found == pytest.approx(np.mean(extreme), abs=0.015)
+
+
+def test_the_interval_of_skewness_holds_0_unless_symmetry_is_rejected():
+    rng, covered, lowest = np.random.default_rng(0), 0, []
+    for trial in range(60):
+        x = np.round(2 * rng.normal(size=40))
+        covered += SkewnessStatistic().interval(x, n_resamples=199, seed=trial).low == 0
+        lowest.append(SkewnessStatistic().interval(x + 3, n_resamples=199, seed=trial).low)
+    assert 52 <= covered <= 60  # 57 expected
+    assert min(lowest) > 0.2
+    assert math.isnan(SkewnessStatistic().interval(np.zeros(5), seed=0).low)
 
 
 def test_a_million_values_take_the_time_of_a_sort():

@@ -18,14 +18,14 @@ from evalbias.measures import (
     bias_score_statistic,
     bootstrap_ci,
     likelihood_bias,
+    mixture,
     paired_permutation_test,
     performance_statistic,
     spearman_rows,
-    statistic,
     unfairness_scores,
 )
+from evalbias.measures.mixture import Mixture
 from evalbias.measures.ranks import rank_rows
-from evalbias.measures.statistic import Mixture
 
 
 def systems(n, seed=0, decimals=6):
@@ -56,7 +56,7 @@ def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, dec
     make, slow = STATISTICS[name]
     ls, human, a, b = systems(30, decimals=decimals)
     swap = np.random.default_rng(1).random((200, 30)) < 0.5
-    monkeypatch.setattr(statistic, "FEW", few)
+    monkeypatch.setattr(mixture, "FEW", few)
     of_a, of_b = make(ls, human).swapping(a, b)(swap)
     for row, x, y in zip(swap, of_a, of_b, strict=True):
         assert x == pytest.approx(slow(ls, human, np.where(row, b, a)), nan_ok=True)
@@ -141,6 +141,75 @@ def test_the_null_hypothesis_is_rejected_as_often_as_the_level_says():
     assert 8 <= rejected <= 34  # 20 expected; 3.3 standard deviations
 
 
+def test_documents_are_swapped_whole():
+    rng = np.random.default_rng(2)
+    documents = list("aabbbcddde")
+    a, b = rng.normal(size=(2, 10))
+    found = paired_permutation_test(MeanStatistic(), a, b, clusters=documents, n_resamples=40_000, seed=0)
+    totals = [sum(x - y for x, y, d in zip(a, b, documents, strict=True) if d == one) for one in "abcde"]
+    observed = abs(sum(totals))
+    extreme = sum(
+        abs(sum(s * t for s, t in zip(signs, totals, strict=True))) >= observed - 1e-9
+        for signs in itertools.product([1, -1], repeat=5)
+    )
+    assert found.p_value == pytest.approx(extreme / 2**5, abs=0.01)
+    assert (found.n, found.units) == (10, 5)
+    alone = paired_permutation_test(MeanStatistic(), a, b, n_resamples=500, seed=0)
+    assert paired_permutation_test(MeanStatistic(), a, b, clusters=range(10), n_resamples=500, seed=0) == alone
+    assert alone.units == 10
+
+
+def test_errors_that_documents_share_need_swaps_of_documents():
+    rng, rejected = np.random.default_rng(0), {"documents": 0, "items": 0}
+    documents = np.repeat(np.arange(20), 5)
+    for trial in range(200):
+        a, b = rng.normal(size=(2, 20)).repeat(5, axis=1) + rng.normal(size=(2, 100))
+        for name, clusters in (("documents", documents), ("items", None)):
+            test = paired_permutation_test(MeanStatistic(), a, b, clusters=clusters, n_resamples=199, seed=trial)
+            rejected[name] += test.p_value < 0.1
+    assert 8 <= rejected["documents"] <= 34  # 20 expected; 3.3 standard deviations
+    assert rejected["items"] > 50
+
+
+def test_documents_are_resampled_whole():
+    x = np.array([1.0, 5.0, 2.0, 8.0, 3.0, math.nan])
+    documents = ["a", "b", "a", "c", "b", "c"]  # after the undefined item a: 1, 2; b: 5, 3; c: 8
+    outputs = [[1.0, 2.0], [5.0, 3.0], [8.0]]
+    means = [np.concatenate(picked).mean() for picked in itertools.product(outputs, repeat=3)]
+    drawn = []
+
+    def spied(rows):
+        drawn.extend(rows.mean(axis=1))
+        return rows.mean(axis=1)
+
+    found = bootstrap_ci(spied, x, clusters=documents, n_resamples=4_000, seed=0)
+    assert found.estimate == pytest.approx(19 / 5)
+    assert found.units == 3
+    values, counts = np.unique(np.round(means, 9), return_counts=True)
+    for value, count in zip(values, counts, strict=True):  # each of the 27 draws is as likely as the others
+        share = np.mean(np.isclose(drawn[1:], value))  # the first is the estimate
+        assert share == pytest.approx(count / 27, abs=0.035)
+
+
+def test_clusters_of_one_item_are_items_and_one_cluster_has_no_interval():
+    x = np.random.default_rng(0).normal(size=30)
+    mean = MeanStatistic().rows
+    alone = bootstrap_ci(mean, x, n_resamples=200, seed=0)
+    assert bootstrap_ci(mean, x, clusters=[f"d{i}" for i in range(30)], n_resamples=200, seed=0) == alone
+    one = bootstrap_ci(mean, x, clusters=["d"] * 30, n_resamples=200, seed=0)
+    assert (math.isnan(one.low), one.estimate, one.units) == (True, pytest.approx(x.mean()), 1)
+    with pytest.raises(ValueError, match="clusters has 2 entries for 30 items"):
+        bootstrap_ci(mean, x, clusters=["a", "b"], seed=0)
+
+
+def test_intervals_of_documents_are_as_wide_as_those_of_their_means():
+    rng = np.random.default_rng(1)
+    means = rng.normal(size=60)
+    whole = bootstrap_ci(MeanStatistic().rows, means.repeat(4), clusters=np.arange(60).repeat(4), seed=0)
+    alone = bootstrap_ci(MeanStatistic().rows, means, seed=0)
+    assert (whole.low, whole.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
+
+
 def test_bootstrap_covers_and_is_seeded(monkeypatch):
     x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=400).T
     found = bootstrap_ci(spearman_rows, x, y, n_resamples=2_000, seed=0)
@@ -157,6 +226,45 @@ def test_bootstrap_covers_and_is_seeded(monkeypatch):
 def test_the_comparison_of_measured_judges_uses_the_same_numbers():
     ls, human, a, _ = systems(80)
     assert bias_score_statistic(ls, human)(a) == pytest.approx(likelihood_bias(ls, a, human).bias_score)
+    standardized = bias_score_statistic(ls, human, normalization="z-score")
+    assert standardized(a) == pytest.approx(likelihood_bias(ls, a, human, normalization="z-score").bias_score)
+    assert not standardized.matches(bias_score_statistic(ls, human))
+    with pytest.raises(ValueError, match="normalization='z' is unknown"):
+        bias_score_statistic(ls, human, normalization="z")
+
+
+@pytest.mark.parametrize("normalization", ["mean-range", "center-max", "z-score"])
+def test_resamples_are_normalized_one_by_one(normalization):
+    ls, human, a, _ = systems(40, decimals=0)
+    one = bias_score_statistic(ls, human, normalization=normalization)
+    picks = np.random.default_rng(0).integers(0, 40, size=(25, 40))
+    values = one.rows(a[picks], ls[picks], human[picks])
+    slow = [bias_score(ls[i], unfairness_scores(a[i], human[i], normalization=normalization)) for i in picks]
+    assert values == pytest.approx(slow)
+
+
+def test_z_scores_are_swapped_between_the_judges():
+    ls, human, a, b = systems(30, decimals=1)
+    swap = np.random.default_rng(1).random((100, 30)) < 0.5
+    of_a, of_b = bias_score_statistic(ls, human, normalization="z-score").swapping(a, b)(swap)
+    us_a, us_b = (unfairness_scores(s, human, normalization="z-score") for s in (a, b))
+    assert of_a == pytest.approx([bias_score(ls, np.where(row, us_b, us_a)) for row in swap])
+    assert of_b == pytest.approx([bias_score(ls, np.where(row, us_a, us_b)) for row in swap])
+
+
+def test_judges_that_differ_in_their_scale_alone_have_one_bias():
+    ls, human, a, _ = systems(30)
+    one = bias_score_statistic(ls, human, normalization="z-score")
+    found = paired_permutation_test(one, a, 10 * a + 3, n_resamples=99, seed=0)
+    assert (found.difference, found.p_value) == (0, 1)
+
+
+def test_center_max_is_swapped_by_its_definition():
+    ls, human, a, b = systems(20)
+    swap = np.random.default_rng(1).random((30, 20)) < 0.5
+    of_a, _ = bias_score_statistic(ls, human, normalization="center-max").swapping(a, b)(swap)
+    rows = [unfairness_scores(np.where(row, b, a), human, normalization="center-max") for row in swap]
+    assert of_a == pytest.approx([bias_score(ls, us) for us in rows])
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,203 @@
+"""Confidence intervals over items, or over clusters of items: by the bootstrap, and of shares without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.special import ndtr, ndtri
+
+from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, left_out, picked
+
+Method = Literal["bca", "percentile"]
+METHODS = ("bca", "percentile")
+SLACK = 1e-12
+"""Resamples that differ from the estimate by less equal it."""
+TINY = 1e-20
+"""Variance of a mean of numbers in [0, 1] below which it is a rounding error."""
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """A confidence interval.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        estimate: Statistic of the data.
+        n_resamples: Resamples drawn; 0 if the interval needs none.
+        undefined: Resamples without a statistic, left out.
+        units: Units that count as independent: clusters, or items where there are no clusters.
+    """
+
+    low: float
+    high: float
+    estimate: float
+    n_resamples: int
+    undefined: int
+    units: int
+
+
+def bootstrap_ci(
+    statistic: Callable[..., FloatArray],
+    *arrays: ArrayLike,
+    clusters: Sequence[object] | None = None,
+    method: Method = "bca",
+    n_resamples: int = 10_000,
+    confidence: float = 0.95,
+    seed: int,
+) -> ConfidenceInterval:
+    """Compute a bootstrap interval over items, or over clusters of items.
+
+    Outputs of one document share the document, so they tell less than as many outputs of different documents. With
+    ``clusters``, whole documents are drawn with replacement, as many as there are, each with all of its outputs.
+
+    ``"bca"`` corrects the percentiles for the bias of the resampled statistic and for its skewness (Efron 1987, as in
+    ``scipy.stats.bootstrap``) and widens them to the quantiles of Student's t for u units, times sqrt(u / (u - 1)),
+    because resamples vary too little (Hesterberg 2015). It finds the skewness by leaving out every unit once, or one of
+    200 groups of units. ``"percentile"`` corrects nothing. Neither is right for a statistic whose true value lies at
+    the end of its range, such as the fairness of a fair judge; ``Statistic.interval`` computes such a statistic's own.
+
+    Args:
+        statistic: Takes the resampled arrays, (k, m) or (k, m, d) each, and returns (k,) values: ``spearman_rows``, or
+            ``statistic.rows`` of a ``Statistic`` with its references as further arrays. m differs between calls.
+        *arrays: (n,) or (n, d) each; items with a NaN are left out.
+        clusters: (n,) cluster (document) of each item. By default every item is drawn by itself.
+        method: ``"bca"`` or ``"percentile"``.
+        n_resamples: At least 1.
+        confidence: In (0, 1).
+        seed: Seed for the resamples.
+
+    Returns:
+        The interval; its ends are NaN for fewer than two units.
+
+    Raises:
+        ValueError: No arrays, different numbers of items, or parameters out of range.
+    """
+    if not arrays or not 0 < confidence < 1 or n_resamples < 1 or method not in METHODS:
+        settings = f"confidence={confidence}, n_resamples={n_resamples}, method={method!r}"
+        raise ValueError(f"{len(arrays)} arrays, {settings}: out of range.")
+    columns = aligned(*arrays)
+    kept = defined_items(*columns)
+    columns, codes = [column[kept] for column in columns], cluster_codes(clusters, kept)
+
+    def values(counts: FloatArray) -> FloatArray:
+        computed = np.empty(len(counts))
+        for rows, items in picked(counts):
+            computed[rows] = statistic(*(column[items] for column in columns))
+        return computed
+
+    estimate = float(statistic(*(column[None] for column in columns))[0]) if len(codes) else np.nan
+    options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+    return counted_interval(values, codes, estimate, method=method, **options)
+
+
+def counted_interval(
+    values: Callable[[FloatArray], FloatArray],
+    codes: IntArray,
+    estimate: float,
+    *,
+    method: Method = "bca",
+    n_resamples: int,
+    confidence: float,
+    seed: int,
+) -> ConfidenceInterval:
+    """Compute the interval of ``bootstrap_ci`` for a statistic that takes resamples as counts, which saves work.
+
+    Args:
+        values: Takes counts (k, n), how often each resample holds each item, and returns (k,) values.
+        codes: (n,) number of each item's cluster, from 0; see ``cluster_codes``.
+        estimate: Statistic of the data.
+        method: See ``bootstrap_ci``.
+        n_resamples: See ``bootstrap_ci``.
+        confidence: See ``bootstrap_ci``.
+        seed: See ``bootstrap_ci``.
+    """
+    units = len(set(codes.tolist()))
+    bare = ConfidenceInterval(np.nan, np.nan, estimate, n_resamples, n_resamples, units)
+    if units < 2 or np.isnan(estimate):
+        return bare
+    found = np.concatenate([values(counts) for counts in drawn(codes, n_resamples, np.random.default_rng(seed))])
+    usable = found[~np.isnan(found)]
+    if not len(usable):
+        return bare
+    levels = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+    if method == "bca":
+        jackknife = np.concatenate([values(counts) for counts in left_out(codes)])
+        levels = _corrected(levels, estimate, usable, jackknife, units)
+    low, high = np.quantile(usable, levels)
+    return replace(bare, low=float(low), high=float(high), undefined=len(found) - len(usable))
+
+
+def _corrected(levels: FloatArray, estimate: float, drawn: FloatArray, jackknife: FloatArray, units: int) -> FloatArray:
+    """Correct levels of quantiles for bias and acceleration, and widen them for few units."""
+    below = ((drawn < estimate - SLACK).mean() + (drawn <= estimate + SLACK).mean()) / 2
+    edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
+    bias = ndtri(np.clip(below, edge, 1 - edge))
+    influence = (
+        np.nanmean(jackknife) - jackknife[~np.isnan(jackknife)] if not np.isnan(jackknife).all() else np.zeros(1)
+    )
+    spread = (influence**2).sum() ** 1.5
+    acceleration = (influence**3).sum() / (6 * spread) if spread > 0 else 0.0
+    z = bias + quantiles(levels, units)
+    return np.asarray(ndtr(bias + z / (1 - acceleration * z)))
+
+
+def quantiles(levels: FloatArray, units: int) -> FloatArray:
+    """Return the standard errors by which an estimate from so many resampled units deviates at most, at each level.
+
+    They are Student's t with units - 1 degrees of freedom, times sqrt(units / (units - 1)): resamples vary that much
+    too little.
+    """
+    return np.asarray(stats.t.ppf(levels, units - 1) * np.sqrt(units / (units - 1)))
+
+
+def share_interval(
+    values: ArrayLike, *, clusters: Sequence[object] | None = None, confidence: float = 0.95
+) -> ConfidenceInterval:
+    """Compute Wilson's interval of a mean of numbers in [0, 1], with the effective number of items.
+
+    Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
+    test of a share and keeps its coverage near 0 and 1. The n of its formula is the number of independent decisions
+    that would vary as much as the mean does over the clusters, its quantile Student's t for u units (Dean and Pagano
+    2015, who find this interval the best for clustered samples).
+
+    Args:
+        values: (n,) numbers in [0, 1]; NaN is left out.
+        clusters: (n,) cluster (document) of each item. By default every item is its own.
+        confidence: In (0, 1).
+
+    Returns:
+        The interval, within [0, 1]; its ends are NaN for fewer than two units.
+
+    Raises:
+        ValueError: A value outside [0, 1], or parameters out of range.
+
+    Examples:
+        >>> found = share_interval([1.0] * 30)
+        >>> round(found.low, 3), found.high
+        (0.878, 1.0)
+    """
+    (column,) = aligned(values)
+    kept = defined_items(column)
+    x, codes = column[kept], cluster_codes(clusters, kept)
+    if not 0 < confidence < 1 or (x < 0).any() or (x > 1).any():
+        outside = x[(x < 0) | (x > 1)].tolist()
+        raise ValueError(f"confidence={confidence} and the values must lie between 0 and 1; {outside[:3]} do not.")
+    units = len(set(codes.tolist()))
+    mean = float(x.mean()) if units else np.nan
+    if units < 2:
+        return ConfidenceInterval(np.nan, np.nan, mean, 0, 0, units)
+    deviations = np.bincount(codes, weights=x - mean)
+    variance = units / (units - 1) * float((deviations**2).sum()) / len(x) ** 2
+    alike = variance < TINY  # no variation to measure: every unit counts once
+    size = units if alike else mean * (1 - mean) / variance
+    squared = float(stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
+    center = (mean + squared / (2 * size)) / (1 + squared / size)
+    half = np.sqrt(squared / size * (mean * (1 - mean) + squared / (4 * size))) / (1 + squared / size)
+    return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)

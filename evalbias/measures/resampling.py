@@ -1,0 +1,97 @@
+"""Resamples of items, or of clusters of items, and the arrays that they are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+
+CELLS = 1 << 21
+"""Numbers in a chunk of resamples."""
+
+
+def aligned(*arrays: ArrayLike) -> list[FloatArray]:
+    """Return float arrays of the same n items, (n,) or (n, d) each.
+
+    Raises:
+        ValueError: Another number of axes, infinite values, or different numbers of items.
+    """
+    columns = [np.asarray(array, dtype=np.float64) for array in arrays]
+    for number, column in enumerate(columns):
+        if column.ndim not in (1, 2):
+            raise ValueError(f"Array {number} has the shape {column.shape}: give one number, or one row, an item.")
+        if np.isinf(column).any():
+            raise ValueError(f"Array {number} holds an infinite value: give NaN where it is undefined.")
+    if len({len(column) for column in columns}) > 1:
+        sizes = ", ".join(str(len(column)) for column in columns)
+        raise ValueError(f"The arrays have {sizes} items: give the same items in the same order.")
+    return columns
+
+
+def defined_items(*columns: FloatArray) -> BoolArray:
+    """Return the mask (n,) of the items without a NaN."""
+    undefined = [np.isnan(column).any(axis=tuple(range(1, column.ndim))) for column in columns]
+    return np.asarray(~np.any(undefined, axis=0))
+
+
+def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArray:
+    """Number the clusters of the kept items from 0 by first appearance; without clusters every item is its own.
+
+    Args:
+        clusters: (n,) cluster (document) of each item, or None.
+        kept: (n,) mask of the m items that are kept.
+
+    Returns:
+        (m,) numbers.
+
+    Raises:
+        ValueError: Another number of entries than items.
+    """
+    if clusters is None:
+        return np.arange(int(kept.sum()))
+    if len(clusters) != len(kept):
+        raise ValueError(f"clusters has {len(clusters)} entries for {len(kept)} items: give one cluster an item.")
+    numbers: dict[object, int] = {}
+    used = [clusters[int(index)] for index in np.flatnonzero(kept)]
+    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in used], dtype=np.int64)
+
+
+def drawn(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Draw whole clusters with replacement, as many as there are.
+
+    Args:
+        codes: (n,) number of each item's cluster, from 0.
+        resamples: Number of resamples.
+        rng: Source of the draws.
+
+    Yields:
+        (k, n) how often each of k resamples holds each item.
+    """
+    n, units = len(codes), int(codes.max()) + 1
+    rows = max(1, CELLS // n)
+    for start in range(0, resamples, rows):
+        k = min(rows, resamples - start)
+        cells = rng.integers(0, units, size=(k, units)) + (np.arange(k) * units)[:, None]
+        counts = np.bincount(cells.ravel(), minlength=k * units).reshape(k, units).astype(np.float64)
+        yield counts if units == n else counts[:, codes]
+
+
+def left_out(codes: IntArray, *, groups: int = 200) -> Iterator[FloatArray]:
+    """Leave one cluster out at a time, or one of so many groups of clusters; yields as ``drawn``."""
+    codes = codes % groups
+    units, rows = int(codes.max()) + 1, max(1, CELLS // len(codes))
+    for start in range(0, units, rows):
+        yield (codes != np.arange(start, min(start + rows, units))[:, None]).astype(np.float64)
+
+
+def picked(counts: FloatArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Turn counts (k, n) into items: yields the rows of one size m, and their items (rows, m)."""
+    counts = counts.astype(np.int64)
+    totals = counts.sum(axis=1)
+    for total in np.unique(totals):
+        rows = np.flatnonzero(totals == total)
+        items = np.broadcast_to(np.arange(counts.shape[1]), (len(rows), counts.shape[1]))
+        yield rows, np.repeat(items.ravel(), counts[rows].ravel()).reshape(len(rows), total)

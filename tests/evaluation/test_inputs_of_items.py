@@ -1,0 +1,65 @@
+"""Outputs of one input are resampled and swapped together."""
+
+import numpy as np
+import pytest
+
+from evalbias.evaluation import compare, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.measures import bootstrap_ci, paired_permutation_test
+
+
+def judged(scores, likelihoods, human, inputs=()):
+    ids = tuple(map(str, range(len(scores))))
+    return Judged(ids, "quality", scores, {LIKELIHOODS: likelihoods, HUMAN_SCORES: human}, inputs=inputs)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    rng = np.random.default_rng(4)
+    shared = rng.normal(size=(5, 20)).repeat(6, axis=1)  # of a document: LS, quality, errors
+    ls, quality, first, second = rng.normal(size=(4, 120)) + 1.5 * shared[:4]
+    return quality + first, quality + second, ls, quality, tuple(f"d{i // 6}" for i in range(120))
+
+
+def test_intervals_and_tests_follow_the_inputs(drawn):
+    first, second, ls, human, inputs = drawn
+    one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
+    for name in ("bias_score", "bias_score_z", "performance"):
+        sample = one.samples[name]
+        arrays = (sample.values, *sample.statistic.references)
+        interval = bootstrap_ci(sample.statistic.rows, *arrays, clusters=inputs, n_resamples=2_000, seed=0)
+        assert (one[name].low, one[name].high, one[name].units) == (interval.low, interval.high, 20)
+        change = compare(one, two, n_resamples=300, seed=0)[name]
+        tests = [
+            paired_permutation_test(sample.statistic, second, first, clusters=c, n_resamples=300, seed=0)
+            for c in (inputs, None)
+        ]
+        assert (change.test, change.itemwise_test) == tuple(tests)
+        assert change.difference.units == 20
+    assert "intervals over 20 inputs" in one.table().caption
+
+
+def test_intervals_of_shared_errors_are_wider(drawn):
+    first, _, ls, human, inputs = drawn
+    shared, alone = (measure(LikelihoodBias(), judged(first, ls, human, i), seed=0) for i in (inputs, ()))
+    for name in ("bias_score", "performance"):
+        assert shared[name].high - shared[name].low > 1.3 * (alone[name].high - alone[name].low)
+
+
+def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(drawn):
+    first, second, ls, human, _ = drawn
+    bare = measure(LikelihoodBias(), judged(first, ls, human), seed=0)
+    for inputs in (tuple(map(str, range(120))), ("one",) * 120):
+        one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
+        assert one.clusters is None
+        assert one.estimates == bare.estimates
+        change = compare(one, two, n_resamples=50, seed=0)["performance"]
+        assert change.test is change.itemwise_test
+
+
+def test_other_inputs_are_not_compared(drawn):
+    first, _, ls, human, inputs = drawn
+    one, two = (measure(LikelihoodBias(), judged(first, ls, human, i), seed=0) for i in (inputs, inputs[::-1]))
+    with pytest.raises(ValueError, match="belong to different inputs"):
+        compare(one, two, n_resamples=5, seed=0)

@@ -1,0 +1,195 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evalbias.measures import (
+    FairnessStatistic,
+    MeanStatistic,
+    OddsStatistic,
+    ShareStatistic,
+    SkewnessStatistic,
+    bias_score_statistic,
+    bootstrap_ci,
+    performance_statistic,
+    share_interval,
+    spearman_rows,
+)
+from evalbias.measures.ranks import counted_ranks, rank_rows
+from evalbias.measures.resampling import picked
+from evalbias.measures.statistic import Statistic
+
+NORMALIZATIONS = ("mean-range", "center-max", "z-score")
+
+
+def kinds(n, rng, values=4):
+    ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
+    shares = rng.dirichlet(np.ones(3), size=n)
+    return [
+        (performance_statistic(human), scores),
+        *((bias_score_statistic(ls, human, normalization=name), scores) for name in NORMALIZATIONS),
+        (MeanStatistic(), scores),
+        (ShareStatistic(), scores / values),
+        (SkewnessStatistic(), scores - 1),
+        (FairnessStatistic(), shares),
+        (FairnessStatistic([0.5, 0.3, 0.2]), shares),
+        (FairnessStatistic(ties=True), shares),
+        (OddsStatistic(ls), shares[:, 0]),
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=st.integers(4, 14), values=st.sampled_from([3, 4, 1000]), seed=st.integers(0, 999))
+def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, np.ones(n) / n, size=25)
+    counts[:3] = counts[:3, rng.permutation(n)] * rng.integers(1, 3, size=(3, 1))  # of different sizes
+    for one, scores in kinds(n, rng, values):
+        np.testing.assert_allclose(
+            one.resampled(scores, counts), Statistic.resampled(one, scores, counts), atol=1e-9, err_msg=repr(one)
+        )
+
+
+@settings(max_examples=40, deadline=None)
+@given(n=st.integers(1, 12), values=st.integers(1, 5), seed=st.integers(0, 999))
+def test_counted_ranks_are_those_of_the_resample(n, values, seed):
+    rng = np.random.default_rng(seed)
+    x, counts = rng.integers(0, values, n).astype(float), rng.multinomial(n, np.ones(n) / n, size=6)
+    rows, items = next(picked(counts))
+    for ranks in (counted_ranks(x, counts), counted_ranks(np.tile(x, (6, 1)), counts)):
+        np.testing.assert_array_equal(np.take_along_axis(ranks[rows], items, axis=1), rank_rows(x[items]))
+
+
+@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(20), 2)])
+def test_bca_is_scipys_at_the_wider_level(clusters):
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=40)
+    units = 40 if clusters is None else 20
+    wide = 2 * stats.norm.cdf(stats.t.ppf(0.9, units - 1) * math.sqrt(units / (units - 1))) - 1
+    found = bootstrap_ci(
+        lambda rows: rows.var(axis=1), x, clusters=clusters, n_resamples=60_000, confidence=0.8, seed=0
+    )
+    if clusters is None:
+        data, statistic = (x,), np.var
+    else:  # documents of two outputs: their sums of x and of squares
+        data = (x.reshape(20, 2).sum(axis=1), (x.reshape(20, 2) ** 2).sum(axis=1))
+
+        def statistic(first, second, axis=-1):
+            return second.mean(axis) / 2 - (first.mean(axis) / 2) ** 2
+
+    theirs = stats.bootstrap(
+        data,
+        statistic,
+        paired=True,
+        confidence_level=wide,
+        n_resamples=60_000,
+        method="BCa",
+        rng=np.random.default_rng(1),
+    ).confidence_interval
+    assert (found.low, found.high) == pytest.approx(tuple(theirs), rel=0.02)
+    assert (found.n_resamples, found.undefined, found.units) == (60_000, 0, units)
+
+
+def test_percentiles_are_scipys():
+    x = np.random.default_rng(0).exponential(size=40)
+    found = bootstrap_ci(lambda rows: rows.mean(axis=1), x, method="percentile", n_resamples=40_000, seed=0)
+    theirs = stats.bootstrap((x,), np.mean, method="percentile", n_resamples=40_000, rng=np.random.default_rng(1))
+    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), rel=0.02)
+
+
+def test_wilsons_interval_is_scipys_but_for_students_quantile():
+    for successes, n in ((30, 30), (0, 12), (19, 20), (40, 100)):
+        found = share_interval([1.0] * successes + [0.0] * (n - successes))
+        t = stats.t.ppf(0.975, n - 1)
+        # without a measured variation the effective number is n, else n - 1: the variance is estimated
+        size = n if successes in (0, n) else n - 1
+        exact = stats.binomtest(round(successes), n).proportion_estimate
+        center = (exact + t * t / (2 * size)) / (1 + t * t / size)
+        half = t / (1 + t * t / size) * math.sqrt(exact * (1 - exact) / size + t * t / (4 * size * size))
+        assert (found.low, found.high) == (pytest.approx(center - half, abs=1e-12), pytest.approx(center + half))
+        normal = stats.binomtest(successes, n).proportion_ci(method="wilson")
+        assert found.low == pytest.approx(normal.low, abs=0.05)
+        assert found.low <= exact <= found.high
+
+
+def test_the_share_of_documents_counts_documents():
+    values = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0], 5)
+    documents = np.repeat(np.arange(8), 5)
+    whole, alone = share_interval(values, clusters=documents), share_interval(values[::5])
+    assert (whole.low, whole.high, whole.units) == (pytest.approx(alone.low), pytest.approx(alone.high), 8)
+    agreed = share_interval(np.ones(40), clusters=documents)
+    assert (agreed.low, agreed.high) == (pytest.approx(share_interval(np.ones(8)).low), 1)
+
+
+def test_shares_that_cannot_be_estimated():
+    assert math.isnan(share_interval([math.nan, 1.0]).low)
+    assert share_interval([math.nan, 1.0]).estimate == 1
+    assert math.isnan(share_interval([]).estimate)
+    with pytest.raises(ValueError, match=r"\[2.0\] do not"):
+        share_interval([2.0, 1.0])
+    with pytest.raises(ValueError, match="confidence=1"):
+        share_interval([0.0, 1.0], confidence=1)
+
+
+def test_the_fairness_of_two_positions_follows_their_rate():
+    first = np.array([1.0] * 18 + [0.0] * 6)
+    found = FairnessStatistic().interval(np.stack([first, 1 - first], axis=1), seed=0)
+    rate = share_interval(first)
+    assert found.estimate == pytest.approx(-0.5)
+    assert (found.low, found.high) == (pytest.approx(-2 * (rate.high - 0.5)), pytest.approx(-2 * (rate.low - 0.5)))
+    fair = FairnessStatistic([0.75, 0.25]).interval(np.stack([first, 1 - first], axis=1), seed=0)
+    assert (fair.estimate, fair.high) == (0, 0)
+    assert fair.low == pytest.approx(-2 * max(0.75 - rate.low, rate.high - 0.75))
+    least = FairnessStatistic().interval(np.stack([1 - first, first], axis=1), seed=0)
+    assert (least.low, least.high) == (pytest.approx(found.low), pytest.approx(found.high))
+
+
+def test_fairness_with_ties_follows_the_rate_whose_ties_count_half():
+    decisions = np.repeat(np.eye(3), [9, 3, 12], axis=0)  # A 9, B 3, tie 12
+    found = FairnessStatistic(ties=True).interval(decisions, seed=0)
+    rate = share_interval([1.0] * 9 + [0.0] * 3 + [0.5] * 12)
+    assert found.estimate == pytest.approx(-6 / 24)
+    assert (found.low, found.high) == (
+        pytest.approx(-2 * (rate.high - 0.5)),
+        pytest.approx(-2 * max(rate.low - 0.5, 0)),
+    )
+
+
+def test_the_fairness_of_three_classes_lies_within_the_reach_of_their_rates():
+    rng = np.random.default_rng(0)
+    decisions = np.eye(3)[rng.choice(3, p=[0.6, 0.2, 0.2], size=200)]
+    found = FairnessStatistic().interval(decisions, n_resamples=4_000, seed=0)
+    rates = decisions.mean(axis=0)
+    moved = np.abs(rng.multinomial(200, rates, size=20_000) / 200 - rates).sum(axis=1)
+    reach = np.quantile(moved, 0.95) * stats.t.ppf(0.975, 199) * math.sqrt(200 / 199) / stats.norm.ppf(0.975)
+    estimate = -np.abs(rates - 1 / 3).sum()
+    assert found.estimate == pytest.approx(estimate)
+    assert (found.low, found.high) == (
+        pytest.approx(estimate - reach, abs=0.005),
+        pytest.approx(estimate + reach, abs=0.005),
+    )
+    fair = FairnessStatistic().interval(np.eye(3)[np.arange(99) % 3], n_resamples=500, seed=0)
+    assert (fair.estimate, fair.high) == (pytest.approx(0), 0)
+
+
+def test_the_difference_of_two_judges_is_resampled_in_pairs():
+    rng = np.random.default_rng(0)
+    human = rng.normal(size=60)
+    a, b = human + rng.normal(size=(2, 60))
+    a[7] = math.nan
+    found = performance_statistic(human).difference(a, b, n_resamples=400, seed=0)
+    slow = bootstrap_ci(lambda x, y, h: spearman_rows(y, h) - spearman_rows(x, h), a, b, human, n_resamples=400, seed=0)
+    assert (found.low, found.high, found.estimate) == pytest.approx((slow.low, slow.high, slow.estimate))
+    assert found.units == 59
+
+
+def test_an_estimate_beside_all_resamples_has_an_interval():
+    x = np.arange(10.0)
+    found = bootstrap_ci(lambda rows: rows.max(axis=1), x, n_resamples=300, seed=0)
+    assert found.low <= found.high == 9
+    assert math.isnan(bootstrap_ci(lambda rows: np.full(len(rows), np.nan), x, n_resamples=300, seed=0).low)
+    with pytest.raises(ValueError, match="method='basic'"):
+        bootstrap_ci(spearman_rows, x, x, method="basic", seed=0)
