@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TYPED := build/typed
 
-.PHONY: demo test test-all test-servers check clean
+.PHONY: demo test test-all test-servers check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/evalbias demo
@@ -49,6 +49,11 @@ check: $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
+
+# Small faults in the measures: what share do their tests notice?
+mutants: $(STAMP)
+	$(BIN)/python -m pip install --quiet "cosmic-ray>=8.4,<9"
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.mutants
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "evalbias needs Python 3.10 or newer")'

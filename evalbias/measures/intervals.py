@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +93,7 @@ def bootstrap_ci(
         return computed
 
     estimate = float(statistic(*(column[None] for column in columns))[0]) if len(codes) else np.nan
-    options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+    options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
     return counted_interval(values, codes, estimate, method=method, **options)
 
 
@@ -139,13 +139,12 @@ def _corrected(levels: FloatArray, estimate: float, drawn: FloatArray, jackknife
     below = ((drawn < estimate - SLACK).mean() + (drawn <= estimate + SLACK).mean()) / 2
     edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
     bias = ndtri(np.clip(below, edge, 1 - edge))
-    influence = (
-        np.nanmean(jackknife) - jackknife[~np.isnan(jackknife)] if not np.isnan(jackknife).all() else np.zeros(1)
-    )
+    known = jackknife[~np.isnan(jackknife)]
+    influence = known.mean() - known if len(known) else np.zeros(1)
     spread = (influence**2).sum() ** 1.5
     acceleration = (influence**3).sum() / (6 * spread) if spread > 0 else 0.0
     z = bias + quantiles(levels, units)
-    return np.asarray(ndtr(bias + z / (1 - acceleration * z)))
+    return np.asarray(ndtr(bias + z / np.maximum(1 - acceleration * z, 1e-9)))  # very skewed: the outermost resample
 
 
 def quantiles(levels: FloatArray, units: int) -> FloatArray:
@@ -164,8 +163,8 @@ def share_interval(
 
     Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
     test of a share and keeps its coverage near 0 and 1. The n of its formula is the number of independent decisions
-    that would vary as much as the mean does over the clusters, its quantile Student's t for u units (Dean and Pagano
-    2015, who find this interval the best for clustered samples).
+    that would vary as much as the mean does over the clusters (the effective sample size of Korn and Graubard 1998),
+    its quantile Student's t for u units.
 
     Args:
         values: (n,) numbers in [0, 1]; NaN is left out.

@@ -85,8 +85,11 @@ def unfairness_scores(
     """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
 
     An item with one undefined score is left out of both normalizations. The range depends on the extremes of the
-    sample and grows with n, so US of the same item, and BiasScore, differ between small and large samples of one judge.
-    The standard deviation does not grow with n: with ``"z-score"``, US and BiasScore estimate one value at every n.
+    sample and grows with n, so US of the same item, and BiasScore, differ between small and large samples of one judge:
+    the mean BiasScore of a simulated judge whose likelihood effect is .3 is .10 at n = 30, .00 at 120, -.09 at 568 and
+    -.16 at 3000. The standard deviation does not grow: with ``"z-score"`` it is .17 at every n. Both are negative
+    (-.19 to -.34, and -.16) for a judge without an effect, because the ratings that stand for quality are noisy
+    (``benchmarks/statistical_truth``).
 
     Args:
         model_scores: (n,) Score_m on any scale.

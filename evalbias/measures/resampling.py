@@ -89,9 +89,9 @@ def left_out(codes: IntArray, *, groups: int = 200) -> Iterator[FloatArray]:
 
 def picked(counts: FloatArray) -> Iterator[tuple[IntArray, IntArray]]:
     """Turn counts (k, n) into items: yields the rows of one size m, and their items (rows, m)."""
-    counts = counts.astype(np.int64)
-    totals = counts.sum(axis=1)
+    whole = counts.astype(np.int64)
+    totals = whole.sum(axis=1)
     for total in np.unique(totals):
         rows = np.flatnonzero(totals == total)
-        items = np.broadcast_to(np.arange(counts.shape[1]), (len(rows), counts.shape[1]))
-        yield rows, np.repeat(items.ravel(), counts[rows].ravel()).reshape(len(rows), total)
+        items = np.broadcast_to(np.arange(whole.shape[1]), (len(rows), whole.shape[1]))
+        yield rows, np.repeat(items.ravel(), whole[rows].ravel()).reshape(len(rows), total)

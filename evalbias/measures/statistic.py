@@ -10,6 +10,7 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,8 @@ from evalbias.measures.mixture import Mixture
 from evalbias.measures.ranks import counted_pearson, counted_ranks, rank_rows, spearman_rows
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, picked
 
+INFINITE = 20.0
+"""Log odds that no data have: a separated row stops there, where its gradient vanishes."""
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
 
@@ -92,7 +95,7 @@ class Statistic:
             seed: Seed for the resamples.
         """
         own, codes, part = self._defined([scores], clusters)
-        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         return counted_interval(lambda counts: part.resampled(own[0], counts), codes, part._of(*own), **options)
 
     def difference(
@@ -120,7 +123,7 @@ class Statistic:
         def values(counts: FloatArray) -> FloatArray:
             return part.resampled(second, counts) - part.resampled(first, counts)
 
-        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         return counted_interval(values, codes, part._of(second) - part._of(first), **options)
 
     def _defined(
@@ -208,7 +211,7 @@ class SkewnessStatistic(Statistic):
         the BCa and the percentile interval, because near 0 the first corrects too much.
         """
         (x,), codes, _ = self._defined([scores], clusters)
-        options = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         resampled = functools.partial(weighted_skewness, x)
         found = counted_interval(resampled, codes, self._of(x), **options)
         if np.isnan(found.low):
@@ -416,8 +419,8 @@ def _same(a: object, b: object) -> bool:
         return a.matches(b)
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.array_equal(a, b, equal_nan=True)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=True)
     return a is b or bool(a == b)
 
 
@@ -454,6 +457,6 @@ def _logistic(x: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray
         step = np.stack([h[2] * gradient[:, 0] - h[1] * gradient[:, 1], h[0] * gradient[:, 1] - h[1] * gradient[:, 0]])
         step = np.clip((step / determinant).T, -2, 2)
         weights = np.clip(weights - step, -60, 60)
-    fit &= (np.abs(weights).max(axis=1) < 30) & (np.abs(gradient).max(axis=1) < 1e-6)
+    fit &= (np.abs(weights).max(axis=1) < INFINITE) & (np.abs(gradient).max(axis=1) < 1e-6)
     slope = np.divide(weights[:, 0], scale.ravel(), out=np.full(len(target), np.nan), where=fit)
     return slope, np.where(fit, weights[:, 1], np.nan)

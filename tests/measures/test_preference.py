@@ -108,6 +108,14 @@ def test_odds_solve_the_score_equations():
 def test_separated_decisions_have_no_odds():
     assert math.isnan(OddsStatistic(np.array([-1.5, -0.5, 0.5, 1.5]))([0.0, 0.0, 1.0, 1.0]))
     assert math.isnan(OddsStatistic(np.array([-1.0, -1.0]))([0.1, 0.9]))
+    for x, wins in (
+        ([-1, 1], [0, 1]),
+        ([0, 0, 1], [1, 1, 1]),
+        ([1, 2, 3, 4], [0, 0, 0, 0]),
+        ([1, 1, 2, 2], [1, 1, 0, 0]),
+    ):
+        for at_zero in (False, True):
+            assert math.isnan(OddsStatistic(np.array(x, dtype=float), at_zero=at_zero)(wins))
 
 
 def test_pairwise_accuracy_by_hand():

@@ -1,0 +1,71 @@
+"""The table of goals beside what was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.statistical_truth.checks import Check
+from benchmarks.statistical_truth.drift import drift_table
+
+REJECTED, COVERED = (0.04, 0.06), (0.93, 0.97)
+"""Goals: shares between which tests at 5 % reject, and 95 % intervals cover."""
+NOTES = """\
+Ratings and scores are tied Likert scores. Two judges are drawn alike, so the paired test should reject in 5 % (goal 4
+to 6 %), and 95 % intervals should cover in 93 to 97 %. **Bold** figures miss their goal by more than two standard
+errors of the simulation; those with ? miss it by less. "item-wise" swaps items whatever documents they share; all other
+columns swap and resample documents. "percentile" is the plain bootstrap, "ours" the interval that `measure` reports,
+and "difference" that of two equal judges. BiasScore changes with n, so its truth is its own mean over the data sets.
+Percentile intervals and differences are checked on the second number of data sets. 399 resamples an interval, 199 swaps
+a test."""
+
+
+def report(checks: Sequence[Check], power: Sequence[Mapping[str, Any]], moved: Sequence[Mapping[str, Any]]) -> str:
+    """Return the section for RESULTS.md."""
+    columns = [
+        ("test rejects", "rejected", REJECTED, "sets"),
+        ("item-wise", "itemwise", REJECTED, "sets"),
+        ("percentile covers", "percentile", COVERED, "part"),
+        ("ours covers", "covered", COVERED, "sets"),
+        ("difference covers", "difference", COVERED, "part"),
+    ]
+    head = ["world", "statistic", "n", "documents", "sets", "truth", "mean", *(name for name, *_ in columns)]
+    body = []
+    for c in checks:
+        cells = [_cell(getattr(c, field), goal, getattr(c, size)) for _, field, goal, size in columns]
+        documents = "own" if c.outputs == 1 else f"{c.n // c.outputs} of {c.outputs}"
+        figures = [f"{c.truth:.3f}", f"{c.mean:.3f}"]
+        body.append([c.world, c.statistic, str(c.n), documents, f"{c.sets} / {c.part}", *figures, *cells])
+    parts = [
+        "## Statistical truth: tests and intervals on simulated judges",
+        NOTES,
+        markdown(head, body),
+    ]
+    parts += ["### BiasScore by the number of items", drift_table(moved)]
+    if power:
+        parts += ["### Power: how many items to find a difference", _power(power)]
+    return "\n\n".join(parts)
+
+
+def _cell(share: float, goal: tuple[float, float], sets: int) -> str:
+    if math.isnan(share):
+        return ""
+    text = f"{100 * share:.1f} %"
+    low, high = goal
+    if low <= share <= high:
+        return text
+    target = (low + high) / 2
+    error = math.sqrt(target * (1 - target) / sets)
+    return f"**{text}**" if share < low - 2 * error or share > high + 2 * error else f"{text} ?"
+
+
+def _power(power: Sequence[Mapping[str, Any]]) -> str:
+    sizes, effects = sorted({p["n"] for p in power}), sorted({p["effect"] for p in power})
+    shares = {(p["statistic"], p["n"], p["effect"]): p["found"] for p in power}
+    names = list(dict.fromkeys(p["statistic"] for p in power))
+    head = ["n", *(f"{name}, effect {effect}" for name in names for effect in effects)]
+    body = [[str(n), *(f"{100 * shares[s, n, e]:.0f} %" for s in names for e in effects)] for n in sizes]
+    text = "The paired test of a judge with a likelihood effect against one without rejects at 5 % in this share."
+    return f"{text}\n\n{markdown(head, body)}"

@@ -1,0 +1,149 @@
+"""Estimates, measurements and comparisons by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalbias.evaluation import Sample, compare, measure
+from evalbias.evaluation.estimates import Estimate, Measurement, estimate_value, measured
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
+from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.verbosity import VerbosityBias
+from evalbias.measures import MeanStatistic, ShareStatistic, performance_statistic, share_interval
+
+NAN = math.nan
+
+
+def estimate(**fields):
+    return Estimate(**{"name": "e", "label": "E", "value": 0.25, "low": -0.5, "high": 1.0, "null": 0.0, "n": 4,
+                       "undefined": 0, **fields})  # fmt: skip
+
+
+def test_an_estimate_in_words():
+    assert estimate().sentence() == "E +0.25 (95 % interval -0.50 to +1.00; an unbiased judge has +0.00; 4 items)."
+    told = estimate(signed=False, null=None, n=1, undefined=2, excluded=3).sentence()
+    assert told == "E 0.25 (95 % interval -0.50 to 1.00; 1 item, 2 undefined, 3 excluded)."
+    assert estimate(value=NAN, low=NAN, high=NAN).text() == "undefined"
+    assert estimate().text(0.5) == "+0.50"
+    assert estimate(signed=False).text(0.5) == "0.50"
+
+
+def test_a_sample_becomes_an_estimate():
+    values = np.array([1.0, 0.0, NAN, 1.0, NAN])
+    sample = Sample(values, ShareStatistic(), "wins", null=0.5, excluded=1, signed=False)
+    found = measured({"wins": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
+    interval = share_interval(values)
+    assert found["wins"] == Estimate(
+        "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3
+    )  # fmt: skip
+    assert found.to_dict()["estimates"] == found.estimates
+    rows = found._rows()
+    assert rows == [("wins", "0.67", f"{interval.low:.2f} to {interval.high:.2f}", "0.50", "3")]
+    assert measured({"wins": Sample(values, MeanStatistic(), "m")}, seed=0, **vars_of(found))._rows()[0][3] == ""
+
+
+def vars_of(found):
+    return {name: getattr(found, name) for name in ("bias", "criterion", "ids", "headlines", "columns")}
+
+
+def test_an_estimate_counts_items_that_define_all_its_numbers():
+    sample = Sample(np.array([1.0, 2.0, NAN, 3.0, 4.0]), performance_statistic([1.0, NAN, 2.0, 3.0, 9.0]), "p")
+    found = measured({"p": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})["p"]
+    assert (found.value, found.n, found.undefined, found.units) == (1, 3, 2, 3)
+    assert math.isnan(estimate_value(Sample(np.array([NAN]), MeanStatistic(), "m")))
+
+
+def test_what_is_undefined_is_counted_by_column():
+    columns = {"a": np.array([1.0, NAN]), "b": np.array([[1.0, NAN], [NAN, NAN]]), "c": np.ones(2)}
+    found = Measurement("bias", "c", ("x", "y"), {}, (), {}, columns, notes={"ties_seen": 3})
+    assert found.undefined == {"a": 1, "b": 2}
+    assert found._caption() == "undefined a: 1; undefined b: 2; ties seen: 3"
+    assert found.items()[0] == {"id": "x", "a": 1.0, "b": [1.0, pytest.approx(NAN, nan_ok=True)], "c": 1.0}
+    assert found.to_dict(items=False).keys() == found.to_dict().keys() - {"items"}
+    assert found.to_dict()["items"]["id"] == ("x", "y")
+    assert found._title() == "Bias on c"
+
+
+def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0), **fields):
+    covariates = {HUMAN_SCORES: np.array(human), LIKELIHOODS: np.array(likelihoods)}
+    return Judged(tuple("abcd"), "c", np.array(scores), covariates, **fields)
+
+
+def test_a_measurement_tells_its_cost_coverage_and_columns():
+    judged = scored([1.0, 2.0, NAN, 4.0], coverage=np.array([0.2, NAN, 0.4, 0.9]), judgments=4, provenance={"a": 1})
+    found = measure(LikelihoodBias(), judged, seed=3, n_resamples=50)
+    assert found.coverage == 0.4
+    assert found.cost == {"judgments": 4}
+    assert found.provenance == {"a": 1, "seed": 3, "n_resamples": 50}
+    assert list(found.columns) == ["scores", HUMAN_SCORES, LIKELIHOODS]
+    assert (found.bias, found.criterion, found.ids) == ("likelihood", "c", tuple("abcd"))
+    assert found["performance"].value == 1
+    assert (found["performance"].n, found["performance"].undefined) == (3, 1)
+    assert math.isnan(measure(LikelihoodBias(), scored([1.0, 2.0, 3.0, 4.0]), seed=0).coverage)
+
+
+def test_equal_lengths_are_excluded_not_undefined():
+    answers = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.4, 0.6], [0.5, 0.5]], [[NAN, NAN], [0.5, 0.5]]])
+    lengths = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 1.0]])
+    judged = Judged(tuple("abc"), "c", answers, {LENGTHS: lengths})
+    found = measure(VerbosityBias(), judged, seed=0)
+    longer = found["longer_rate"]
+    assert (longer.value, longer.n, longer.excluded, longer.undefined) == (1, 1, 1, 1)
+    assert list(found.columns) == ["answers", "answers_swapped", LENGTHS]
+    np.testing.assert_array_equal(found.columns["answers_swapped"], answers[:, 1])
+
+
+def test_a_comparison_by_hand():
+    before, after = scored([1.0, 2.0, 4.0, 3.0], judgments=4), scored([1.0, NAN, 3.0, 4.0], judgments=5)
+    sides = [measure(LikelihoodBias(), one, seed=0, n_resamples=50) for one in (before, after)]
+    found = compare(*sides, n_resamples=99, n_intervals=60, seed=0)
+    change = found["performance"]
+    assert (change.before.value, change.after.value) == (pytest.approx(0.5), 1)  # ranks 1, 3, 2 without b
+    assert change.difference.estimate == pytest.approx(0.5)
+    assert (change.difference.n_resamples, change.test.n_resamples) == (60, 99)
+    assert change.test.difference == pytest.approx(0.5)
+    assert (found.n, found.undefined) == (3, 1)
+    assert found.cost == {"judgments": (4, 5)}
+    assert change.text() == f"+0.50 -> +1.00{'*' if change.p_value < 0.05 else ''}"
+    assert change.label == "performance"
+    row = next(row for row in found._rows() if row[0] == "performance")
+    assert row[2].startswith("+0.50 (")
+    assert row[3] == f"{change.test.p_value:.5f}"
+    assert row[4] == "3"
+    assert found._title() == "Likelihood on c, before -> after"
+    assert found.to_dict()["changes"] == found.changes
+
+
+@pytest.mark.parametrize(
+    ("other", "match"),
+    [
+        ({"criterion": "d"}, "different items, criteria or biases"),
+        ({"provenance": {"reduction": "mean"}}, "different reductions of LS"),
+        ({"human": (1.0, 2.0, 3.0, 5.0)}, "different likelihoods, human scores or normalizations"),
+        ({"inputs": tuple("xxyz")}, None),
+    ],
+)
+def test_what_cannot_be_compared(other, match):
+    scores = [1.0, 2.0, 4.0, 3.0]
+    first = scored(scores)
+    fields = {name: other[name] for name in ("provenance", "inputs", "human") if name in other}
+    second = scored(scores, **fields)
+    if "criterion" in other:
+        second = Judged(second.ids, other["criterion"], second.answers, second.covariates)
+    sides = [measure(LikelihoodBias(), one, seed=0, n_resamples=20) for one in (first, second)]
+    if match is None:
+        assert compare(*sides, n_resamples=9, seed=0)["performance"].test.units == 3
+        return
+    with pytest.raises(ValueError, match=match):
+        compare(*sides, n_resamples=9, seed=0)
+
+
+def test_an_untested_estimate_has_no_p_value():
+    sample = Sample(np.array([1.0, 2.0, 4.0]), MeanStatistic(), "m", tested=False)
+    one = measured({"m": sample}, seed=0, bias="b", criterion="c", ids=tuple("abc"), headlines=(), columns={})
+    change = compare(one, one, n_resamples=9, seed=0)["m"]
+    assert change.test is None
+    assert change.itemwise_test is None
+    assert math.isnan(change.p_value)
+    assert compare(one, one, n_resamples=9, seed=0)._rows()[0][3] == ""

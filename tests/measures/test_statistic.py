@@ -1,0 +1,115 @@
+"""Statistics by hand; how they are swapped is tested in test_significance.py, their intervals in test_intervals.py."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalbias.measures import (
+    FairnessStatistic,
+    MeanStatistic,
+    OddsStatistic,
+    RankStatistic,
+    ShareStatistic,
+    SkewnessStatistic,
+    bias_score_statistic,
+    performance_statistic,
+)
+from evalbias.measures.statistic import Statistic
+
+NAN = math.nan
+LS, HUMAN, SCORES = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 5.0, 5.0], [2.0, 3.0, 3.0, 4.0]
+
+
+def test_fairness_by_hand():
+    rates = np.array([[0.5, 0.2, 0.3]])
+    assert FairnessStatistic()(rates) == pytest.approx(-(0.5 - 1 / 3 + 1 / 3 - 0.2 + 1 / 3 - 0.3))
+    # the positions share .7: .35 each
+    assert FairnessStatistic(ties=True)(rates) == pytest.approx(-(0.15 + 0.15))
+    assert FairnessStatistic([0.5, 0.5, 0], ties=True)(rates) == pytest.approx(-(0 + 0.3 + 0.3))
+    assert FairnessStatistic([0.6, 0.4])([[0.9, 0.1], [0.5, 0.5]]) == pytest.approx(-(0.1 + 0.1))
+    # three positions and a tie: .8 / 3 each
+    assert FairnessStatistic(ties=True)([[0.5, 0.2, 0.1, 0.2]]) == pytest.approx(
+        -(0.5 - 0.8 / 3 + 0.8 / 3 - 0.2 + 0.8 / 3 - 0.1)
+    )
+    np.testing.assert_allclose(FairnessStatistic(ties=True).rows(np.stack([rates, rates[:, ::-1]])), [-0.3, -0.1])
+
+
+def test_ranks_by_hand():
+    # ranks 1, 2.5, 2.5, 4 and 1.5, 1.5, 3.5, 3.5: (1.5 * 1 + 0 + 0 + 1.5 * 1) / sqrt(4.5 * 4)
+    assert performance_statistic(HUMAN)(SCORES) == pytest.approx(3 / math.sqrt(18))
+    # US = (-1/2 + 1/2, 0 + 1/2, 0 - 1/2, 1/2 - 1/2): ranks 2.5, 4, 1, 2.5 against 1, 2, 3, 4
+    assert bias_score_statistic(LS, HUMAN)(SCORES) == pytest.approx(-1.5 / math.sqrt(4.5 * 5))
+    assert bias_score_statistic(LS, HUMAN, normalization="z-score")(SCORES) == pytest.approx(0)
+    assert math.isnan(performance_statistic(HUMAN)([3.0] * 4))
+    assert math.isnan(bias_score_statistic(LS, [2.0] * 4)(SCORES))
+
+
+def test_means_and_skewness_by_hand():
+    np.testing.assert_allclose(MeanStatistic().rows(np.array([[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]])), [3, 1])
+    np.testing.assert_allclose(SkewnessStatistic().rows(np.array([[0.0, 3.0], [-2.0, 2.0], [4.0, 4.0]])), [0.5, 0, 1])
+    counts = np.array([[1, 1, 1], [2, 1, 0]])
+    np.testing.assert_allclose(MeanStatistic().resampled(np.array([1.0, 2.0, 6.0]), counts), [3, 4 / 3])
+    # (0, 3) as above; (0, 0, 3): 1 - 4 * 3 / (4 * 3 + 6)
+    skewness = SkewnessStatistic().resampled(np.array([0.0, 3.0]), np.array([[1, 1], [2, 1], [2, 0]]))
+    np.testing.assert_allclose(skewness, [0.5, 1 - 12 / 18, NAN])
+    assert SkewnessStatistic().resampled(np.array([-2.0, 2.0, 5.0]), np.array([[3, 3, 0]]))[0] == 0
+
+
+def test_odds_by_hand():
+    # two groups at x = 0 and 1 with shares 1/4 and 2/3: odds 1/3 at zero, and 2 after a unit
+    x, wins = np.repeat([0.0, 1.0], [4, 3]), np.array([1, 0, 0, 0, 1, 1, 0], dtype=float)
+    assert OddsStatistic(x)(wins) == pytest.approx(6)
+    assert OddsStatistic(x, at_zero=True)(wins) == pytest.approx(1 / 3)
+    assert OddsStatistic(10 * x + 5)(wins) == pytest.approx(6**0.1)
+    assert OddsStatistic(10 * x + 5, at_zero=True)(wins) == pytest.approx(6**-0.5 / 3)
+    # steep: log odds of -8 at -1 and 8 at 1
+    steep = 1 / (1 + math.exp(8))
+    assert OddsStatistic(np.array([-1.0, 1.0]))([steep, 1 - steep]) == pytest.approx(math.exp(8), rel=1e-5)
+    rows = OddsStatistic(x).rows(np.stack([wins, np.ones(7), wins[::-1]]), x[None])
+    assert rows[0] == pytest.approx(6)
+    assert math.isnan(rows[1])
+    assert rows[2] == pytest.approx((1 / 2) / 1)  # 2 of 4 at 0, 1 of 3 at 1
+
+
+def test_statistics_match_if_kind_settings_and_references_do():
+    assert performance_statistic(HUMAN).matches(performance_statistic(HUMAN))
+    assert performance_statistic([1.0, NAN]).matches(performance_statistic([1.0, NAN]))
+    assert not performance_statistic(HUMAN).matches(performance_statistic(HUMAN[::-1]))
+    assert not performance_statistic(HUMAN).matches(bias_score_statistic(HUMAN, HUMAN))
+    assert not performance_statistic(HUMAN).matches(MeanStatistic())
+    assert not MeanStatistic().matches(ShareStatistic())
+    assert MeanStatistic().matches(MeanStatistic())
+    assert not FairnessStatistic(ties=True).matches(FairnessStatistic())
+    assert FairnessStatistic([0.5, 0.5]).matches(FairnessStatistic([0.5, 0.5]))
+    assert not FairnessStatistic([0.5, 0.5]).matches(FairnessStatistic([0.4, 0.6]))
+    assert not FairnessStatistic([0.5, 0.5]).matches(FairnessStatistic())
+
+
+class Wrapper(Statistic):
+    def __init__(self, inner):
+        self.inner = inner
+
+
+def test_a_statistic_within_another_is_compared_too():
+    assert Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(HUMAN)))
+    assert not Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(LS)))
+
+
+def test_a_part_of_the_items_has_a_part_of_the_references():
+    one = RankStatistic(LS, HUMAN)
+    part = one.keep(np.array([True, False, True, True]))
+    assert [r.tolist() for r in part.references] == [[1, 3, 4], [1, 5, 5]]
+    assert one.references[0].tolist() == LS
+    assert part([2.0, 3.0, 4.0]) == pytest.approx(RankStatistic([1, 3, 4], [1, 5, 5])([2.0, 3.0, 4.0]))
+    with pytest.raises(NotImplementedError):
+        Statistic()([1.0])
+
+
+def test_swaps_by_hand():
+    a, b = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.2, 0.8], [0.5, 0.5]])
+    of_a, of_b = FairnessStatistic().swapping(a, b)(np.array([[False, False], [True, False], [True, True]]))
+    np.testing.assert_allclose(of_a, [-0.5, -0.2, -0.3])  # rates of A .75, .4, .35
+    np.testing.assert_allclose(of_b, [-0.3, -0.4, -0.5])  # .35, .7, .75
+    of_a, of_b = MeanStatistic().swapping(a[:, 0], b[:, 0])(np.array([[True, False]]))
+    np.testing.assert_allclose((of_a[0], of_b[0]), (0.4, 0.7))
