@@ -7,13 +7,10 @@ import numpy as np
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.decision_statistics import OddsStatistic
+from evalbias.measures.rank_statistic import bias_score_statistic, performance_statistic
 from evalbias.measures.ranks import spearman_rows
-from evalbias.measures.statistic import (
-    OddsStatistic,
-    Statistic,
-    bias_score_statistic,
-    performance_statistic,
-)
+from evalbias.measures.statistic import Statistic
 
 
 class LikelihoodBias:

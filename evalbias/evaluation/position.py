@@ -9,7 +9,8 @@ from evalbias.evaluation.judged import Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_share
-from evalbias.measures.statistic import FairnessStatistic, MeanStatistic, ShareStatistic
+from evalbias.measures.decision_statistics import FairnessStatistic
+from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 
 
 class PositionBias:

@@ -4,6 +4,7 @@ from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, p
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
+from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
@@ -27,19 +28,10 @@ from evalbias.measures.preference import (
     position_consistency,
 )
 from evalbias.measures.quantiles import QuantileMap
+from evalbias.measures.rank_statistic import RankStatistic, bias_score_statistic, performance_statistic
 from evalbias.measures.ranks import spearman_rows
 from evalbias.measures.significance import PermutationTest, paired_permutation_test
-from evalbias.measures.statistic import (
-    FairnessStatistic,
-    MeanStatistic,
-    OddsStatistic,
-    RankStatistic,
-    ShareStatistic,
-    SkewnessStatistic,
-    Statistic,
-    bias_score_statistic,
-    performance_statistic,
-)
+from evalbias.measures.statistic import MeanStatistic, ShareStatistic, SkewnessStatistic, Statistic
 from evalbias.measures.uniformity import score_uniformity
 
 __all__ = [

@@ -88,6 +88,13 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     return float(np.clip(1.0 - _sum_of_differences(y) / denominator, 0.0, 1.0))
 
 
+def skewness_rows(x: FloatArray) -> FloatArray:
+    """Compute the distance skewness around 0 of each row of x (k, n), without NaN; see ``weighted_skewness``."""
+    order = np.argsort(np.abs(x), axis=1)
+    ordered = np.take_along_axis(x, order, axis=1)
+    return _skewness(np.abs(ordered), np.sign(ordered), np.full(x.shape, 1 / x.shape[1]))
+
+
 def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
     """Compute the distance skewness around 0 of resamples.
 
@@ -102,11 +109,16 @@ def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
         (k,) skewness in [0, 1]; NaN where all values of a resample are 0.
     """
     order = np.argsort(np.abs(x))
-    size, signs = np.abs(x[order]), np.sign(x[order])
-    steps, shares = np.diff(size, prepend=0.0), counts[:, order] / counts.sum(axis=1, keepdims=True)
-    signed, plain = (_beyond(w) ** 2 @ steps for w in (shares * signs, shares))  # sums of +-min(|a|, |b|)
-    sums = 2 * shares @ size - plain + signed  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
-    values = np.divide(2 * signed, sums, out=np.full(len(counts), np.nan), where=sums > 0)
+    shares = counts[:, order] / counts.sum(axis=1, keepdims=True)
+    return _skewness(np.abs(x[order])[None], np.sign(x[order])[None], shares)
+
+
+def _skewness(size: FloatArray, signs: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute the skewness of rows of values with ascending ``size``, of which each has a share of the row."""
+    steps = np.diff(size, axis=1, prepend=0.0)
+    signed, plain = ((_beyond(w) ** 2 * steps).sum(axis=1) for w in (shares * signs, shares))  # of +-min(|a|, |b|)
+    sums = 2 * (shares * size).sum(axis=1) - plain + signed  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
+    values = np.divide(2 * signed, sums, out=np.full(len(shares), np.nan), where=sums > 0)
     return np.asarray(np.clip(values, 0.0, 1.0))
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
-from evalbias.measures.statistic import FairnessStatistic
+from evalbias.measures.decision_statistics import FairnessStatistic
 
 SUM_SLACK = 1e-4
 """Largest deviation of a row's sum from 1."""

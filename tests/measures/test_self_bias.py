@@ -39,6 +39,8 @@ def test_undefined_scores_are_left_out_and_counted():
     assert (measured.bias, measured.n, measured.undefined) == (2.5, 2, 2)
     assert (measured.own, measured.expected) == (-3, -5.5)
     assert measured.skewness == pytest.approx(by_definition([5, 0]))
+    rows = np.array([[1.0, -2.0, 4.0], [0.0, 3.0, 3.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(SkewnessStatistic().rows(rows), [by_definition(row) for row in rows])
     none = measure_self_bias([math.nan], [1])
     assert math.isnan(none.bias)
     assert (none.n, none.undefined) == (0, 1)

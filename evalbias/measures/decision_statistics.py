@@ -1,0 +1,144 @@
+"""Statistics of comparisons: fairness of decision shares, and odds in a logistic model of wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, ndtri
+
+from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.intervals import ConfidenceInterval, quantiles, share_interval
+from evalbias.measures.resampling import aligned, drawn
+from evalbias.measures.statistic import Statistic, Swapping
+
+INFINITE = 20.0
+"""Log odds that no data have: a separated row stops there, where its gradient vanishes."""
+
+
+class FairnessStatistic(Statistic):
+    """Fairness of decision shares (n, c): minus the distance of their mean from a prior (Zhou et al. 2024).
+
+    Args:
+        prior: (c,) win rate that each class should have. Defaults to the uniform distribution.
+        ties: Whether the last class is the answer "tie". Without a prior, the positions then share what it leaves.
+    """
+
+    def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False) -> None:
+        self._prior = None if prior is None else np.asarray(prior, dtype=np.float64)
+        self._ties = ties
+
+    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
+        """Compute the fairness of every row of shares (k, n, c); see ``Statistic``."""
+        return np.asarray(-np.abs(self._deviations(scores.mean(axis=1))).sum(axis=1))
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``."""
+        rates = counts @ scores / counts.sum(axis=1, keepdims=True)
+        return np.asarray(-np.abs(self._deviations(rates)).sum(axis=1))
+
+    def _deviations(self, rates: FloatArray) -> FloatArray:
+        """Return the rates that the classes should have minus those of every row (k, c), where they should have any."""
+        if self._ties and self._prior is None:
+            return np.asarray((1 - rates[:, -1:]) / (rates.shape[1] - 1) - rates[:, :-1])
+        prior = np.full(rates.shape[1], 1 / rates.shape[1]) if self._prior is None else self._prior
+        return np.asarray(prior - rates)
+
+    def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
+        """See ``Statistic``; mean shares are linear in the swaps, so one matrix product serves all rows."""
+        totals, change = (a.sum(axis=0), b.sum(axis=0)), b - a  # (c,), (n, c)
+
+        def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+            moved = swap.astype(np.float64) @ change  # (k, c)
+            first, second = ((total + sign * moved) / len(a) for total, sign in zip(totals, (1, -1), strict=True))
+            return self.rows(first[:, None]), self.rows(second[:, None])
+
+        return swapped
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute an interval that holds 0 wherever the rates could be those of a fair judge; see ``Statistic``.
+
+        Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. With two classes, fairness is
+        -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``). With more, it
+        holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too wide
+        for a judge far from fair.
+        """
+        (shares,) = aligned(scores)
+        if shares.shape[1] - int(self._ties and self._prior is None) == 2:
+            first = shares[:, 0] + (shares[:, 2] / 2 if shares.shape[1] == 3 else 0)
+            target = 0.5 if self._prior is None else self._prior[0]
+            found = share_interval(first, clusters=clusters, confidence=confidence)
+            distance, ends = abs(found.estimate - target), (found.low - target, found.high - target)
+            nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
+            return replace(found, low=-2 * max(map(abs, ends)), high=-2 * nearest, estimate=-2 * distance)
+        (shares,), codes, _ = self._defined([shares], clusters)
+        units = len(set(codes.tolist()))
+        if units < 2:
+            return ConfidenceInterval(np.nan, np.nan, self._of(shares), 0, 0, units)
+        observed = self._deviations(shares.mean(axis=0, keepdims=True))
+        rates = [
+            counts @ shares / counts.sum(axis=1, keepdims=True)
+            for counts in drawn(codes, n_resamples, np.random.default_rng(seed))
+        ]
+        moved = np.abs(self._deviations(np.concatenate(rates)) - observed).sum(axis=1)
+        widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / ndtri((1 + confidence) / 2)
+        radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
+        low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
+        return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
+
+
+class OddsStatistic(Statistic):
+    """Odds in a logistic model of win probabilities on a difference between the candidates.
+
+    Args:
+        difference: (n,) first minus second candidate, in any unit.
+        at_zero: Return the odds of the first position between equal candidates, instead of the factor on the odds for
+            each unit of the difference.
+
+    A row is NaN where the model has no finite solution: fewer than two distinct differences, or decisions that a
+    threshold on the difference separates.
+    """
+
+    def __init__(self, difference: FloatArray, *, at_zero: bool = False) -> None:
+        self.references = (difference,)
+        self._term = int(at_zero)
+
+    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
+        """Compute the odds of every row of win probabilities (k, n) of the first candidate; see ``Statistic``."""
+        return np.asarray(np.exp(_logistic(references[0], scores)[self._term]))
+
+
+def _logistic(x: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Fit slope and intercept, (k,) each, of targets (k, n) in [0, 1] on x (k, n) by maximum likelihood.
+
+    Newton's method with bounded steps, all rows at once; NaN where there is no finite solution.
+    """
+    x = np.broadcast_to(x, target.shape)
+    scale = x.std(axis=1, keepdims=True)
+    fit = (scale > 0).ravel()
+    z = np.divide(x, scale, out=np.zeros_like(target), where=scale > 0)
+    weights = np.zeros((len(target), 2))
+    for _ in range(100):
+        shares = expit(weights[:, :1] * z + weights[:, 1:])  # (k, n)
+        error, curvature = shares - target, shares * (1 - shares)
+        gradient = np.stack([(error * z).mean(axis=1), error.mean(axis=1)], axis=1)  # (k, 2)
+        if (np.abs(gradient).max(axis=1)[fit] < 1e-10).all():
+            break
+        h = [(curvature * power).mean(axis=1) for power in (z * z, z, np.ones_like(z))]
+        determinant = np.maximum(h[0] * h[2] - h[1] ** 2, 1e-300)
+        step = np.stack([h[2] * gradient[:, 0] - h[1] * gradient[:, 1], h[0] * gradient[:, 1] - h[1] * gradient[:, 0]])
+        step = np.clip((step / determinant).T, -2, 2)
+        weights = np.clip(weights - step, -60, 60)
+    fit &= (np.abs(weights).max(axis=1) < INFINITE) & (np.abs(gradient).max(axis=1) < 1e-6)
+    slope = np.divide(weights[:, 0], scale.ravel(), out=np.full(len(target), np.nan), where=fit)
+    return slope, np.where(fit, weights[:, 1], np.nan)

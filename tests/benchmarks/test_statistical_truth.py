@@ -1,0 +1,87 @@
+"""A short form of the simulation: tests hold their level, intervals cover, and the plain bootstrap does not."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.statistical_truth.checks import Check, check, share_found
+from benchmarks.statistical_truth.drift import drift_table
+from benchmarks.statistical_truth.table import report
+from benchmarks.statistical_truth.worlds import WORLDS, normal, scoring
+
+SETS = 120
+"""Data sets: a share of 95 % has a standard error of 2 %."""
+
+
+def checked(world, **options):
+    found = check(world, WORLDS[world], sets=SETS, n_resamples=199, n_swaps=99, seed=1, **options)
+    return {one.statistic: one for one in found}
+
+
+def holds(one):
+    assert one.rejected <= 0.11
+    assert 0.89 <= one.covered <= 1.0
+    assert 0.84 <= one.difference <= 1.0
+    assert one.sets == SETS
+
+
+def test_a_fair_judge_is_not_called_unfair():
+    found = checked("fair", n=60)
+    for one in found.values():
+        holds(one)
+    assert found["fairness"].truth == 0
+    assert found["fairness"].mean < -0.03
+    assert found["fairness"].percentile < 0.9
+    assert 0.68 < found["position consistency"].truth < 0.74
+
+
+def test_a_model_without_self_bias_has_no_skewness():
+    found = checked("symmetric", n=40)
+    for one in found.values():
+        holds(one)
+    assert found["Dskew"].percentile == 0
+    assert found["Dskew"].mean > 0.01
+
+
+def test_shares_near_1_are_covered():
+    one = checked("consistent in 95 %", n=30)["position consistency"]
+    holds(one)
+    assert one.percentile < 0.9
+
+
+def test_documents_are_the_units():
+    found = checked("symmetric", n=80, outputs=4)["Bias"]
+    holds(found)
+    assert found.itemwise > found.rejected + 0.05
+    assert found.outputs == 4
+
+
+def test_outputs_of_a_document_share_their_part():
+    x = normal(np.random.default_rng(0), 40_000, 4).reshape(-1, 4)
+    assert x.var() == pytest.approx(1, abs=0.05)
+    assert np.corrcoef(x[:, 0], x[:, 3])[0, 1] == pytest.approx(0.4, abs=0.03)
+
+
+def test_a_larger_effect_is_found_more_often():
+    small, large = (
+        share_found(scoring(effect, 0.0), "BiasScore (z)", n=60, sets=40, n_swaps=99, seed=0) for effect in (0.1, 0.5)
+    )
+    assert small < 0.6 < large
+
+
+def test_the_table_marks_what_misses_its_goal():
+    one = Check("fair", "fairness", 30, 1, 2000, 0.0, -0.1, 0.05, math.nan, 0.972, 400, 0.6, 0.95)
+    two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
+    moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
+    text = report([one, two], [{"statistic": "BiasScore", "n": 120, "effect": 0.2, "found": 0.41}], moved)
+    lines = text.splitlines()
+    assert (
+        "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"
+        in lines
+    )
+    assert lines[lines.index(next(x for x in lines if "30 of 4" in x))].endswith(
+        "| **2.0 %** | **12.0 %** | 94.0 % | 95.0 % | 95.0 % |"
+    )
+    assert "| 120 | 41 % |" in lines
+    assert "| effect 0.3 | mean-range | +0.10 | -0.09 |" in drift_table(moved).splitlines()
