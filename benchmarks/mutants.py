@@ -1,6 +1,6 @@
 """Measure the tests of the measures: the share of small faults in the code (mutants) that the tests notice.
 
-usage: python -m benchmarks.mutants [--sample 100] [--seed 0] [--modules statistic ranks ...] [--list] [--write]
+usage: python -m benchmarks.mutants [--sample 100] [--seed 0] [--modules measures.ranks ...] [--write]
 
 cosmic-ray (``make mutants`` installs it) finds the places and makes the faults: another operator, comparison, constant
 or keyword, a negated condition, a loop that never runs. A sample is drawn by place, then by fault, so that operators
@@ -80,30 +80,36 @@ class Mutant:
     change: str
 
 
-def mutants(module: str) -> dict[tuple[int, int], list[Mutant]]:
-    """Return all mutants of a module by place (line, column)."""
+def places(module: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """Return every place (line, column) of a module with its faults: name, and number among the faults of the name."""
     from cosmic_ray.ast import ast_nodes, get_ast
-    from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    code = _path(module).read_text(encoding="utf-8")
-    meaning, places = _meaning(code), {}
+    nodes = list(ast_nodes(get_ast(_path(module).read_text(encoding="utf-8"))))
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
     for name in sorted(operator_names()):
-        kind = get_operator(name)
-        if kind.arguments():
-            continue
-        positions = [p for node in ast_nodes(get_ast(code)) for p in kind().mutation_positions(node)]
-        for occurrence, (start, _) in enumerate(positions):
-            changed = mutate_code(code, kind(), occurrence)
-            try:
-                same = changed is None or _meaning(changed) == meaning
-            except SyntaxError:
-                continue
-            if not same:
-                lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), lineterm="", n=0)
-                change = "\n".join(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
-                places.setdefault(start, []).append(Mutant(module, start[0], name, changed, change))
-    return places
+        if not get_operator(name).arguments():
+            positions = [p for node in nodes for p in get_operator(name)().mutation_positions(node)]
+            for number, (start, _) in enumerate(positions):
+                found.setdefault(start, []).append((name, number))
+    return found
+
+
+def mutant(module: str, line: int, fault: str, number: int) -> Mutant | None:
+    """Make a mutant; None if the code would mean the same or nothing."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    code = _path(module).read_text(encoding="utf-8")
+    changed = mutate_code(code, get_operator(fault)(), number)
+    try:
+        if changed is None or _meaning(changed) == _meaning(code):
+            return None
+    except SyntaxError:
+        return None
+    lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), lineterm="", n=0)
+    change = "\n".join(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return Mutant(module, line, fault, changed, change)
 
 
 def _path(module: str) -> Path:
@@ -159,10 +165,18 @@ def killed(module: str, code: str) -> bool:
 
 
 def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
-    """Draw mutants: places without replacement, then one fault of each."""
+    """Draw mutants: places in random order, and one fault of each."""
     rng = random.Random(seed)
-    places = [faults for module in modules for _, faults in sorted(mutants(module).items())]
-    return [rng.choice(faults) for faults in rng.sample(places, min(sample, len(places)))]
+    everywhere = [(module, *place) for module in modules for place in sorted(places(module).items())]
+    rng.shuffle(everywhere)
+    chosen: list[Mutant] = []
+    for module, (line, _), faults in everywhere:
+        made = mutant(module, line, *rng.choice(faults))
+        if made is not None:
+            chosen.append(made)
+        if len(chosen) == sample:
+            break
+    return chosen
 
 
 def main() -> None:
@@ -173,16 +187,15 @@ def main() -> None:
     parser.add_argument("--modules", nargs="+", choices=[*TESTS], default=[*TESTS])
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    for module in args.modules:
+    chosen = drawn(args.modules, args.sample, args.seed)
+    for module in sorted({one.module for one in chosen}):
         if killed(module, _path(module).read_text(encoding="utf-8")):
             parser.error(f"{module}: its tests fail without any fault")
-    survivors, counts = [], dict.fromkeys(args.modules, 0)
-    chosen = drawn(args.modules, args.sample, args.seed)
-    for mutant in chosen:
-        counts[mutant.module] += 1
-        if not killed(mutant.module, mutant.code):
-            survivors.append(mutant)
-            print(f"{mutant.module}:{mutant.line} {mutant.fault}\n{mutant.change}\n", flush=True)
+    survivors = []
+    for number, one in enumerate(chosen, 1):
+        if not killed(one.module, one.code):
+            survivors.append(one)
+            print(f"{number}: {one.module}:{one.line} {one.fault}\n{one.change}\n", flush=True)
     share = 100 * (1 - len(survivors) / len(chosen))
     found = f"{len(chosen)} mutants in {len(args.modules)} modules (seed {args.seed}): {share:.0f} % noticed"
     print(found)
