@@ -3,8 +3,8 @@
 from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
-from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
 from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
+from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
