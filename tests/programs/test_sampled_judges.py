@@ -24,7 +24,8 @@ K = Sampling(samples=30)
 
 def preference(text, system):
     """Prefers the higher q by its difference, and the first position by the wording's lean (1.5 without one)."""
-    first, second = (float(q) for q in re.findall(r"q=(-?[\d.]+)", text))
+    found = re.findall(r"q=(-?[\d.]+)", text)
+    first, second = map(float, found) if found else (0.0, 0.0)  # the harmless text after a refusal
     lean = re.search(r"lean=(-?[\d.]+)", system)
     p = 1 / (1 + math.exp(second - first - (float(lean[1]) if lean else 1.5)))
     return {"A": 0.9 * p, "B": 0.9 * (1 - p), "Neither.": 0.1}
