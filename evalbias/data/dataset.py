@@ -16,6 +16,7 @@ class DataError(ValueError):
 class Dataset(list[Any]):
     """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
 
+    Where single ratings are known, ``ratings`` maps a criterion to them, in the raters' order, NaN where one gave none.
     A slice or a copy is a plain list without the attributes.
 
     Attributes:

@@ -1,4 +1,9 @@
-"""Users' own items: one JSON object per line with ``source``, ``output`` and, if people rated it, ``scores``."""
+"""Users' own items: one JSON object per line with ``source``, ``output`` and, if people rated it, ``scores``.
+
+``ratings`` may add the single ratings by criterion, a list with one number for each rater. They tell how reliable the
+scores are, without which a judge's bias cannot be told from the raters' noise. A criterion without a score gets the
+mean of its ratings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.reading import Source, scores, text
+from evalbias.data.reading import Source, ratings, scores, text
+from evalbias.measures.checks import mean_of_defined
 
 
 def load_jsonl(path: Path) -> Dataset:
@@ -29,12 +35,16 @@ def load_records(source: Source, records: Iterable[tuple[str, dict[str, Any]]]) 
         DataError: A record is not a valid item; the message names its place.
     """
     for where, record in records:
-        fields = {
+        rated = ratings(record, where)
+        means = {name: mean_of_defined(given) for name, given in rated.items()}
+        fields: dict[str, Any] = {
             "id": _id(record, where),
             "source": text(record, "source", where),
             "output": text(record, "output", where, blank=True),
-            "scores": scores(record, where),
+            "scores": means | scores(record, where),
         }
+        if rated:
+            fields["ratings"] = rated
         source.add({**record, **fields}, where)
     return source.dataset()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import dspy
 
-from evalbias.data.ratings import human_score
+from evalbias.data.ratings import human_score, single_ratings
 
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
@@ -71,7 +71,8 @@ def pairs(
 
     Returns:
         Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Labeled pairs also have
-        ``preference``: ``"A"`` where people rated the first candidate higher, ``"B"`` where the second.
+        ``preference``: ``"A"`` where people rated the first candidate higher, ``"B"`` where the second. Where both
+        outputs have single ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
 
     Raises:
         ValueError: Fewer than ``inputs`` inputs have two different outputs, or ``inputs`` or ``limit`` is below 1.
@@ -118,4 +119,13 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
     pair = dspy.Example(
         source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
     )
+    differences = {c: _differences(a, b, c) for c in a.get("ratings") or {} if c in (b.get("ratings") or {})}
+    if any(differences.values()):
+        pair["ratings"] = {c: given for c, given in differences.items() if given}
     return pair.with_inputs("source", "candidates")
+
+
+def _differences(a: dspy.Example, b: dspy.Example, criterion: str) -> list[float]:
+    """Subtract the second output's ratings rater by rater; nothing if different numbers of raters gave them."""
+    first, second = (single_ratings(e, criterion) for e in (a, b))
+    return [x - y for x, y in zip(first, second, strict=True)] if len(first) == len(second) else []

@@ -1,4 +1,7 @@
-"""Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have."""
+"""Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have.
+
+``ratings`` may hold the single ratings behind a score, from which the noise of the raters is known.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +67,19 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
 
     Raises:
         ValueError: A rating is not a number.
+
+    Examples:
+        >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
+        [4.0, nan, 5.0]
     """
-    given = (example.get("ratings") or {}).get(criterion) or ()
+    given = example.get("ratings") or {}
     try:
-        return [math.nan if rating is None else float(rating) for rating in given]
+        if not isinstance(given, Mapping) or isinstance(given.get(criterion), str):
+            raise TypeError
+        return [math.nan if rating is None else float(rating) for rating in given.get(criterion) or ()]
     except (TypeError, ValueError):
         raise ValueError(
-            f"The item {example.get('id')!r} has the ratings {given!r:.80} on {criterion!r}: give numbers, None where "
+            f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers, None where "
             "a rater gave none."
         ) from None
 

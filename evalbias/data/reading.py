@@ -160,6 +160,25 @@ def scores(record: Mapping[str, Any], where: str, *, required: Iterable[str] = (
     return {k: math.nan if v is None else number(v, f"{where}: the score on {k!r}") for k, v in raw.items()}
 
 
+def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
+    """Return criterion -> single ratings in the raters' order from a record's ``ratings``; null becomes NaN.
+
+    Raises:
+        DataError: A criterion has no list of numbers.
+    """
+    raw = _object(record.get("ratings") or {}, f"{where}: 'ratings'")
+    for name, given in raw.items():
+        if not isinstance(given, list) or not given:
+            raise DataError(
+                f"{where}: the ratings on {name!r} are {given!r:.80}; write a list with one number for each rater, "
+                "null where one gave none."
+            )
+    return {
+        name: [math.nan if v is None else number(v, f"{where}: a rating on {name!r}") for v in given]
+        for name, given in raw.items()
+    }
+
+
 def number(value: object, label: str, *, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> float:
     """Return a JSON value as a finite number in [low, high]; the label names it in the error.
 

@@ -20,7 +20,8 @@ FIELDS = {
 def load_summeval(path: Path) -> Dataset:
     """Read ``model_annotations.aligned.paired.jsonl``, or the recorded JSONL form.
 
-    ``input_id`` is the document; the id joins it with ``system``. A score is the mean over the experts.
+    ``input_id`` is the document; the id joins it with ``system``. A score is the mean over the experts; where their
+    single ratings are recorded, ``ratings`` maps each aspect to them.
 
     Raises:
         DataError: A record is malformed, or the annotations were not paired with the articles; the message names file
@@ -41,18 +42,19 @@ def _item(record: Mapping[str, Any], where: str, *, recorded: bool) -> dict[str,
     document, system, article, summary = FIELDS[recorded]
     fields = {"input_id": text(record, document, where), "system": text(record, system, where)}
     experts = record.get("expert_annotations")
+    ratings = {} if recorded and experts is None else {aspect: _ratings(experts, aspect, where) for aspect in ASPECTS}
+    means = {aspect: sum(given) / len(given) for aspect, given in ratings.items()}
     return {
         "id": f"{fields['input_id']}/{fields['system']}",
         **fields,
         "source": text(record, article, where),
         "output": text(record, summary, where, blank=True),
-        "scores": scores(record, where, required=ASPECTS)
-        if recorded
-        else {a: _mean(experts, a, where) for a in ASPECTS},
+        "scores": scores(record, where, required=ASPECTS) if recorded else means,
+        **({"ratings": ratings} if ratings else {}),
     }
 
 
-def _mean(experts: Any, aspect: str, where: str) -> float:
+def _ratings(experts: Any, aspect: str, where: str) -> list[float]:
     if not isinstance(experts, list) or not experts or not all(isinstance(e, dict) and aspect in e for e in experts):
         raise DataError(f"{where}: 'expert_annotations' must be a list of objects that each hold {aspect!r}.")
-    return sum(number(e[aspect], f"{where}: {aspect}", low=1, high=5) for e in experts) / len(experts)
+    return [number(e[aspect], f"{where}: {aspect}", low=1, high=5) for e in experts]

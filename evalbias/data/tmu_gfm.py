@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.reading import Source, number, scores, text
+from evalbias.data.reading import Source, number, ratings, scores, text
 
 ASPECTS = {"grammar": ("grammer", "ave_g"), "fluency": ("fluency", "ave_f"), "meaning": ("meaning", "ave_m")}
 COLUMNS = frozenset({"source", "output", "system", *(column for pair in ASPECTS.values() for column in pair)})
@@ -24,8 +24,8 @@ ROUNDING = 0.01  # the means are published with one decimal place or more
 def load_tmu_gfm(path: Path) -> Dataset:
     """Read the published CSV file, or its recorded JSONL form; both give the same items.
 
-    ``system`` lists the systems that share the output, separated by commas; ``annotations`` maps each aspect to its
-    five ratings; the id is the row number. Items with an empty output are left out.
+    ``system`` lists the systems that share the output, separated by commas; ``ratings`` maps each aspect to its five
+    ratings, NaN for the rating 0; the id is the row number. Items with an empty output are left out.
 
     Raises:
         DataError: A row is malformed; the message names file and line.
@@ -34,14 +34,15 @@ def load_tmu_gfm(path: Path) -> Dataset:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         for where, record in source.rows():
             fields = {name: text(record, name, where) for name in ("id", "source", "system")}
-            rated = {"scores": scores(record, where, required=ASPECTS), "annotations": record.get("annotations")}
+            single = ratings({"ratings": record.get("annotations")}, where)
+            rated = {"scores": scores(record, where, required=ASPECTS), "ratings": _without_other(single)}
             source.add({**fields, **rated, "output": text(record, "output", where, blank=True)}, where)
         return source.dataset()
     for index, (where, row) in enumerate(_rows(source)):
-        ratings = {name: _ratings(row[column], where, column) for name, (column, _) in ASPECTS.items()}
-        means = {name: _mean(row[mean], ratings[name], where, mean) for name, (_, mean) in ASPECTS.items()}
+        given = {name: _ratings(row[column], where, column) for name, (column, _) in ASPECTS.items()}
+        means = {name: _mean(row[mean], given[name], where, mean) for name, (_, mean) in ASPECTS.items()}
         fields = {"source": text(row, "source", where), "output": row["output"], "system": text(row, "system", where)}
-        source.add({"id": f"tmu-{index:04d}", **fields, "scores": means, "annotations": ratings}, where)
+        source.add({"id": f"tmu-{index:04d}", **fields, "scores": means, "ratings": _without_other(given)}, where)
     return source.dataset()
 
 
@@ -65,6 +66,10 @@ def _rows(source: Source) -> Iterator[tuple[str, dict[str, str]]]:
         raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
 
 
+def _without_other(given: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+    return {name: [float(r) if r > 0 else math.nan for r in row] for name, row in given.items()}
+
+
 def _ratings(cell: str, where: str, column: str) -> list[int]:
     parts = cell.split(",")
     if len(parts) != RATERS or not all(part in {"0", "1", "2", "3", "4"} for part in parts):
@@ -72,9 +77,9 @@ def _ratings(cell: str, where: str, column: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _mean(cell: str, ratings: list[int], where: str, column: str) -> float:
+def _mean(cell: str, given: list[int], where: str, column: str) -> float:
     """Return the published mean after checking it against its ratings; NaN if all of them are 0."""
-    counted = [r for r in ratings if r > 0]
+    counted = [r for r in given if r > 0]
     if not counted:
         return math.nan
     try:
@@ -84,6 +89,6 @@ def _mean(cell: str, ratings: list[int], where: str, column: str) -> float:
     exact = sum(counted) / len(counted)
     if abs(mean - exact) > ROUNDING:
         raise DataError(
-            f"{where}: {column} is {cell}, but the ratings {ratings} without 0 have the mean {exact:.3f}; correct one."
+            f"{where}: {column} is {cell}, but the ratings {given} without 0 have the mean {exact:.3f}; correct one."
         )
     return mean

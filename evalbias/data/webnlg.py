@@ -36,7 +36,8 @@ def load_webnlg(path: Path) -> Dataset:
     """Read the folder of a checkout, or a ``.jsonl`` or ``.jsonl.gz`` file.
 
     Items have ``system``, ``input_id`` (line of the test set), ``triples`` and ``n_annotators``; a score is the mean
-    over the annotators. Reference texts, empty outputs, and items and systems without ratings are left out.
+    over the annotators. Those of a checkout have the single ``ratings`` too. Reference texts, empty outputs, and items
+    and systems without ratings are left out.
 
     Raises:
         DataError: A file is missing or malformed; the message names the file and the line or sample.
@@ -83,7 +84,7 @@ def _read_system(
         if ratings.get(sample, {}) == {}:
             source.leave_out("no ratings", name)
             continue
-        rated = _mean_ratings(ratings[sample], where)
+        rated = _rated(ratings[sample], where)
         names = {"id": name, "system": system}
         source.add(_item(names, sample, facts, output=_line(outputs, int(sample), where), **rated), name)
 
@@ -133,14 +134,15 @@ def _line(lines: Sequence[str], number: int, where: str) -> str:
     return lines[number - 1].strip()
 
 
-def _mean_ratings(raters: object, where: str) -> dict[str, Any]:
+def _rated(raters: object, where: str) -> dict[str, Any]:
     if not isinstance(raters, dict) or not all(isinstance(r, dict) for r in raters.values()):
         raise DataError(f"{where} holds {raters!r:.80}; it must hold the raters, each with a rating per criterion.")
-    means = {}
-    for name, column in CRITERIA.items():
-        ratings = [number(r.get(column), f"{where}, {rater}: {column}", low=0, high=100) for rater, r in raters.items()]
-        means[name] = sum(ratings) / len(ratings)
-    return {"scores": means, "n_annotators": len(raters)}
+    ratings = {
+        name: [number(r.get(column), f"{where}, {rater}: {column}", low=0, high=100) for rater, r in raters.items()]
+        for name, column in CRITERIA.items()
+    }
+    means = {name: sum(given) / len(given) for name, given in ratings.items()}
+    return {"scores": means, "ratings": ratings, "n_annotators": len(raters)}
 
 
 def _recorded(record: Mapping[str, Any], where: str) -> dict[str, Any]:

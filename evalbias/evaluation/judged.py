@@ -24,7 +24,9 @@ from evalbias.programs.pointwise import PointwiseJudge
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
 RATINGS = "ratings"
-"""Name of a covariate: (n, r) single ratings of each item in the raters' order, NaN where a rater gave none."""
+"""Name of a covariate: (n, r) single ratings of each item in the raters' order, NaN where a rater gave none.
+
+For pairs they are each rater's difference, the first candidate's rating less the second's."""
 
 
 REMEDIES = {
@@ -129,8 +131,6 @@ def judge_examples(
     else:
         if any(is_rated(e, judge.criterion.name) for e in examples):
             covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
-        if (ratings := human_ratings(examples, judge.criterion)).shape[1] > 1:
-            covariates[RATINGS] = ratings
         if scorer is not None:
             covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
         covariates[LENGTHS] = np.array([len(e.output) for e in examples], dtype=np.float64)
@@ -138,6 +138,8 @@ def judge_examples(
         answers = np.array([p.score for p in predictions], dtype=np.float64)
         coverage = np.array([p.coverage for p in predictions], dtype=np.float64)
         judgments = len(examples)
+    if (ratings := human_ratings(examples, judge.criterion)).shape[1]:
+        covariates[RATINGS] = ratings
     return Judged(
         ids=tuple(_id(e, i) for i, e in enumerate(examples)),
         criterion=judge.criterion.name,

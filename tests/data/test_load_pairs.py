@@ -71,6 +71,11 @@ def test_summeval_in_its_published_form(data_dir, tmp_path):
     assert len(items) == len(recorded) == 840
     for item, record in zip(items, recorded, strict=True):
         assert item.scores == pytest.approx(record["scores"], abs=1e-6)
+        assert item.ratings["fluency"] == [expert["fluency"] for expert in record["expert_annotations"]]
+    whole = data.load("summeval", data_dir / "summeval.jsonl.gz")
+    with_ratings = {e.id: e.ratings for e in whole if "ratings" in e}
+    assert with_ratings == {e.id: e.ratings for e in items}
+    assert len(whole) == 1120
     del rows[3]["text"]
     (tmp_path / "b.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     with pytest.raises(DataError, match=r"b\.jsonl:4: 'text' is missing: the annotations must be paired"):

@@ -52,6 +52,7 @@ def test_line_k_is_sample_k_in_the_order_of_systems_and_samples(checkout):
     ]
     assert items[1].scores["fluency"] == 70.5
     assert items[1].n_annotators == 2
+    assert items[1].ratings["fluency"] == [70.0, 71.0]
     assert items[1].source == "<entry>\n  <triple>A b | is &lt; than | C</triple>\n</entry>"
     assert items[0].triples == [["D", "e", "F"], ["G", "h", '"I"']]
     assert items.left_out == {"reference text": ("WebNLG-2020-reference/2",)}

@@ -46,7 +46,10 @@ def test_every_value_is_the_recorded_one(name, data_dir):
         assert item.scores == pytest.approx(record["scores"], abs=5e-7)  # six digits are recorded
         assert set(item.inputs().keys()) == {"source", "output"}
         if name == "tmu-gfm":
-            assert (item.source, item.annotations) == (record["source"], record["annotations"])
+            assert item.source == record["source"]
+            for aspect, single in record["annotations"].items():
+                expected = [r if r > 0 else math.nan for r in single]
+                assert item.ratings[aspect] == pytest.approx(expected, nan_ok=True)
         else:
             assert (item.input_id, item.n_annotators) == (str(record["sample_id"]), record["n_annotators"])
 
@@ -67,7 +70,7 @@ def test_the_xml_of_webnlg_holds_the_recorded_triples(data_dir):
 def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
     path = data_dir / FORMS["tmu-gfm"][1]
     plain, named = data.load("jsonl", path), data.load("tmu-gfm", path)
-    for field in ("id", "source", "output", "scores", "system", "annotations"):
+    for field in ("id", "source", "output", "scores", "system"):
         assert [e[field] for e in plain] == [e[field] for e in named]
     assert plain.sha256 == named.sha256
 
@@ -87,9 +90,21 @@ def test_webnlg_reports_the_items_left_out(data_dir):
 
 def test_tmu_gfm_leaves_the_rating_0_out_of_the_mean(data_dir):
     items = data.load("tmu-gfm", data_dir / FORMS["tmu-gfm"][0])
-    other = [(e, a) for e in items for a, r in e.annotations.items() if 0 in r]
-    differs = [(e, a) for e, a in other if abs(e.scores[a] - sum(e.annotations[a]) / 5) > 1e-6]
-    assert len(differs) == 99
+    undefined = [(e, a) for e in items for a, r in e.ratings.items() if any(map(math.isnan, r))]
+    assert len(undefined) == 99
+    for item, aspect in undefined:
+        rest = [r for r in item.ratings[aspect] if not math.isnan(r)]
+        mean = sum(rest) / len(rest) if rest else math.nan
+        assert item.scores[aspect] == pytest.approx(mean, abs=0.01, nan_ok=True)
+
+
+def test_webnlg_has_the_ratings_of_every_worker(data_dir):
+    items = data.load("webnlg2020", data_dir / FORMS["webnlg2020"][0])
+    for item in items:
+        for criterion, single in item.ratings.items():
+            assert len(single) == item.n_annotators
+            assert sum(single) / len(single) == pytest.approx(item.scores[criterion])
+    assert "ratings" not in data.load("webnlg2020", data_dir / FORMS["webnlg2020"][1])[0]
 
 
 def test_the_hash_depends_only_on_the_contents(data_dir, tmp_path):
@@ -119,9 +134,27 @@ def test_users_own_items(tmp_path):
     assert items.left_out == {"empty output": (f"{file}:3",)}
 
 
+def test_users_own_ratings(tmp_path):
+    file = write(
+        tmp_path / "items.jsonl",
+        {"source": "s", "output": "o", "ratings": {"wit": [3, None, 5], "tact": [None]}, "scores": {"wit": 4.5}},
+        {"source": "s", "output": "p", "ratings": {"wit": [1, 2]}},
+        {"source": "s", "output": "q"},
+    )
+    rated, mean, unrated = data.load_spec(str(file))
+    assert rated.ratings["wit"] == pytest.approx([3, math.nan, 5], nan_ok=True)
+    assert rated.scores == pytest.approx({"wit": 4.5, "tact": math.nan}, nan_ok=True)
+    assert mean.scores == {"wit": 1.5}
+    assert "ratings" not in unrated
+
+
 @pytest.mark.parametrize(
     ("line", "match"),
     [
+        ('{"source": "s", "output": "o", "ratings": {"wit": 3}}', r"jsonl:2: the ratings on 'wit' are 3; write a list"),
+        ('{"source": "s", "output": "o", "ratings": {"wit": []}}', r"the ratings on 'wit' are \[\]; write a list"),
+        ('{"source": "s", "output": "o", "ratings": {"wit": ["3"]}}', r"a rating on 'wit' is '3'; it must be a finite"),
+        ('{"source": "s", "output": "o", "ratings": [3]}', r"'ratings' holds \[3\]; it must be a JSON object"),
         (r'{"source": "s", "output": "a\ud83d b"}', r"'output' holds the lone surrogate U\+D83D at character 2"),
         ("{", r"items\.jsonl:2 is not valid JSON"),
         ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),

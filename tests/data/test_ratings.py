@@ -7,6 +7,7 @@ import pytest
 
 from evalbias import data
 from evalbias.data import human_score, is_rated
+from evalbias.data.ratings import single_ratings
 
 BOTH = {"score": 4, "scores": {"quality": 2}}
 
@@ -59,3 +60,26 @@ def test_pairs_are_labeled_by_the_one_score():
         ("1", "2", "B"),
         ("2", "1", "A"),
     }
+
+
+def test_single_ratings_of_an_example():
+    example = dspy.Example(id="7", ratings={"wit": [3, None, "4.5"]})
+    assert single_ratings(example, "wit") == pytest.approx([3, math.nan, 4.5], nan_ok=True)
+    assert single_ratings(example, "tact") == []
+    assert single_ratings(dspy.Example(), "wit") == []
+    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, [3]):
+        with pytest.raises(ValueError, match=r"'7' has ratings=.*: give criterion -> list of numbers"):
+            single_ratings(dspy.Example(id="7", ratings=given), "wit")
+
+
+def test_a_pair_has_the_difference_of_each_raters_ratings():
+    rated = [
+        dspy.Example(id="1", source="s", output="a", ratings={"wit": [1, 5, None], "tact": [1]}),
+        dspy.Example(id="2", source="s", output="b", ratings={"wit": [2, 2, 3], "tact": [1, 2]}),
+    ]
+    differences = {tuple(p.ids): p.ratings for p in data.pairs(rated, seed=0)}
+    assert set(differences[("1", "2")]) == {"wit"}
+    assert differences[("1", "2")]["wit"] == pytest.approx([-1, 3, math.nan], nan_ok=True)
+    assert differences[("2", "1")]["wit"] == pytest.approx([1, -3, math.nan], nan_ok=True)
+    plain = [dspy.Example(id=str(k), source="s", output=f"o{k}") for k in range(2)]
+    assert all("ratings" not in pair for pair in data.pairs(plain, seed=0))

@@ -107,3 +107,13 @@ def test_any_text_is_scored_like_the_items():
         1 + 4 / 3
     )
     assert world.true_quality(facts, "in born paris . as works actor .") == pytest.approx(1 + 2 / 3)
+
+
+def test_single_ratings_have_the_noise_of_a_rater_and_the_mean_of_the_score():
+    items = world.examples(2000, seed=5)
+    ratings = np.array([e.ratings["quality"] for e in items])  # (2000, 4)
+    assert np.clip(ratings.mean(axis=1), 1, 5) == pytest.approx(np.array([e.scores["quality"] for e in items]))
+    noise = ratings - np.array([e.quality for e in items])[:, None]
+    assert noise.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.12)
+    assert noise.std(axis=0) == pytest.approx(np.full(4, world.RATER_NOISE), rel=0.05)
+    assert np.abs(np.corrcoef(noise.T)[np.triu_indices(4, 1)]).max() < 0.08
