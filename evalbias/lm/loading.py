@@ -123,6 +123,7 @@ def hide_progress() -> None:
 def _source(model: str) -> str:
     """Return the folder or Hugging Face name from which transformers loads a model."""
     if is_gguf(model):
+        hide_progress()
         return unpacked(model)
     path = Path(model)
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()
