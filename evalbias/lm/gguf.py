@@ -63,25 +63,28 @@ def unpacked(model: str) -> str:
 
 def _whole(folder: Path) -> bool:
     """Return whether every file of an unpacked folder has the content that was written."""
+    if not folder.exists():
+        return False
     try:
         written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        return all(file_hash(folder / name) == content for name, content in written.items())
+        whole = bool(written) and all(file_hash(folder / name) == content for name, content in written.items())
     except (OSError, ValueError, AttributeError):
-        if folder.exists():
-            logger.warning("%s is damaged and is made again.", folder)
-        return False
+        whole = False
+    if not whole:
+        logger.warning("%s is damaged and is made again.", folder)
+    return whole
 
 
 def _unpack(file: Path, folder: Path) -> None:
     reader = _reader(file)
     _check_tensors({str(tensor.name) for tensor in reader.tensors}, file)
-    splitting = check_splitting(_text(reader, "tokenizer.ggml.model"), _text(reader, "tokenizer.ggml.pre"), file)
+    splitting = check_splitting(_value(reader, "tokenizer.ggml.model"), _value(reader, "tokenizer.ggml.pre"), file)
     logger.warning("Unpacking %s into %s, once.", file, folder.with_suffix(""))
     source: dict[str, Any] = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     config = AutoConfig.from_pretrained(**source)
     check_config(config, str(file))
     tokenizer = AutoTokenizer.from_pretrained(**source, config=config)
-    set_splitting(tokenizer, splitting)
+    set_splitting(tokenizer, splitting, starts=_value(reader, "tokenizer.ggml.add_bos_token"))
     config.name_or_path = ""  # the file's title, which would be taken for a name on the hub
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     read, loading = AutoModelForCausalLM.from_pretrained(
@@ -107,9 +110,9 @@ def _reader(file: Path) -> Any:
         raise ValueError(f"{file} is not a whole GGUF file ({error}): fetch it again.") from error
 
 
-def _text(reader: Any, key: str) -> str | None:
+def _value(reader: Any, key: str) -> Any:
     field = reader.fields.get(key)
-    return None if field is None else str(field.contents())
+    return None if field is None else field.contents()
 
 
 def _check_tensors(names: set[str], file: Path) -> None:

@@ -55,7 +55,7 @@ def gguf_name(name: str) -> str:
     return f"blk.{layer}.{NAMES[part]}.weight"
 
 
-def write(folder: Path, file: Path, *, quantized=False, splitting="smollm", extra=()) -> None:
+def write(folder: Path, file: Path, *, quantized=False, splitting="smollm", starts=False, extra=()) -> None:
     """Write the model of a folder, made by ``save_llama``, as a GGUF file.
 
     Args:
@@ -63,6 +63,7 @@ def write(folder: Path, file: Path, *, quantized=False, splitting="smollm", extr
         file: The file to write.
         quantized: Whether matrices are quantized to Q8_0.
         splitting: Name of the tokenizer's splitting.
+        starts: Whether texts begin with a start token, which is also the end token; None leaves it open.
         extra: Names of further tensors.
     """
     from safetensors.numpy import load_file
@@ -91,7 +92,10 @@ def write(folder: Path, file: Path, *, quantized=False, splitting="smollm", extr
     writer.add_token_merges([" ".join(merge) for merge in tokenizer["merges"]])
     writer.add_eos_token_id(0)
     writer.add_pad_token_id(0)
-    writer.add_add_bos_token(False)
+    if starts is not False:
+        writer.add_bos_token_id(0)
+    if starts is not None:
+        writer.add_add_bos_token(starts)
     writer.add_chat_template(template)
     for name, weight in load_file(folder / "model.safetensors").items():
         heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])

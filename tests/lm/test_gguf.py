@@ -85,6 +85,21 @@ def test_another_splitting_gives_other_tokens(folder, file, tmp_path):
     assert load_tokenizer(str(tmp_path / "gpt2.gguf"))(text).input_ids != load_tokenizer(str(file))(text).input_ids
 
 
+def test_llama_3_takes_words_of_its_vocabulary_whole_and_starts_texts_with_a_token(tmp_path):
+    folder = save_llama(tmp_path / "model")
+    description = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = description["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    vocabulary["zqx"] = vocabulary.pop(last)  # a word that no merges make
+    merges = description["model"]["merges"]
+    description["model"]["merges"] = [merge for merge in merges if "".join(merge) != last and last not in merge]
+    (folder / "tokenizer.json").write_text(json.dumps(description))
+    for starts, first in ((None, [0]), (True, [0]), (False, [])):
+        path = tmp_path / f"{starts}.gguf"
+        write(folder, path, splitting="llama-bpe", starts=starts)
+        assert load_tokenizer(str(path))("zqx").input_ids == [*first, vocabulary["zqx"]]
+
+
 def test_an_unknown_splitting_is_refused(folder, tmp_path):
     write(folder, tmp_path / "odd.gguf", splitting="of-tomorrow")
     with pytest.raises(ValueError, match=r"odd\.gguf splits text by the rules 'of-tomorrow', which are not known"):
