@@ -15,6 +15,7 @@ from .lm.server import ServerLM as ServerLM
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.biased_demos import BiasedDemos as BiasedDemos
 from .optimizers.external_refine import ExternalFeedbackRefine as ExternalFeedbackRefine
+from .optimizers.likelihood_mitigation import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.zepo.proposers import LMParaphraser as LMParaphraser

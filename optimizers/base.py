@@ -12,13 +12,15 @@ from typing import Any
 import dspy
 from dspy.teleprompt import Teleprompter
 
+from evalbias.data.pairing import input_key
 from evalbias.evaluation.comparison import Comparison, compare
 from evalbias.evaluation.judged import Judged, check_pairs, judge_examples
 from evalbias.evaluation.registry import measure_all
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
-from evalbias.lm.types import MeasuringLM
+from evalbias.optimizers.compile_report import CompileReport, Cost
 from evalbias.optimizers.inside import find_part, tell_ignored, with_part
+from evalbias.optimizers.selection import Candidate, Rule, choose, hold_back
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.runs.fingerprint import describe
@@ -29,60 +31,18 @@ NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Resources that compiling took.
-
-    Attributes:
-        judgments: Prompts that the model answered with measured choices, for the search and the comparison.
-        likelihoods: Texts whose likelihood was measured.
-        calls: Requests to generate text.
-        seconds: Wall-clock time; not part of results, which a resumed run repeats exactly.
-    """
-
-    judgments: int = 0
-    likelihoods: int = 0
-    calls: int = 0
-    seconds: float = field(default=0.0, compare=False, repr=False)
-
-    def to_dict(self) -> dict[str, int]:
-        """Return the reproducible amounts."""
-        return {"judgments": self.judgments, "likelihoods": self.likelihoods, "calls": self.calls}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompileReport:
-    """Report of every optimizer; each adds fields of its own.
-
-    Attributes:
-        chosen: The choice that was compiled into the program, in words.
-        comparison: Bias -> the baseline against the compiled program on the valset; empty without a valset.
-        before: The baseline's answers on the valset; None without one.
-        after: The compiled program's answers on the valset; None without one.
-        cost: Resources that compiling took.
-        seed: Seed of the optimizer.
-        settings: The optimizer's other settings.
-    """
-
-    chosen: str
-    comparison: Mapping[str, Comparison] = field(default_factory=dict)
-    before: Judged | None = None
-    after: Judged | None = None
-    cost: Cost = field(default_factory=Cost)
-    seed: int = 0
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Outcome:
     """Result of a search.
 
     Attributes:
-        program: The compiled program.
-        baseline: The program that it is compared with.
-        details: Fields of the optimizer's report, beyond those that every report has.
+        candidates: Programs that may be compiled, at least one; the bare method compiles the first.
+        given: The program that was given, with what the report says if it is kept.
+        baseline: The program that the bare method's result is compared with on the valset.
+        details: Fields of the optimizer's report, beyond those that every report has and those of the candidates.
     """
 
-    program: Any
+    candidates: Sequence[Candidate]
+    given: Candidate
     baseline: Any
     details: Mapping[str, Any]
 
@@ -93,9 +53,11 @@ class Problem:
 
     Attributes:
         student: The program to compile; the search leaves it as it is.
-        trainset: Training examples.
+        trainset: Training examples to search on, without those that are held back.
+        held_back: Training examples to choose on; empty with ``select=False``.
         valset: Validation examples, which only report; empty where none were given.
         lm: The student's model, counted; None where it is resolved module by module.
+        counter: The counting model under ``lm``; None where it is resolved module by module.
         likelihood_lm: Model whose likelihood defines LS; None where the method needs none.
         calls: Requests to generate text so far; the search adds them up.
     """
@@ -104,14 +66,23 @@ class Problem:
     trainset: list[dspy.Example]
     valset: list[dspy.Example]
     lm: Any
-    likelihood_lm: MeasuringLM | None = None
+    held_back: list[dspy.Example] = field(default_factory=list)
+    counter: CountingLM | None = None
+    likelihood_lm: Any = None
     calls: int = 0
 
 
 class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
-    """Base of the optimizers; a subclass writes ``search`` and, if its report has more fields, sets ``report_type``.
+    """Base of the optimizers: a search offers candidates, and one that is better than the given program is compiled.
+
+    Half of the trainset's inputs are kept back. On their items, the candidates of the search are compared with the
+    given program in paired tests, and the given program is returned unless a candidate is significantly better; the
+    report says which and why. The valset only reports. A subclass writes ``search`` and ``rule``, and sets
+    ``report_type`` if its report has more fields.
 
     Args:
+        select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
+            the given program: the papers' bare methods.
         n_resamples: Swaps of each permutation test in the comparison.
         budget: Largest number of prompts or requests in the search; None sets no limit.
         seed: Seed for everything that the search draws and for the tests.
@@ -129,6 +100,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        select: bool = True,
         n_resamples: int = 100_000,
         budget: int | None = None,
         seed: int = 0,
@@ -138,6 +110,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         super().__init__()
         if budget is not None and budget < 1:
             raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
+        self.select = select
         self.n_resamples = n_resamples
         self.budget = budget
         self.seed = seed
@@ -179,22 +152,49 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
         train, held_out = list(trainset), list(valset or [])
         self.check(student, train, held_out)
+        held_back: list[dspy.Example] = []
+        if self.select:
+            train, held_back = hold_back(train, self.input_of, seed=self.seed)
+            self.check_fit(student, train)
         started = time.monotonic()
         lm = CountingLM(measuring(resolve_lm(lm, student.predict))) if self.needs_probabilities else lm
-        problem = Problem(student, train, held_out, lm)
+        counter = lm if isinstance(lm, CountingLM) else None
+        problem = Problem(student, train, held_out, lm, held_back, counter)
         if self.log_dir is not None:
             self.log_dir.mkdir(parents=True, exist_ok=True)
         with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
             outcome = self.search(problem)
-            fields = {**self.validate(problem, outcome), **outcome.details}
-        cost = Cost(calls=problem.calls, seconds=time.monotonic() - started)
-        if isinstance(lm, CountingLM):
-            calls = problem.calls + lm.texts
-            cost = replace(cost, judgments=lm.judgments, likelihoods=lm.likelihoods, calls=calls)
+            chosen, baseline, fields = self._select(problem, outcome)
+            fields |= {"chosen": chosen.name, **outcome.details, **chosen.details}
+            fields |= self.validate(problem, baseline, chosen.program)
+        cost = replace(_spent(problem), seconds=time.monotonic() - started)
         settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
-        program = with_part(whole, self.compiles, path, outcome.program)
+        result = chosen.program.deepcopy() if chosen.program is student else chosen.program
+        program = with_part(whole, self.compiles, path, result)
         program.report = self.report_type(**fields, cost=cost, seed=self.seed, settings=settings)
         return program
+
+    def _select(self, problem: Problem, outcome: Outcome) -> tuple[Candidate, Any, dict[str, Any]]:
+        """Return what is compiled, what it is compared with on the valset, and fields of the report."""
+        if not self.select:
+            return outcome.candidates[0], outcome.baseline, {}
+        selection = choose(
+            outcome.given,
+            outcome.candidates,
+            self.rule(problem),
+            spent=lambda: _spent(problem),
+            inputs=len(set(map(self.input_of, problem.held_back))),
+        )
+        fields = {**selection.fields, **self.beside(problem, outcome, selection.answers)}
+        return selection.chosen, outcome.given.program, fields
+
+    def beside(self, problem: Problem, outcome: Outcome, answers: Any) -> dict[str, Any]:
+        """Return further fields of the report about the chosen program's answers on the held-back items."""
+        return {}
+
+    def input_of(self, example: dspy.Example) -> str:
+        """Identify the input of an example; the examples of one input are kept back together."""
+        return input_key(example)
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse examples that the method cannot use.
@@ -208,26 +208,45 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             check_pairs(valset)
         check_disjoint(trainset, valset, _identity)
 
+    def check_fit(self, student: Any, trainset: Sequence[dspy.Example]) -> None:
+        """Refuse a trainset that is too small to search on once half of it is held back.
+
+        Raises:
+            ValueError: It is too small for the method.
+        """
+        try:
+            self.check(student, trainset, ())
+        except ValueError as error:
+            raise ValueError(
+                f"{error} Half of the inputs are kept back to choose on: give more, or select=False."
+            ) from error
+
     def search(self, problem: Problem) -> Outcome:
-        """Find the program; this is all that a method has to write."""
+        """Find candidates; the program that was given is not one of them."""
         raise NotImplementedError
 
-    def validate(self, problem: Problem, outcome: Outcome) -> dict[str, Any]:
+    def rule(self, problem: Problem) -> Rule:
+        """Return the rule by which a candidate is better than the given program on ``problem.held_back``."""
+        raise NotImplementedError
+
+    def validate(self, problem: Problem, baseline: Any, program: Any) -> dict[str, Any]:
         """Compare the baseline and the compiled program on the valset; returns fields of the report."""
         if not problem.valset:
             return {}
-        before, after = (
-            judge_examples(
-                program,
-                problem.valset,
-                lm=problem.lm,
-                likelihood_lm=problem.likelihood_lm,
-                reduction=getattr(self, "reduction", "sum"),
-                progress=self.progress,
-            )
-            for program in (outcome.baseline, outcome.program)
-        )
+        before = self.judge(problem, baseline, problem.valset)
+        after = before if program is baseline else self.judge(problem, program, problem.valset)
         return {"before": before, "after": after, "comparison": self.compare(before, after)}
+
+    def judge(self, problem: Problem, program: Any, examples: Sequence[dspy.Example]) -> Judged:
+        """Have a judge answer examples, with the covariates of the method."""
+        return judge_examples(
+            program,
+            examples,
+            lm=problem.lm,
+            likelihood_lm=problem.likelihood_lm,
+            reduction=getattr(self, "reduction", "sum"),
+            progress=self.progress,
+        )
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
         """Compare two programs' answers on every bias that applies."""
@@ -237,6 +256,14 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             for bias in first
             if bias in second
         }
+
+
+def _spent(problem: Problem) -> Cost:
+    """Return what a compilation has taken so far."""
+    counter = problem.counter
+    if counter is None:
+        return Cost(calls=problem.calls)
+    return Cost(counter.judgments, counter.likelihoods, problem.calls + counter.texts)
 
 
 def check_disjoint(

@@ -8,25 +8,18 @@ from dataclasses import dataclass
 import dspy
 import numpy as np
 
-from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import measure
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged, judge_examples
-from evalbias.evaluation.likelihood import LikelihoodBias
-from evalbias.lm.contract import measuring
-from evalbias.lm.memo import LikelihoodMemo
-from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
-from evalbias.measures import rs_scores, unfairness_scores
+from evalbias.evaluation.judged import Judged
+from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.likelihood import NORMALIZATIONS
-from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem
+from evalbias.optimizers.base import Outcome, Problem
+from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
+from evalbias.optimizers.likelihood_optimizer import TRIED, LikelihoodOptimizer, check_demos_fit, check_rated, rs_of
+from evalbias.optimizers.selection import Candidate
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.refused import name_refused_items
 
 ORDERS = ("ascending", "descending")
-TRIED = 16
-"""Number of the longest items whose prompts are tried before anything is judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +50,14 @@ class BiasedDemosReport(CompileReport):
     undefined: int
 
 
-class BiasedDemos(JudgeOptimizer):
+class BiasedDemos(LikelihoodOptimizer):
     """Compiles a pointwise judge with the k training items of highest RS as demonstrations.
 
     The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
-    ``scores`` (criterion -> number) or as ``score``.
-    The baseline is the judge with k random demonstrations; those are not candidates, because a judge that is shown an
-    item's score cannot be measured on it.
+    ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back.
+    RS comes from the judge with k random demonstrations; those are not candidates for demonstrations, because a judge
+    that is shown an item's score cannot be measured on it. That judge is the paper's baseline, with which
+    ``select=False`` compares the result on the valset; otherwise the comparison is with the judge that was given.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
@@ -73,13 +67,13 @@ class BiasedDemos(JudgeOptimizer):
         normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
             ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
         order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
+        select: See ``JudgeOptimizer`` and ``LikelihoodRule``; False is the paper's method.
         n_resamples: Swaps of each permutation test.
-        seed: Seed for the random demonstrations and the tests.
+        seed: Seed for the held-back items, the random demonstrations and the tests.
         progress: Called with the number of judgments done.
     """
 
     report_type = BiasedDemosReport
-    compiles = (PointwiseJudge,)
 
     def __init__(
         self,
@@ -90,32 +84,31 @@ class BiasedDemos(JudgeOptimizer):
         reduction: str = "sum",
         normalization: str = "mean-range",
         order: str = "ascending",
+        select: bool = True,
         n_resamples: int = 100_000,
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__(n_resamples=n_resamples, seed=seed, progress=progress)
+        super().__init__(
+            likelihood_lm=likelihood_lm,
+            bins=bins,
+            reduction=reduction,
+            normalization=normalization,
+            select=select,
+            n_resamples=n_resamples,
+            seed=seed,
+            progress=progress,
+        )
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
-        if normalization not in NORMALIZATIONS:
-            raise ValueError(f"normalization={normalization!r} is unknown: choose one of {NORMALIZATIONS}.")
         if order not in ORDERS:
             raise ValueError(f"order={order!r} is unknown: choose one of {ORDERS}.")
         self.k = k
-        self.likelihood_lm = likelihood_lm
-        self.bins = bins
-        self.reduction = reduction
-        self.normalization = normalization
         self.order = order
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """See ``JudgeOptimizer``; also refuses too few rated items."""
-        rated = rated_items(trainset, student.criterion)
-        if len(rated) < 2 * self.k + 2:
-            raise ValueError(
-                f"{len(rated)} of {len(trainset)} training items have a score on {student.criterion.name}: "
-                f"k={self.k} random and chosen demonstrations need at least {2 * self.k + 2}."
-            )
+        check_rated(trainset, student.criterion, self.k)
         super().check(student, trainset, valset)
 
     def search(self, problem: Problem) -> Outcome:
@@ -125,25 +118,18 @@ class BiasedDemos(JudgeOptimizer):
             ValueError: A score that no label fits, or demonstrations that do not fit into the model's context.
         """
         student, lm = problem.student, problem.lm
-        problem.likelihood_lm = LikelihoodMemo(lm if self.likelihood_lm is None else measuring(self.likelihood_lm))
+        problem.likelihood_lm = self.likelihoods_of(lm)
         rated = rated_items(problem.trainset, student.criterion)
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
         baseline = with_demos(student, random, bins=self.bins)
-        _check_fit(baseline, [*rated, *problem.valset], lm)
-        train = judge_examples(
-            baseline,
-            candidates,
-            lm=lm,
-            likelihood_lm=problem.likelihood_lm,
-            reduction=self.reduction,
-            progress=self.progress,
-        )
-        rs, unfairness = _rs(train, self.normalization)
+        judged = [*rated, *problem.held_back, *problem.valset]
+        check_demos_fit(baseline, judged, lm)
+        train = self.judge(problem, baseline, candidates)
+        rs, unfairness = rs_of(train, self.normalization)
         chosen = [candidates[i] for i in self._highest(rs)]
         compiled = with_demos(student, chosen, bins=self.bins)
-        _check_fit(compiled, [*rated, *problem.valset], lm)
+        check_demos_fit(compiled, judged, lm)
         details = {
-            "chosen": f"the {self.k} demonstrations of highest RS among {len(candidates)} items",
             "train": train,
             "unfairness": unfairness,
             "rs": rs,
@@ -154,19 +140,21 @@ class BiasedDemos(JudgeOptimizer):
             "left_out": len(problem.trainset) - len(rated),
             "undefined": int(np.isnan(rs).sum()),
         }
-        return Outcome(compiled, baseline, details)
+        name = f"the {self.k} demonstrations of highest RS among {len(candidates)} items"
+        given = Candidate("given", student, {"chosen": "the given judge"})
+        return Outcome([Candidate(name, compiled)], given, baseline, details)
 
-    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
-        """Compare the likelihood bias only."""
-        bias = LikelihoodBias()
-        sides = [measure(bias, judged, seed=self.seed) for judged in (before, after)]
-        return {bias.name: compare(*sides, n_resamples=self.n_resamples, seed=self.seed)}
+    def measured(self, trainset: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
+        """Return the training items whose likelihood is measured; without a choice, not the random demonstrations."""
+        rated = rated_items(trainset, criterion)
+        return rated if self.select else draw_demos(rated, self.k, seed=self.seed)[1]
 
     def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """Return how many judgments compiling on these items takes."""
-        rated = rated_items(trainset, criterion)
-        tried = min(TRIED, len(rated) + len(valset))
-        return max(0, len(rated) - self.k) + 2 * len(valset) + 2 * tried
+        """Return how many judgments compiling on these items takes; with ``select``, about how many."""
+        rated = len(rated_items(trainset, criterion))
+        fit, held_back = (rated - rated // 2, rated // 2) if self.select else (rated, 0)
+        tried = min(TRIED, rated + len(valset))
+        return max(0, fit - self.k) + 2 * held_back + 2 * len(valset) + 2 * tried
 
     def _highest(self, rs: FloatArray) -> list[int]:
         defined = np.flatnonzero(np.isfinite(rs))
@@ -174,46 +162,3 @@ class BiasedDemos(JudgeOptimizer):
             raise ValueError(f"RS is defined for only {len(defined)} items: {self.k} demonstrations cannot be chosen.")
         top = defined[np.argsort(-rs[defined], kind="stable")[: self.k]]
         return [int(i) for i in (top if self.order == "descending" else top[::-1])]
-
-
-def _rs(judged: Judged, normalization: str) -> tuple[FloatArray, FloatArray]:
-    """Return (RS, US), (n,) each, over the items where all three numbers are defined; NaN elsewhere."""
-    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
-    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-    rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=normalization)
-    rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
-    return rs, unfairness
-
-
-def _check_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
-
-    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
-
-    Raises:
-        ValueError: One of the longest items does not fit; the message says how many demonstrations would.
-    """
-    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
-    model = measuring(lm, judge.sampling)
-    demos = judge.predict.demos
-
-    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
-        judge.predict.demos = demos[:count]
-        prompts = [judge.messages(e) for e in items]
-        try:
-            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
-        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
-            return error
-        return None
-
-    first = refusal(longest, len(demos))
-    if first is None:
-        return
-    alone = [item for item in longest if refusal([item], 0) is None]
-    if not alone:
-        raise ValueError(f"Not even a prompt without demonstrations fits. {first}") from first
-    problem = refusal(alone, len(demos))
-    if problem is not None:
-        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
-        raise ValueError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem

@@ -40,8 +40,12 @@ def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[
 def with_demos(
     student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
 ) -> PointwiseJudge:
-    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``)."""
+    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``).
+
+    A likelihood calibration is discarded, because it was fitted under the old demonstrations.
+    """
     judge: PointwiseJudge = student.deepcopy()
+    judge.likelihood_calibration = None
     judge.predict.demos = [
         dspy.Example(
             source=e.source,

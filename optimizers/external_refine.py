@@ -22,9 +22,11 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
+from evalbias.optimizers.refine_rule import QualityRule
 from evalbias.optimizers.refine_variants import VariantRunner, with_margin
+from evalbias.optimizers.selection import Candidate, Rule
 from evalbias.programs.feedback.source import FeedbackSource, expected_scores, on_one_scale
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.refine import Improvement, SelfRefine
 
 LEVEL = 0.05
 """Level of the test whether the bias rises, over all rounds together (Bonferroni)."""
@@ -58,8 +60,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             own rule of acceptance keeps that one.
         until: ``"quality"`` stops where the quality rises no more; ``"quality or bias"`` also before the self-bias
             rises (p < .05 over all rounds) above that of the first outputs, even if the quality would still rise.
-        tolerance: A rise of the mean quality below this fraction of its range does not count.
-        budget: Largest number of requests to models, in all loops over the trainset. No item is begun once they are
+        tolerance: A rise of the mean quality below this fraction of its range does not count; nor does such a loss,
+            on the held-back items, by a loop that makes fewer requests.
+        select: See ``JudgeOptimizer``. The compiled loop and the student's run over the held-back items; the quality
+            decides.
+        budget: Largest number of requests to models, in all loops of the search. No item is begun once they are
             spent, including what the loop with demonstrations will likely cost; the last items may exceed it.
         num_threads: Items at a time.
         n_resamples: Resamples of intervals and tests.
@@ -81,6 +86,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         margins: Sequence[float] = (0.0, 0.1, 0.25),
         until: Literal["quality", "quality or bias"] = "quality",
         tolerance: float = 0.0,
+        select: bool = True,
         budget: int | None = None,
         num_threads: int = 1,
         n_resamples: int = 2_000,
@@ -88,7 +94,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         log_dir: Path | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__(n_resamples=n_resamples, budget=budget, seed=seed, log_dir=log_dir, progress=progress)
+        super().__init__(
+            select=select, n_resamples=n_resamples, budget=budget, seed=seed, log_dir=log_dir, progress=progress
+        )
         if k < 0 or tolerance < 0 or num_threads < 1:
             raise ValueError(f"k={k}, tolerance={tolerance}, num_threads={num_threads}: give at least 0, 0, 1.")
         if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
@@ -139,28 +147,43 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             rivals.append((shown, shown.quality))
         iterations, chosen = self._choose(rivals)
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
+        found = {"iterations": iterations, "margin": chosen.record.margin, "demonstrations": demonstrations}
         compiled = taught if chosen is shown else self._with_margin(student, chosen)
         compiled.max_iterations = iterations
         problem.calls = variants.calls + (0 if shown is None else shown.calls)
         details = {
-            "chosen": f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}",
             "own": tuple(variant.record for variant in own),
             "external": external.record,
             "shown": None if shown is None else shown.record,
-            "iterations": iterations,
-            "margin": chosen.record.margin,
-            "demonstrations": demonstrations,
             "items": len(items),
             "calls": problem.calls,
         }
-        return Outcome(compiled, student, details)
+        name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
+        kept = {"iterations": student.max_iterations, "margin": self._given_margin(student), "demonstrations": ()}
+        given = Candidate("given", student, {"chosen": "the given loop", **kept})
+        return Outcome([Candidate(name, compiled, found)], given, student, details)
 
-    def validate(self, problem: Problem, outcome: Outcome) -> dict[str, Any]:
+    def rule(self, problem: Problem) -> Rule:
+        """See ``JudgeOptimizer``."""
+        return QualityRule(
+            problem,
+            self._runner(problem).run,
+            self._scorer(),
+            tolerance=self.tolerance * (self.quality.high - self.quality.low),
+            n_resamples=self.n_resamples,
+            seed=self.seed,
+        )
+
+    def input_of(self, example: dspy.Example) -> str:
+        """Identify an item by its id, as everywhere in a loop."""
+        return str(example.get("id"))
+
+    def validate(self, problem: Problem, baseline: SelfRefine, program: SelfRefine) -> dict[str, Any]:
         """Run both loops over the valset and compare their self-bias, quality and cost."""
         if not problem.valset:
             return {}
         runner, scorer = self._runner(problem), self._scorer()
-        named = ((outcome.baseline, "before"), (outcome.program, "after"))
+        named = ((baseline, "before"), (program, "after"))
         runs = [runner.run(loop, problem.valset, name) for loop, name in named]
         sides = [self._end(run, run.quality(problem.valset, scorer)) for run in runs]
         problem.calls += sum(loop.calls for run in runs for loop in run.loops)
@@ -181,6 +204,12 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     def _scorer(self) -> CachedScorer:
         return CachedScorer(self.quality, None if self.log_dir is None else self.log_dir / "quality.jsonl")
+
+    def _given_margin(self, student: SelfRefine) -> float:
+        """Return the student's own margin as a fraction of the range; NaN for a rule that is no ``Improvement``."""
+        if not isinstance(student.accept, Improvement):
+            return math.nan
+        return student.accept.margin / (student.feedback.high - student.feedback.low)
 
     def _with_margin(self, student: SelfRefine, chosen: _Variant) -> SelfRefine:
         """Return a copy of the student with the chosen margin."""

@@ -14,8 +14,8 @@ from evalbias.evaluation.judged import Judged, total
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.measures.likelihood import TOTAL
-from evalbias.optimizers.biased_demos import BiasedDemos, BiasedDemosReport
-from evalbias.optimizers.demos import draw_demos, rated_items
+from evalbias.optimizers.compile_report import CompileReport
+from evalbias.optimizers.likelihood_optimizer import LikelihoodOptimizer
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -35,14 +35,14 @@ class CompiledCriteria:
     """
 
     judges: dict[str, PointwiseJudge]
-    reports: dict[str, BiasedDemosReport]
+    reports: dict[str, CompileReport]
     before: dict[str, Judged]
     after: dict[str, Judged]
     comparisons: dict[str, Comparison]
 
 
 def compile_each(
-    optimizer: BiasedDemos,
+    optimizer: LikelihoodOptimizer,
     judges: Sequence[PointwiseJudge],
     *,
     trainset: Sequence[dspy.Example],
@@ -54,12 +54,12 @@ def compile_each(
     Args:
         optimizer: Optimizer for every criterion, with the same settings and seed; LS is measured once for all.
         judges: At least one judge, each of another criterion.
-        trainset: See ``BiasedDemos``.
+        trainset: See the optimizer.
         valset: Items on which all are compared.
         lm: Model of the judges. Defaults to their own, else DSPy's.
 
     Raises:
-        ValueError: As ``BiasedDemos.compile``, an empty valset, or one ``score`` for several criteria.
+        ValueError: As the optimizer's ``compile``, an empty valset, or one ``score`` for several criteria.
     """
     if not judges or not valset:
         raise ValueError(f"{len(judges)} judges and {len(valset)} validation items: give at least one of each.")
@@ -70,9 +70,13 @@ def compile_each(
             "scores={CRITERION: NUMBER}."
         )
     optimizer = copy.copy(optimizer)
-    optimizer.likelihood_lm = LikelihoodMemo(measuring(optimizer.likelihood_lm or resolve_lm(lm, judges[0].predict)))
+    models = [resolve_lm(lm, j.predict) for j in judges]
+    if optimizer.likelihood_lm is not None:
+        optimizer.likelihood_lm = LikelihoodMemo(measuring(optimizer.likelihood_lm))
+    elif all(model is models[0] for model in models):
+        lm = LikelihoodMemo(measuring(models[0]))
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}
-    reports: dict[str, BiasedDemosReport] = {name: judge.report for name, judge in compiled.items()}
+    reports: dict[str, CompileReport] = {name: judge.report for name, judge in compiled.items()}
     before = {name: report.before for name, report in reports.items() if report.before}
     after = {name: report.after for name, report in reports.items() if report.after}
     comparisons = {name: report.comparison[LIKELIHOOD] for name, report in reports.items()}
@@ -83,15 +87,14 @@ def compile_each(
 
 
 def count_answers(
-    optimizer: BiasedDemos,
+    optimizer: LikelihoodOptimizer,
     criteria: Sequence[Criterion],
     *,
     trainset: Sequence[dspy.Example],
     valset: Sequence[dspy.Example],
 ) -> int:
-    """Return how many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
+    """Return about how many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
     texts = {(e.source, e.output) for e in valset}
     for criterion in criteria:
-        _, candidates = draw_demos(rated_items(trainset, criterion), optimizer.k, seed=optimizer.seed)
-        texts |= {(e.source, e.output) for e in candidates}
+        texts |= {(e.source, e.output) for e in optimizer.measured(trainset, criterion)}
     return len(texts) + sum(optimizer.judgments(trainset, valset, c) for c in criteria)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from evalbias.evaluation.estimates import Measurement
-from evalbias.optimizers.base import CompileReport
+from evalbias.optimizers.compile_report import CompileReport
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RefineReport(CompileReport):
 
     @property
     def compiled_loop(self) -> LoopRecord:
-        """The loop under its own feedback that was compiled."""
+        """The loop under its own feedback that was compiled; for a given one that was kept, the nearest margin's."""
         if self.demonstrations and self.shown is not None:
             return self.shown
-        return next(r for r in self.own if r.margin == self.margin or math.isnan(r.margin))
+        return min(self.own, key=lambda r: 0.0 if math.isnan(r.margin) else abs(r.margin - self.margin))

@@ -20,12 +20,15 @@ from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
 from evalbias.measures.calibration import rotations
-from evalbias.optimizers.base import CompileReport, JudgeOptimizer, Outcome, Problem, check_disjoint
+from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
+from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.inside import state_without_model
+from evalbias.optimizers.selection import Candidate, Rule, halves
+from evalbias.optimizers.study_rule import Accuracy, SetUpRule, rightness
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
+from evalbias.optimizers.zepo.rule import check_held_back
 from evalbias.optimizers.zepo.targets import instruct, judged_in_order
-from evalbias.programs.label_metrics import preference_accuracy
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
 from evalbias.runs.fingerprint import describe, digest
 from evalbias.runs.values import to_json
@@ -75,11 +78,11 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport(CompileReport):
-    """Report of ``JudgeStudy``; it has no comparison, because the valset takes part in the choice.
+    """Report of ``JudgeStudy``.
 
     Attributes:
         trials: Every finished trial.
-        front: Trials that no other one surpasses in everything.
+        best_trials: Trials that no other one surpasses in everything.
         best: The trial that was taken: without labels the highest objective; with labels the highest accuracy, then
             objective, then the fewest prompts.
         failed: Trials without a defined objective or accuracy.
@@ -87,7 +90,7 @@ class StudyReport(CompileReport):
     """
 
     trials: tuple[Trial, ...]
-    front: tuple[Trial, ...]
+    best_trials: tuple[Trial, ...]
     best: Trial
     failed: int
     study_name: str
@@ -96,10 +99,12 @@ class StudyReport(CompileReport):
 class JudgeStudy(JudgeOptimizer):
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE (Optuna).
 
-    The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference``) may become demonstrations. Without
-    a valset, the study maximizes the objective over instructions and calibrations. With a valset of labeled pairs of
-    other inputs, it maximizes objective and accuracy and minimizes the prompts of a comparison, over all four choices.
-    Permutation debiasing is fair by construction, so only labels can tell what it is worth.
+    The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference``) may become demonstrations. If all
+    are labeled, the study maximizes objective and accuracy and minimizes the prompts of a comparison, over all four
+    choices: the accuracy is measured on the pairs of half of the inputs, demonstrations and calibrations come from the
+    others. Otherwise it maximizes the objective over instructions and calibrations. Permutation debiasing is fair by
+    construction, so only labels can tell what it is worth. On the held-back pairs the accuracy decides between the best
+    trial and the given judge; without labels the objective does.
 
     Args:
         proposer: Source of the wordings; see ``ZEPO``.
@@ -111,6 +116,7 @@ class JudgeStudy(JudgeOptimizer):
         storage: Optuna's URL, such as ``sqlite:///study.db``: processes that name the same one share the study, and a
             stopped one continues from its finished trials. Where the proposer is not deterministic, start the second
             process after the first has proposed. None keeps the study in memory.
+        select: See ``JudgeOptimizer``.
         seed: Seed for wordings, demonstrations and the sampler.
         progress: Called with the number of judgments done.
     """
@@ -128,10 +134,11 @@ class JudgeStudy(JudgeOptimizer):
         k: int = 4,
         objective: Objective | None = None,
         storage: str | None = None,
+        select: bool = True,
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__(seed=seed, progress=progress)
+        super().__init__(select=select, seed=seed, progress=progress)
         if min(instructions, trials, k) < 1 or demo_sets < 0:
             raise ValueError(
                 f"instructions={instructions}, trials={trials}, k={k}, demo_sets={demo_sets}: the first three must be "
@@ -146,14 +153,15 @@ class JudgeStudy(JudgeOptimizer):
         self.storage = storage
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses pairs of different sizes and an unlabeled valset."""
+        """See ``JudgeOptimizer``; also refuses pairs of different sizes."""
         sizes = {len(e.candidates) for e in trainset}
         if len(sizes) != 1:
             raise ValueError(f"{len(trainset)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-        if any(e.get("preference") is None for e in valset):
-            raise ValueError("The valset must hold labeled pairs: evalbias.data.pairs(..., criterion=NAME) makes them.")
         for key in (input_key, lambda e: e.source):
             check_disjoint(trainset, valset, key, noun="inputs")
+        if self.select and not _labeled(trainset):
+            check_held_back(self.objective)
+        super().check(student, trainset, valset)
 
     def search(self, problem: Problem) -> Outcome:
         """See ``JudgeOptimizer``.
@@ -161,10 +169,11 @@ class JudgeStudy(JudgeOptimizer):
         Raises:
             ValueError: No trial has a defined objective.
         """
-        student, labeled = problem.student, bool(problem.valset)
-        demos = self._demonstrations(student, problem.trainset)
-        trials = _Trials(self, self.objective or Fairness(), problem, demos)
-        study = self._study(problem)
+        student, labeled = problem.student, _labeled(problem.trainset)
+        pairs, scored = halves(problem.trainset, input_key, seed=self.seed) if labeled else (problem.trainset, [])
+        demos = self._demonstrations(student, pairs)
+        trials = _Trials(self, self.objective or Fairness(), problem, demos, pairs, scored)
+        study = self._study(problem, labeled=labeled)
         wordings = self._wordings(study, student)
         while _finished(study) < self.trials and _failed(study) < self.trials:
             self._step(study, wordings, len(demos), trials, labeled=labeled)
@@ -173,15 +182,17 @@ class JudgeStudy(JudgeOptimizer):
                 f"All {_failed(study)} trials have an undefined value: the judge answers nothing. Try another model."
             )
         details = _details(study, labeled=labeled)
-        return Outcome(trials.judge(details["best"].choice), student, details)
+        best = Candidate(details.pop("chosen"), trials.judge(details["best"].choice))
+        given = Candidate("given", student, {"chosen": "the given judge"})
+        return Outcome([best], given, student, details)
 
-    def validate(self, problem: Problem, outcome: Outcome) -> dict[str, Any]:
-        """Return nothing: the valset takes part in the choice."""
-        return {}
+    def rule(self, problem: Problem) -> Rule:
+        """With labels, a judge is better if its accuracy is; without, if the objective is."""
+        objective = Accuracy() if _labeled(problem.held_back) else self.objective or Fairness()
+        return SetUpRule(objective, problem.held_back, problem.lm, seed=self.seed)
 
-    def _study(self, problem: Problem) -> optuna.Study:
-        student, lm, labeled = problem.student, problem.lm, bool(problem.valset)
-        pairs = (*problem.trainset, *problem.valset)
+    def _study(self, problem: Problem, *, labeled: bool) -> optuna.Study:
+        student, lm, pairs = problem.student, problem.lm, problem.trainset
         content = {
             "student": state_without_model(student),
             "lm": lm.provenance() if hasattr(lm, "provenance") else str(getattr(lm, "model", type(lm).__name__)),
@@ -246,11 +257,17 @@ class _Trials:
     """Choices as judges; each is measured once."""
 
     def __init__(
-        self, settings: JudgeStudy, objective: Objective, problem: Problem, demos: list[list[dspy.Example]]
+        self,
+        settings: JudgeStudy,
+        objective: Objective,
+        problem: Problem,
+        demos: list[list[dspy.Example]],
+        pairs: list[dspy.Example],
+        scored: list[dspy.Example],
     ) -> None:
         self.settings, self.objective, self.demos = settings, objective, demos
         self.student: PairwiseJudge = problem.student
-        self.pairs, self.labeled = problem.trainset, problem.valset
+        self.pairs, self.labeled = pairs, scored
         self.lm: MeasuringLM = ChoiceMemo(problem.lm)
         sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
         self.calibrations = (None,) if sampled else CALIBRATIONS  # which need measured probabilities
@@ -263,7 +280,7 @@ class _Trials:
         instruct(one, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
-        if choice.calibration == "batch":  # on the trainset alone: the valset must not be fitted to
+        if choice.calibration == "batch":  # not on the pairs that the accuracy is measured on
             one.calibrate(self.pairs, lm=self.lm)
         return one
 
@@ -282,8 +299,7 @@ class _Trials:
             logprobs = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
             free = plain.aggregate(logprobs, orders, None).positions[:, 0]
         predictions = whole.batch(self.labeled, lm=self.lm, progress=self.settings.progress)
-        compared = zip(self.labeled, predictions, strict=True)
-        right = np.array([preference_accuracy(e, p, undefined=math.nan) for e, p in compared])
+        right = rightness(self.labeled, predictions)
         defined = right[~np.isnan(right)]
         return {
             "choice": vars(choice),
@@ -292,6 +308,10 @@ class _Trials:
             "prompts": self.size if choice.debias == "permutation" else 1,
             "undefined": count_undefined(probabilities) + int(np.isnan(right).sum()),
         }
+
+
+def _labeled(pairs: Sequence[dspy.Example]) -> bool:
+    return all(e.get("preference") is not None for e in pairs)
 
 
 def _finished(study: optuna.Study) -> int:
@@ -316,7 +336,7 @@ def _details(study: optuna.Study, *, labeled: bool) -> dict[str, Any]:
     return {
         "chosen": f"{best.choice.instruction} (set {best.choice.demonstrations} of demonstrations, {options})",
         "trials": trials,
-        "front": tuple(t for t in trials if t.number in front),
+        "best_trials": tuple(t for t in trials if t.number in front),
         "best": best,
         "failed": _failed(study),
         "study_name": study.study_name,

@@ -67,7 +67,11 @@ def test_measure_likelihood(items, tmp_path):
 
 def test_compile_and_judge(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--resamples", 200, "--limit", 200]
-    told = evalbias("compile", "likelihood", *options, "--out", "run", "--json", cwd=tmp_path)
+    told = evalbias("compile", "likelihood", *options, "-k", 4, "--out", "run", "--json", cwd=tmp_path)
+    assert "held-back inputs" in json.loads(told.stdout)["decisions"][world.NAME]
+    shown = " ".join(evalbias("compile", "likelihood", *options, "-k", 4, "--out", "run", cwd=tmp_path).stdout.split())
+    for row in ("given", "paper's", "compiled", "LS alone", "length alone", "answers asked 0"):
+        assert row in shown
     (found,) = json.loads(told.stdout)["likelihood"].values()
     assert found["changes"].keys() == {"bias_score", "bias_score_z", "performance"}
     assert found["changes"]["bias_score"].keys() == {"before", "after", "difference", "test", "itemwise_test"}
@@ -98,7 +102,7 @@ def test_candidates_are_the_items_of_a_list(items, tmp_path):
     train, _ = data.split(list(data.load("jsonl", items)), seed=0)
     (tmp_path / "ids.txt").write_text("".join(f"{e.id}\n" for e in train[:100]))
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--candidates", tmp_path / "ids.txt"]
-    evalbias("compile", "likelihood", *options, "--resamples", 200, "--out", "run", "--json", cwd=tmp_path)
+    evalbias("compile", "likelihood", *options, "--bare", "--resamples", 200, "--out", "run", "--json", cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
     assert {demo["source"] + demo["output"] for demo in demos} <= {e.source + e.output for e in train[:100]}
@@ -154,7 +158,22 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
 @pytest.mark.slow
 def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
     spec = f"webnlg2020:{data_dir}/upstream/webnlg-challenge-2020"
-    options = ["--lm", "embedded", "--data", spec, "--limit", 100, "-k", 2, "--resamples", 99, "--out", "run", "--json"]
+    options = [
+        "--lm",
+        "embedded",
+        "--data",
+        spec,
+        "--limit",
+        100,
+        "-k",
+        2,
+        "--resamples",
+        99,
+        "--out",
+        "run",
+        "--json",
+        "--bare",
+    ]
     told = evalbias(
         "compile", "likelihood", *options, "--criterion", "fluency", "--criterion", "relevance", cwd=tmp_path
     )
@@ -206,7 +225,11 @@ def killed_at(journal, lines, command, cwd):
     ("command", "kills", "results"),
     [
         (["judge", "--judge", "judge.json"], [1], ["result.json", "scores.jsonl"]),
-        (["compile", "likelihood", "--resamples", 99], [1, 600, 1200], ["result.json", f"judge-{world.NAME}.json"]),
+        (
+            ["compile", "likelihood", "--bare", "--resamples", 99],
+            [1, 600, 1200],
+            ["result.json", f"judge-{world.NAME}.json"],
+        ),
     ],
 )
 def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, command, kills, results):
@@ -297,7 +320,7 @@ def outputs(tmp_path_factory):
 
 
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
-SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30]
+SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare"]
 
 
 @pytest.mark.slow
@@ -354,7 +377,17 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
 
 def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
     own = ["--instruction", "Which text is better on politeness?", "--instruction-place", "first"]
-    options = ["politeness: is the text polite?", "--data", outputs, "--lm", "embedded", *own, "--pairs", "all"]
+    options = [
+        "politeness: is the text polite?",
+        "--data",
+        outputs,
+        "--lm",
+        "embedded",
+        *own,
+        "--pairs",
+        "all",
+        "--bare",
+    ]
     finished = evalbias("optimize", *options, "--epochs", 1, "--population", 2, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
@@ -424,7 +457,8 @@ def test_measure_preference_and_rank(outputs, tmp_path):
     [
         (["optimize", "wit", "--data", "{outputs}"], "write it as 'name: definition'"),
         (["optimize", CRITERION, "--data", "{one}"], "1 documents with two different outputs"),
-        (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3"], "does not cover the 96 examples"),
+        (["optimize", CRITERION, "--data", "{outputs}"], "needs 16 or more. Give more, or select=False (--bare)"),
+        (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3", "--bare"], "does not cover the 96 examples"),
         (["optimize", CRITERION, "--data", "{outputs}", "--documents", "99"], "needs at least 99"),
         (["rank", "--data", "{outputs}"], "give either --criterion"),
         (["rank", "--data", "{outputs}", "--judge", "{outputs}"], "is not a saved"),

@@ -124,7 +124,7 @@ def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any
     by_id = {e.id: e for e in train}
     rows = []
     for seed in range(draws):
-        optimizer = BiasedDemos(K, n_resamples=10_000, seed=seed)
+        optimizer = BiasedDemos(K, n_resamples=10_000, seed=seed, select=False)
         report = optimizer.compile(judge, trainset=train, valset=test, lm=lm).report
         bias = report.comparison["likelihood"]["bias_score"]
         row: dict[str, Any] = {"p_value": bias.p_value, "interval": [bias.before.low, bias.before.high]}

@@ -42,7 +42,7 @@ def run(lm: Any, *, draws: int) -> dict[str, Any]:
     points = sensitivity_curve(judge, chosen, documents(TESTED - 1), lm=lm, limit=PAIRS)
     searches = []
     for draw in range(draws):
-        zepo = ZEPO(GrammarParaphraser(wordings.PARTS), seed=draw)
+        zepo = ZEPO(GrammarParaphraser(wordings.PARTS), seed=draw, select=False)
         searched = pairs(documents(SEARCHED + draw), limit=PAIRS, seed=draw)
         compiled = zepo.compile(judge, trainset=searched, lm=lm)
         rows = compare_with_baselines(judge, compiled, documents(TESTED + draw), lm=lm, limit=PAIRS, seed=draw)

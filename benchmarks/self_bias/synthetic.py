@@ -100,7 +100,9 @@ def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:
     lm = fresh_lm()
     rated = world.examples(RATED, seed=seed)
     plain = plain_judge(rated)
-    compiled = evalbias.BiasedDemos(k=8, seed=seed).compile(PointwiseJudge(SYNTHETIC), trainset=rated, lm=lm)
+    compiled = evalbias.BiasedDemos(k=8, seed=seed, select=False).compile(
+        PointwiseJudge(SYNTHETIC), trainset=rated, lm=lm
+    )
     for judge in (plain, compiled):
         judge.predict.lm = lm
     judges = {"own judge": JudgeFeedback(plain), "own judge, RS demonstrations": JudgeFeedback(compiled)}
@@ -141,7 +143,7 @@ def compiled(*, seed: int, out: Path | None, threads: int) -> RefineReport:
     examples = items(ITEMS, seed=seed + 1)
     half = ITEMS // 2
     optimizer = evalbias.ExternalFeedbackRefine(
-        TrueQuality(), seed=seed, num_threads=threads, log_dir=None if out is None else out / "compiled"
+        TrueQuality(), seed=seed, num_threads=threads, log_dir=None if out is None else out / "compiled", select=False
     )
     student = loop(JudgeFeedback(plain))
     program = optimizer.compile(student, trainset=examples[:half], valset=examples[half:], lm=fresh_lm())

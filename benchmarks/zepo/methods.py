@@ -126,7 +126,7 @@ def run(
     judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
     searches = {}
     for name, halving in (("ZEPO", False), ("ZEPO, successive halving", True)):
-        zepo = ZEPO(settings.proposer, halving=halving, seed=seed)
+        zepo = ZEPO(settings.proposer, halving=halving, seed=seed, select=False)
         with _spent(lm) as costs[name]:
             searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
         costs[name].judgments = searches[name].report.judgments

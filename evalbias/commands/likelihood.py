@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from evalbias.commands.options import (
     LM,
+    Bare,
     Candidates,
     Criteria,
     Data,
@@ -101,17 +104,22 @@ def compile_likelihood(
     normalization: Normalization = "mean-range",
     resamples: Resamples = 100_000,
     limit: Limit = None,
+    bare: Bare = False,
 ) -> None:
-    """Compile RS demonstrations into a judge for every criterion; before and after on a fifth of the items."""
-    from rich.console import Group
-
+    """Compile the likelihood bias out of a judge for every criterion; before and after on a fifth of the items."""
     from evalbias.commands.run import Run
-    from evalbias.commands.run_biased_demos import BiasedDemosOptions, coverage_of, result_of, run_biased_demos
+    from evalbias.commands.run_mitigation import brief_of, coverage_of, result_of, run_mitigation, shown
     from evalbias.commands.task import open_task
-    from evalbias.report.tables import comparison_table, words_note
+    from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
-    options = BiasedDemosOptions(k, reduction, normalization, resamples)
+    options = {
+        "k": k,
+        "reduction": reduction,
+        "normalization": normalization,
+        "resamples": resamples,
+        "method": "RS demonstrations" if bare else "chosen",
+    }
     with Run(
         "compile likelihood",
         task,
@@ -122,7 +130,17 @@ def compile_likelihood(
         out=out,
         options=options,
     ) as run:
-        compiled = run_biased_demos(run, task, options, seed=seed)
-        table = Group(comparison_table(compiled.comparisons), words_note(compiled.reports))
-        brief = {"likelihood": compiled.comparisons}
-        run.finish(result_of(compiled), brief, as_json, table, coverage_of(compiled))
+        settings: dict[str, Any] = {
+            "likelihood_lm": None if likelihood_lm is None else run.likelihood_lm,
+            "bins": task.bins,
+            "reduction": reduction,
+            "normalization": normalization,
+            "n_resamples": resamples,
+            "seed": seed,
+        }
+        sizes = sorted({size for size in (2, k // 2, k) if 2 <= size <= k})
+        compiled = run_mitigation(
+            run, task, BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
+        )
+        table = shown(compiled, seed=seed)
+        run.finish(result_of(compiled), brief_of(compiled), as_json, table, coverage_of(compiled))

@@ -9,6 +9,7 @@ import typer
 
 from evalbias.commands.options import (
     LM,
+    Bare,
     Calibration,
     Data,
     Debias,
@@ -71,6 +72,7 @@ def optimize(
             "--curve", help="Rank with every wording tried, as it is and debiased: decision rate against agreement."
         ),
     ] = False,
+    bare: Bare = False,
     test_fraction: Annotated[float, typer.Option(help="Fraction of the documents kept out of the search.")] = 0.5,
     documents: Documents = None,
     source_label: SourceLabel = None,
@@ -109,6 +111,7 @@ def optimize(
         instruction_place=instruction_place,
         search=search,
         curve=curve,
+        bare=bare,
     )
     with Run(
         "optimize",

@@ -46,6 +46,7 @@ class RefineOptions:
         until: See ``ExternalFeedbackRefine``.
         budget: See ``ExternalFeedbackRefine``.
         test_fraction: Fraction of the items kept to compare before and after.
+        bare: Whether to compile the result of the search as it is, without choosing on held-back items.
         metric: Reference metric of translations, and its map onto MQM scores.
     """
 
@@ -62,6 +63,7 @@ class RefineOptions:
     until: Literal["quality", "quality or bias"] = "quality"
     budget: int | None = None
     test_fraction: float = 0.5
+    bare: bool = False
     metric: MetricOptions = field(default_factory=MetricOptions)
 
     def check(self) -> None:

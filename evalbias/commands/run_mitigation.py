@@ -1,38 +1,23 @@
-"""Compile RS demonstrations for a command: every criterion's judge, its plots, and the result."""
+"""Compile the likelihood bias away for a command: every criterion's judge, its plots, and the result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from rich.console import Group
 
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
-from evalbias.optimizers import BiasedDemos, CompiledCriteria, compile_each, count_answers
+from evalbias.optimizers import BiasedDemosReport, CompiledCriteria, MitigationReport, compile_each, count_answers
+from evalbias.optimizers.likelihood_optimizer import LikelihoodOptimizer
 from evalbias.programs import PointwiseJudge
+from evalbias.report.mitigation import mitigation_table
 from evalbias.report.scatter import likelihood_scatter
+from evalbias.report.tables import comparison_table, words_note
 
 
-@dataclass(frozen=True)
-class BiasedDemosOptions:
-    """Options of ``evalbias compile likelihood`` that decide its numbers; see ``BiasedDemos``."""
-
-    k: int = 8
-    reduction: str = "sum"
-    normalization: str = "mean-range"
-    resamples: int = 100_000
-
-
-def run_biased_demos(run: Run, task: Task, options: BiasedDemosOptions, *, seed: int) -> CompiledCriteria:
+def run_mitigation(run: Run, task: Task, optimizer: LikelihoodOptimizer) -> CompiledCriteria:
     """Compile every criterion's judge; judges and plots go into the run's folder."""
-    optimizer = BiasedDemos(
-        options.k,
-        likelihood_lm=run.likelihood_lm,
-        bins=task.bins,
-        reduction=options.reduction,
-        normalization=options.normalization,
-        n_resamples=options.resamples,
-        seed=seed,
-    )
     judges, items = [PointwiseJudge(c) for c in task.criteria], {"trainset": task.train, "valset": task.test}
     with run.progress(count_answers(optimizer, task.criteria, **items)):
         compiled = compile_each(optimizer, judges, **items, lm=run.lm)
@@ -44,9 +29,34 @@ def run_biased_demos(run: Run, task: Task, options: BiasedDemosOptions, *, seed:
     return compiled
 
 
+def shown(compiled: CompiledCriteria, *, seed: int) -> Group:
+    """Return what a command prints: the judges side by side, and what was chosen and why."""
+    reports = compiled.reports
+    mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
+    demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
+    parts: list[Any] = []
+    if mitigated:
+        parts.append(mitigation_table(mitigated, seed=seed))
+    if demonstrated or len(reports) > 1:
+        parts.append(comparison_table(compiled.comparisons))
+    if demonstrated:
+        parts.append(words_note(demonstrated))
+    for name, report in reports.items():
+        remarks = [report.decision, getattr(report, "against_baselines", "")]
+        if text := " ".join(filter(None, remarks)):
+            parts.append(f"{name}: {text}")
+    return Group(*parts)
+
+
 def result_of(compiled: CompiledCriteria) -> dict[str, Any]:
     """Return the content of result.json."""
     return {"likelihood": compiled.comparisons, "reports": compiled.reports}
+
+
+def brief_of(compiled: CompiledCriteria) -> dict[str, Any]:
+    """Return the content of ``--json``."""
+    decisions = {name: report.decision for name, report in compiled.reports.items()}
+    return {"likelihood": compiled.comparisons, "decisions": decisions}
 
 
 def coverage_of(compiled: CompiledCriteria) -> dict[str, Any]:

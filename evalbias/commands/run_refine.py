@@ -71,6 +71,7 @@ def compile_loop(run: Refining, *, threads: int, as_json: bool) -> None:
         quality=run.task.external,
         k=run.options.k,
         until=run.options.until,
+        select=not run.options.bare,
         budget=run.options.budget,
         num_threads=threads,
         seed=run.seed,
@@ -83,7 +84,7 @@ def compile_loop(run: Refining, *, threads: int, as_json: bool) -> None:
     sides_plot(report, run.folder.path / "sides.png")
     loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
     failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
-    _finish(run, {"report": report}, [refine_table(report)], as_json, failed)
+    _finish(run, {"report": report}, list(filter(None, [refine_table(report), report.decision])), as_json, failed)
 
 
 def run_style(run: Refining, *, threads: int, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 import numpy as np
 import typer
+from rich.console import Group
 
 from evalbias.commands.run import Run
 from evalbias.data import by_input, count_pairs, pairs
@@ -54,6 +55,7 @@ class SearchOptions:
     instruction_place: str = "first"
     search: str = "greedy"
     curve: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def run_zepo(
         objective=objective_of(options.objective),
         stopping=Epochs(options.epochs),
         halving=options.halving,
+        select=not options.bare,
         budget=options.budget,
         seed=seed,
         log_dir=run.folder.path / "search",
@@ -130,6 +133,7 @@ def run_zepo(
         title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()
     }
     brief: dict[str, Any] = {"instruction": report.chosen, "judgments": report.judgments, "rows": shown}
+    brief["decision"] = report.decision
     brief["pairs"] = {"search": len(drawn), "all": count_pairs(train)}
     result = {"search": report, "rows": rows, "pairs": brief["pairs"]}
     run.folder.write_result(result)
@@ -143,7 +147,8 @@ def run_zepo(
         curve_plot(curves, path / "curve.png")
         result["curves"] = curves
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
-    return Searched(result, brief, rows_table(rows, report, pairs=(len(drawn), count_pairs(train))), coverage)
+    table = rows_table(rows, report, pairs=(len(drawn), count_pairs(train)))
+    return Searched(result, brief, Group(table, *filter(None, [report.decision])), coverage)
 
 
 def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:

@@ -9,6 +9,7 @@ import typer
 
 from evalbias.commands.options import (
     LM,
+    Bare,
     Checkpoint,
     Json,
     Map,
@@ -198,6 +199,7 @@ def compile_refine(
         int | None, typer.Option(help="Requests to the model for training items, approximately.", min=1)
     ] = None,
     test_fraction: Annotated[float, typer.Option(help="Fraction of the items kept to compare before and after.")] = 0.5,
+    bare: Bare = False,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
     metric: Metric = "chrf",
@@ -226,6 +228,7 @@ def compile_refine(
         until=until,
         budget=budget,
         test_fraction=test_fraction,
+        bare=bare,
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining(

@@ -1,9 +1,10 @@
-"""In-memory caches of a measuring LM's answers."""
+"""In-memory caches of a measuring LM's answers; every other attribute is the cached model's."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,8 @@ from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, stacked
 
 
-class LikelihoodMemo:
-    """A measuring LM that caches every likelihood in memory.
+class _Memo:
+    """Base of the caches.
 
     Args:
         lm: Model to ask.
@@ -22,6 +23,22 @@ class LikelihoodMemo:
 
     def __init__(self, lm: MeasuringLM) -> None:
         self._lm = lm
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has the model
+            raise AttributeError(name)
+        return getattr(self._lm, name)
+
+
+class LikelihoodMemo(_Memo):
+    """A measuring LM that caches every likelihood in memory.
+
+    Args:
+        lm: Model to ask.
+    """
+
+    def __init__(self, lm: MeasuringLM) -> None:
+        super().__init__(lm)
         self._likelihoods: dict[str, LogLikelihood] = {}
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
@@ -38,7 +55,7 @@ class LikelihoodMemo:
         return self._lm.choice_logprobs(prompts, choices)
 
 
-class ChoiceMemo:
+class ChoiceMemo(_Memo):
     """A measuring LM that caches the log-probabilities of every prompt's choices, and every sampled text, in memory.
 
     Args:
@@ -46,7 +63,7 @@ class ChoiceMemo:
     """
 
     def __init__(self, lm: MeasuringLM) -> None:
-        self._lm = lm
+        super().__init__(lm)
         self._rows: dict[str, ChoiceLogprobs] = {}  # key -> answer to one prompt
         self._texts: dict[str, str] = {}
 

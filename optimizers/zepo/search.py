@@ -14,10 +14,13 @@ import numpy as np
 from evalbias.measures import count_undefined, decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
+from evalbias.optimizers.selection import Candidate as Choice
+from evalbias.optimizers.selection import Rule
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer, fault
+from evalbias.optimizers.zepo.rule import ObjectiveRule, check_held_back
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
 from evalbias.optimizers.zepo.trace import SearchLog, Tried, ZEPOReport
@@ -45,6 +48,7 @@ class ZEPO(JudgeOptimizer):
             uniformity of a pointwise one (ours).
         acceptance: Rule by which a wording replaces the incumbent, which competes on the same examples.
         stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
+        select: See ``JudgeOptimizer``; the choice is by the objective, so that it needs no labels either.
         halving: Whether to test an epoch's wordings on a quarter of the examples first, then on half, and to drop the
             worse half each time.
         budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
@@ -64,12 +68,13 @@ class ZEPO(JudgeOptimizer):
         acceptance: Acceptance | None = None,
         stopping: Stopping | None = None,
         halving: bool = False,
+        select: bool = True,
         budget: int | None = None,
         seed: int = 0,
         log_dir: Path | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__(budget=budget, seed=seed, log_dir=log_dir, progress=progress)
+        super().__init__(select=select, budget=budget, seed=seed, log_dir=log_dir, progress=progress)
         if population < 1:
             raise ValueError(f"population={population}: propose at least one wording in an epoch.")
         self.proposer = proposer
@@ -83,6 +88,8 @@ class ZEPO(JudgeOptimizer):
         """See ``JudgeOptimizer``; also refuses too few examples for halving."""
         if self.halving and len(trainset) < 2 * FEWEST:
             raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * FEWEST} or more.")
+        if self.select:
+            check_held_back(self.objective)
         super().check(student, trainset, valset)
 
     def search(self, problem: Problem) -> Outcome:
@@ -106,7 +113,14 @@ class ZEPO(JudgeOptimizer):
         problem.calls = search.calls
         compiled: Judge = student.deepcopy()
         instruct(compiled, target.instruction(details["chosen"]))
-        return Outcome(compiled, student, details)
+        found = Choice(details["chosen"], compiled)
+        given = Choice("given", student, {"chosen": target.first, "best": 0})
+        return Outcome([found], given, student, details)
+
+    def rule(self, problem: Problem) -> Rule:
+        """A wording is better if the objective is, in a permutation test over the held-back inputs."""
+        objective = self.objective or _default(problem.student)
+        return ObjectiveRule(objective, problem.held_back, problem.lm, seed=self.seed)
 
 
 def _default(student: Judge) -> Objective:

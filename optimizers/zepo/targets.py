@@ -193,7 +193,9 @@ def _logprobs(
 
 
 def instruct(judge: Judge, instruction: str) -> None:
-    """Change a judge's instruction. Offsets are discarded, because they were fitted under the old one."""
+    """Change a judge's instruction. What was fitted under the old one is discarded."""
     if isinstance(judge, PairwiseJudge):
         judge.offsets = {}
+    else:
+        judge.likelihood_calibration = None
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evalbias.optimizers.base import CompileReport
+from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.zepo.proposers import Proposal
 from evalbias.runs.folder import check_settings
 from evalbias.runs.journal import Journal

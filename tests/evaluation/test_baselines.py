@@ -15,7 +15,7 @@ C = Criterion("quality", "is it good?")
 def searched():
     train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
     judge = PairwiseJudge(C)
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3))
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3), select=False)
     compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=Wording(first=6.5))
     return judge, compiled, test
 

@@ -27,7 +27,7 @@ def likelihood_bias_of(judge, examples, **options):
 
 
 def compile_judge(lm=None, **options):
-    settings = {"k": 8, "n_resamples": 500, "seed": 0, **options}
+    settings = {"k": 8, "n_resamples": 500, "seed": 0, "select": False, **options}
     trainset, valset = items(120, 1), items(90, 2)
     return BiasedDemos(**settings).compile(PointwiseJudge(C), trainset=trainset, valset=valset, lm=lm or FormulaLM())
 
@@ -77,14 +77,16 @@ def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_name
     assert not np.allclose(reports["mean-range"].rs, reports["center-max"].rs, atol=0.01)
     assert compile_judge().report.rs == pytest.approx(reports["mean-range"].rs)
     with pytest.raises(ValueError, match="normalization='min-max' is unknown"):
-        BiasedDemos(normalization="min-max")
+        BiasedDemos(normalization="min-max", select=False)
 
 
 def test_the_report_tells_the_lengths_of_the_demonstrations():
     trainset = items(60, 1)
     for number, example in enumerate(trainset):
         example.output = f"{'word ' * number}{example.output}"  # number + 2 words
-    report = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM()).report
+    report = (
+        BiasedDemos(4, n_resamples=9, select=False).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM()).report
+    )
     words = {str(e.id): number + 2 for number, e in enumerate(trainset)}
     assert report.demonstration_words == tuple(words[name] for name in report.demonstrations)
     assert report.mean_words == pytest.approx(np.mean([words[name] for name in report.train.ids]))
@@ -103,7 +105,7 @@ def test_seeds_and_the_student():
     assert other.report.random != first.report.random
     student = PointwiseJudge(C)
     before = student.dump_state()
-    BiasedDemos(2, n_resamples=9).compile(student, trainset=items(20, 1), lm=FormulaLM())
+    BiasedDemos(2, n_resamples=9, select=False).compile(student, trainset=items(20, 1), lm=FormulaLM())
     assert student.dump_state() == before
 
 
@@ -127,7 +129,7 @@ def test_another_models_likelihood():
 def test_what_is_undefined_is_left_out_and_counted():
     trainset = items(40, 1)
     trainset[3].scores["quality"] = math.nan
-    compiled = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM())
+    compiled = BiasedDemos(4, n_resamples=9, select=False).compile(PointwiseJudge(C), trainset=trainset, lm=FormulaLM())
     assert compiled.report.left_out == 1
     assert compiled.report.comparison == {}
     assert "1-3" not in compiled.report.train.ids + compiled.report.random
@@ -135,17 +137,17 @@ def test_what_is_undefined_is_left_out_and_counted():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="k=0"):
-        BiasedDemos(0)
+        BiasedDemos(0, select=False)
     with pytest.raises(ValueError, match="order='up' is unknown"):
-        BiasedDemos(order="up")
+        BiasedDemos(order="up", select=False)
     student, few = PointwiseJudge(C), items(10, 1)
     with pytest.raises(ValueError, match="need at least 18"):
-        BiasedDemos(8).compile(student, trainset=few, lm=FormulaLM())
+        BiasedDemos(8, select=False).compile(student, trainset=few, lm=FormulaLM())
     with pytest.raises(ValueError, match=r"items are in trainset and valset, the first '1-0'"):
-        BiasedDemos(2).compile(student, trainset=few, valset=few[:1], lm=FormulaLM())
+        BiasedDemos(2, select=False).compile(student, trainset=few, valset=few[:1], lm=FormulaLM())
     few[0].scores = {"wit": 1}
     with pytest.raises(ValueError, match="'1-0' has no score on 'quality'"):
-        BiasedDemos(2).compile(student, trainset=few, lm=FormulaLM())
+        BiasedDemos(2, select=False).compile(student, trainset=few, lm=FormulaLM())
 
 
 def test_demonstrations_that_do_not_fit_say_how_many_do():
@@ -173,7 +175,9 @@ def test_an_item_that_is_too_long_is_undefined_and_the_judge_is_compiled():
     trainset, valset = items(60, 1), items(20, 2)
     trainset[3].output += " and so on" * 60
     valset[7].output += " and so on" * 60
-    compiled = BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, valset=valset, lm=TooShort())
+    compiled = BiasedDemos(4, n_resamples=9, select=False).compile(
+        PointwiseJudge(C), trainset=trainset, valset=valset, lm=TooShort()
+    )
     performance = compiled.report.comparison["likelihood"]["performance"]
     assert (performance.after.n, performance.after.undefined) == (19, 1)
     assert all("and so on" not in demo["output"] for demo in compiled.predict.demos)
@@ -184,7 +188,7 @@ def test_items_that_are_all_too_long_are_refused_before_anything_is_judged():
     for item in trainset:
         item.output += " and so on" * 60
     with pytest.raises(ValueError, match="Not even a prompt without demonstrations fits"):
-        BiasedDemos(4, n_resamples=9).compile(PointwiseJudge(C), trainset=trainset, lm=lm)
+        BiasedDemos(4, n_resamples=9, select=False).compile(PointwiseJudge(C), trainset=trainset, lm=lm)
     assert not lm.judged
 
 
@@ -340,7 +344,7 @@ def test_demonstrations_for_a_judge_that_writes_its_score():
             return [f"Score: {1 + row.argmax()}" for row in rows]
 
     student = PointwiseJudge(C, scoring="direct")
-    compiled = BiasedDemos(8, n_resamples=500).compile(
+    compiled = BiasedDemos(8, n_resamples=500, select=False).compile(
         student, trainset=items(120, 1), valset=items(90, 2), lm=Writer()
     )
     change = compiled.report.comparison["likelihood"]["bias_score"]

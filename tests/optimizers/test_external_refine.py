@@ -51,7 +51,7 @@ EXTERNAL = ("ab", "aab", "aaab", "aaaab")  # quality 1, 2, 3, 4
 
 
 def compiler(**options):
-    return ExternalFeedbackRefine(Letters(), **{"margins": (0.0,), "n_resamples": 50, **options})
+    return ExternalFeedbackRefine(Letters(), **{"margins": (0.0,), "n_resamples": 50, **options}, select=False)
 
 
 def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
@@ -173,7 +173,9 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
     three = [*items(2), dspy.Example(id="bare", source="s")]
     student = loop(*OWN * 3, *EXTERNAL * 2, "ab")
     report = (
-        ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50).compile(student, trainset=three).report
+        ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50, select=False)
+        .compile(student, trainset=three)
+        .report
     )
     assert "The item 'bare' has no 'letter': the feedback source" in report.external.failed["bare"]
     assert "has no 'letter'" in report.own[0].failed["bare"]
@@ -193,7 +195,7 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     # without refinement half of the outputs are undefined and the other half good; the refinement mends the first half
     student = loop("??", "aaa", "aaaaa", "aaaaa", *("a", "a") * 2, iterations=1)
     student.accept = lambda before, after: after > before
-    compiled = ExternalFeedbackRefine(Hard(), k=0, n_resamples=50).compile(student, trainset=items(2))
+    compiled = ExternalFeedbackRefine(Hard(), k=0, n_resamples=50, select=False).compile(student, trainset=items(2))
     (own,) = compiled.report.own
     assert own.quality == (5, 4)
     assert compiled.max_iterations == 1
@@ -201,7 +203,9 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     texts = [*("a", "a") * 3, *("a", "aa") * 3, *("aaaa", "??", "??", "??")]
     student = loop(*texts, iterations=1)
     report = (
-        ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50).compile(student, trainset=items(3)).report
+        ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50, select=False)
+        .compile(student, trainset=items(3))
+        .report
     )
     assert report.shown.quality[0] == 4
     assert report.demonstrations == ()

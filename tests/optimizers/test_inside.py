@@ -30,7 +30,7 @@ class Pipeline(dspy.Module):
 
 
 def compiled_by(student, **options):
-    optimizer = BiasedDemos(k=4, n_resamples=100, seed=0)
+    optimizer = BiasedDemos(k=4, n_resamples=100, seed=0, select=False)
     return optimizer.compile(student, trainset=items(40, 1), valset=items(20, 2), lm=FormulaLM(), **options)
 
 
@@ -60,7 +60,9 @@ def test_a_step_of_better_together(lms):
     student = Pipeline(PointwiseJudge(C))
     student.set_lm(lms["llama"])
     words = [e.copy(source="the cat", output=f"cat {k}") for k, e in enumerate(items(16, 1))]
-    together = dspy.BetterTogether(metric=lambda e, p, trace=None: 0.5, d=BiasedDemos(k=2, n_resamples=100, seed=0))
+    together = dspy.BetterTogether(
+        metric=lambda e, p, trace=None: 0.5, d=BiasedDemos(k=2, n_resamples=100, seed=0, select=False)
+    )
     compiled = together.compile(student, trainset=words[:12], valset=words[12:], strategy="d", num_threads=1)
     assert not compiled.flag_compilation_error_occurred
     assert [c["strategy"] for c in compiled.candidate_programs] == ["", "d"]
@@ -74,7 +76,7 @@ def by_score(examples):
 
 def test_the_label_score_is_read_like_scores():
     train, val = items(16, 1), items(8, 2)
-    optimizer = BiasedDemos(k=3, n_resamples=100, seed=0)
+    optimizer = BiasedDemos(k=3, n_resamples=100, seed=0, select=False)
     named, plain = (
         optimizer.compile(PointwiseJudge(C), trainset=change(train), valset=change(val), lm=FormulaLM())
         for change in (list, by_score)
@@ -90,7 +92,9 @@ def test_the_label_score_is_read_like_scores():
 def test_one_score_is_not_taken_for_several_criteria():
     judges = [PointwiseJudge(C), PointwiseJudge(Criterion("wit", "is it funny?"))]
     with pytest.raises(ValueError, match="'1-0' has one score for 2 criteria"):
-        compile_each(BiasedDemos(2), judges, trainset=by_score(items(10, 1)), valset=items(4, 2), lm=FormulaLM())
+        compile_each(
+            BiasedDemos(2, select=False), judges, trainset=by_score(items(10, 1)), valset=items(4, 2), lm=FormulaLM()
+        )
 
 
 class Answering:
@@ -121,8 +125,8 @@ def labeled_pairs():
 
 
 COMPARING = {
-    "ZEPO": ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2)),
-    "JudgeStudy": JudgeStudy(GrammarParaphraser(PARTS), trials=6, instructions=4, demo_sets=1, k=2),
+    "ZEPO": ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2), select=False),
+    "JudgeStudy": JudgeStudy(GrammarParaphraser(PARTS), trials=6, instructions=4, demo_sets=1, k=2, select=False),
 }
 
 
@@ -192,7 +196,7 @@ TEXTS = ("ab", "aabb", "aabbcc", "aabbccdd")
 
 
 def refining():
-    return ExternalFeedbackRefine(Letters(), k=0, margins=(0.0,), n_resamples=50)
+    return ExternalFeedbackRefine(Letters(), k=0, margins=(0.0,), n_resamples=50, select=False)
 
 
 def sources(*numbers):

@@ -22,7 +22,7 @@ def rated(n, seed):
 
 def test_every_criterion_and_the_total():
     judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
-    optimizer = BiasedDemos(4, n_resamples=99)
+    optimizer = BiasedDemos(4, n_resamples=99, select=False)
     found = compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
     assert list(found.comparisons) == [*NAMES, "total"]
     for side in ("before", "after"):
@@ -39,7 +39,7 @@ def test_every_criterion_and_the_total():
 
 def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
     judge = PointwiseJudge(Criterion("quality", "is it good?"))
-    optimizer = BiasedDemos(4, n_resamples=99)
+    optimizer = BiasedDemos(4, n_resamples=99, select=False)
     found = compile_each(optimizer, [judge], trainset=rated(60, 1), valset=rated(20, 2), lm=FormulaLM())
     assert list(found.comparisons) == ["quality"]
     with pytest.raises(ValueError, match="1 judges and 0 validation items"):
@@ -48,7 +48,7 @@ def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
 
 def test_the_number_of_answers_is_told_before():
     asked = []
-    optimizer = BiasedDemos(4, n_resamples=9)
+    optimizer = BiasedDemos(4, n_resamples=9, select=False)
 
     class Counting(FormulaLM):
         def choice_logprobs(self, prompts, choices):
@@ -75,7 +75,7 @@ def test_each_texts_likelihood_is_asked_once():
             return super().loglikelihood(pairs)
 
     judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
-    optimizer = BiasedDemos(4, n_resamples=9)
+    optimizer = BiasedDemos(4, n_resamples=9, select=False)
     compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(20, 2), lm=Counting())
     assert len(asked) == len(set(asked)) == 60 - 4 + 20
     assert optimizer.likelihood_lm is None

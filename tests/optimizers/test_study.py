@@ -23,7 +23,7 @@ def sides(labels=True):
 
 
 def study(**options):
-    return JudgeStudy(GrammarParaphraser(PARTS), trials=12, instructions=5, **options)
+    return JudgeStudy(GrammarParaphraser(PARTS), trials=12, instructions=5, select=False, **options)
 
 
 def test_without_labels_the_fairest_is_taken():
@@ -45,15 +45,16 @@ def test_with_labels_accuracy_bias_and_prompts_are_weighed():
     train, test = sides()
     compiled = study(k=3, demo_sets=2).compile(PairwiseJudge(C), trainset=train, valset=test, lm=Wording(first=6.5))
     report = compiled.report
+    assert report.comparison["position"]["fairness"].after.n == len(test)  # the valset only reports
     assert report.best.accuracy == max(t.accuracy for t in report.trials)
     assert {t.choice.debias for t in report.trials} == {None, "permutation"}
     assert {t.prompts for t in report.trials} == {1, 2}
     assert {t.choice.demonstrations for t in report.trials} > {0}
-    assert set(report.front) <= set(report.trials)
+    assert set(report.best_trials) <= set(report.trials)
     for t in report.trials:
         dominated = [
             f
-            for f in report.front
+            for f in report.best_trials
             if f.accuracy >= t.accuracy and f.objective >= t.objective and f.prompts <= t.prompts
         ]
         assert dominated
@@ -64,7 +65,7 @@ def test_with_labels_accuracy_bias_and_prompts_are_weighed():
 def test_the_same_seed_gives_the_same_study_and_a_choice_is_measured_once():
     train, test = sides()
     lms = [Wording(first=6.5), Wording(first=6.5)]
-    a, b = (study().compile(PairwiseJudge(C), trainset=train, valset=test, lm=lm).report for lm in lms)
+    a, b = (study().compile(PairwiseJudge(C), trainset=train + test, lm=lm).report for lm in lms)
     assert a == b
     assert len(lms[0].asked) == len(set(lms[0].asked))  # no prompt twice, whatever the choices share
 
@@ -94,11 +95,8 @@ def test_processes_share_a_study(tmp_path):
 
 def test_bad_input():
     train, _ = sides()
-    bare = sides(labels=False)[1]
     with pytest.raises(ValueError, match="trials=0"):
-        JudgeStudy(GrammarParaphraser(PARTS), trials=0)
-    with pytest.raises(ValueError, match="must hold labeled pairs"):
-        study().compile(PairwiseJudge(C), trainset=train, valset=bare, lm=Comparer())
+        JudgeStudy(GrammarParaphraser(PARTS), trials=0, select=False)
     with pytest.raises(ValueError, match="inputs are in trainset and valset"):
         study().compile(PairwiseJudge(C), trainset=train, valset=train, lm=Comparer())
     with pytest.raises(ValueError, match="the judge answers nothing"):
@@ -131,9 +129,9 @@ def test_a_study_is_of_one_model_and_one_student(tmp_path):
 
 def test_a_judge_with_batch_calibration_can_be_called_at_once():
     train, test = sides()
-    for seed in range(4):
-        found = JudgeStudy(GrammarParaphraser(PARTS), trials=6, instructions=2, seed=seed).compile(
-            PairwiseJudge(C), trainset=train, valset=test, lm=Wording(6.5)
+    for seed in range(12):
+        found = JudgeStudy(GrammarParaphraser(PARTS), trials=6, instructions=2, seed=seed, select=False).compile(
+            PairwiseJudge(C), trainset=train + test, lm=Wording(6.5)
         )
         if found.calibration == "batch":
             assert found.offsets.keys() == {2}

@@ -46,7 +46,7 @@ def all_pairs(n=8):
 
 def search(lm=None, **options):
     settings = {"population": 4, "stopping": Epochs(4), **options}
-    return ZEPO(GrammarParaphraser(PARTS), **settings).compile(
+    return ZEPO(GrammarParaphraser(PARTS), select=False, **settings).compile(
         PairwiseJudge(C), trainset=all_pairs(), lm=lm or Wording()
     )
 
@@ -104,7 +104,7 @@ def test_a_greedy_search_finds_fairer_wordings_than_as_many_independent_draws():
             return super().__call__(criterion, "", count, known=known, seed=seed)
 
     def lean(proposer, seed):
-        zepo = ZEPO(proposer, seed=seed, stopping=Epochs(8), objective=CalibrationGap())
+        zepo = ZEPO(proposer, seed=seed, stopping=Epochs(8), objective=CalibrationGap(), select=False)
         chosen = zepo.compile(worst, trainset=all_pairs(2), lm=Additive()).report.chosen
         return sum(map(int, re.findall(r"\d", chosen)))
 
@@ -145,7 +145,7 @@ def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_ins
     for place in ("first", "last"):
         counting, before = Counting(), lms["qwen2"].tokens_run
         judge = PairwiseJudge(C, instruction_place=place, min_coverage=0.0)
-        found = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2)).compile(
+        found = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False).compile(
             judge, trainset=pairs, lm=counting
         )
         assert counting.calls == (12, 48, 48)
@@ -173,7 +173,7 @@ def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
 def test_the_same_seed_gives_the_same_search_another_seed_another():
     student = PairwiseJudge(C)
     before = student.dump_state()
-    runs = [ZEPO(GrammarParaphraser(PARTS), seed=s, stopping=Epochs(2)) for s in (0, 0, 1)]
+    runs = [ZEPO(GrammarParaphraser(PARTS), seed=s, stopping=Epochs(2), select=False) for s in (0, 0, 1)]
     a, b, other = (r.compile(student, trainset=all_pairs(), lm=Wording()).report for r in runs)
     assert a == b
     assert [t.instruction for t in a.tried] != [t.instruction for t in other.tried]
@@ -194,7 +194,7 @@ def test_halving_asks_less_and_finds_the_same():
     pairs, found = all_pairs(40), {}
     for halving in (False, True):
         lm = Wording()
-        zepo = ZEPO(GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=halving)
+        zepo = ZEPO(GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=halving, select=False)
         found[halving] = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm).report
         assert len(lm.asked) == found[halving].judgments
     assert found[True].judgments < 0.7 * found[False].judgments
@@ -208,7 +208,9 @@ def test_a_budget_knows_what_halving_saves():
     pairs, lm = all_pairs(20), Wording()  # 120 pairs: rungs of 30, 60 and 120
     # 8 wordings: 8 x 30, 4 x 30, 2 x 60
     epoch = 8 * 30 + 4 * 30 + 2 * 60
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=True, budget=120 + 2 * epoch)
+    zepo = ZEPO(
+        GrammarParaphraser(PARTS), population=8, stopping=Epochs(3), halving=True, budget=120 + 2 * epoch, select=False
+    )
     report = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm).report
     assert len(lm.asked) == report.judgments == 120 + 2 * epoch
     assert report.stopped == f"the budget is spent: the next epoch takes {epoch} judgments, 0 are left"
@@ -218,7 +220,7 @@ def test_a_budget_knows_what_halving_saves():
 
 def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
     def run(parts=PARTS, judge=None, **options):
-        zepo = ZEPO(GrammarParaphraser(parts), stopping=Epochs(1), log_dir=tmp_path / "log", **options)
+        zepo = ZEPO(GrammarParaphraser(parts), stopping=Epochs(1), log_dir=tmp_path / "log", select=False, **options)
         return zepo.compile(judge or PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
 
     run()
@@ -238,7 +240,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
             self.mass = 0.8 if "lean" not in prompts[0][0]["content"] else 1e-9
             return super().choice_logprobs(prompts, choices)
 
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), log_dir=tmp_path)
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), log_dir=tmp_path, select=False)
     report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Silent()).report
     assert report.best == 0
     for line in (tmp_path / "instructions.jsonl").read_text().splitlines()[1:]:
@@ -248,7 +250,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
 
 def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
     judge = PairwiseJudge(C, ties=True)
-    fair = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2)).compile(
+    fair = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2), select=False).compile(
         judge, trainset=all_pairs(), lm=Wording(tie=-1.0)
     )
     assert fair.report.history[-1] > -0.2
@@ -267,7 +269,7 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
             return super().__call__(*arguments, **options)
 
     def run(folder):
-        zepo = ZEPO(Counting(PARTS), population=4, stopping=Epochs(4), log_dir=folder)
+        zepo = ZEPO(Counting(PARTS), population=4, stopping=Epochs(4), log_dir=folder, select=False)
         return zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
 
     with pytest.raises(KeyboardInterrupt):
@@ -280,7 +282,7 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
     assert sorted(x["number"] for x in lines) == [t.number for t in resumed.tried]
     assert len((tmp_path / "log/proposals.jsonl").read_text().splitlines()) == 4
     with pytest.raises(ValueError, match="holds a run with other settings"):
-        ZEPO(GrammarParaphraser(PARTS), seed=5, log_dir=tmp_path / "log").compile(
+        ZEPO(GrammarParaphraser(PARTS), seed=5, log_dir=tmp_path / "log", select=False).compile(
             PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
         )
 
@@ -319,7 +321,9 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
 
 def test_a_proposer_that_has_nothing_ends_the_search():
     report = (
-        ZEPO(LMParaphraser(Says("")), population=2).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
+        ZEPO(LMParaphraser(Says("")), population=2, select=False)
+        .compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+        .report
     )
     assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8
@@ -338,7 +342,12 @@ def test_the_papers_other_objectives(objective):
 def test_the_content_free_answer_of_a_wording_is_asked_once():
     lm = Wording()
     zepo = ZEPO(
-        GrammarParaphraser(PARTS), stopping=Epochs(2), halving=True, objective=ContextFreeConfidence(), population=4
+        GrammarParaphraser(PARTS),
+        stopping=Epochs(2),
+        halving=True,
+        objective=ContextFreeConfidence(),
+        population=4,
+        select=False,
     )
     report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(40), lm=lm).report
     free = [prompt for prompt in lm.asked if "[N/A]" in prompt]
@@ -379,15 +388,17 @@ def test_acceptance_and_stopping():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="population=0"):
-        ZEPO(GrammarParaphraser(PARTS), population=0)
+        ZEPO(GrammarParaphraser(PARTS), population=0, select=False)
     with pytest.raises(ValueError, match="The trainset is empty"):
-        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[], lm=Wording())
+        ZEPO(GrammarParaphraser(PARTS), select=False).compile(PairwiseJudge(C), trainset=[], lm=Wording())
     with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
-        ZEPO(GrammarParaphraser(PARTS)).compile(PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording())
+        ZEPO(GrammarParaphraser(PARTS), select=False).compile(
+            PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording()
+        )
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
     with pytest.raises(ValueError, match="48 items are in trainset and valset"):
-        ZEPO(GrammarParaphraser(PARTS)).compile(
+        ZEPO(GrammarParaphraser(PARTS), select=False).compile(
             PairwiseJudge(C), trainset=all_pairs(), valset=all_pairs(), lm=Wording()
         )
     hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)
@@ -399,7 +410,7 @@ def test_bad_input():
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     lm = Says("Say it better on quality: lean=0.5")
     judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
-    compiled = ZEPO(LMParaphraser(lm), population=1, stopping=Epochs(2)).compile(
+    compiled = ZEPO(LMParaphraser(lm), population=1, stopping=Epochs(2), select=False).compile(
         judge, trainset=all_pairs(), lm=Wording()
     )
     assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
@@ -407,12 +418,14 @@ def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     rewordings_of = [request.messages[0].text.split("Instruction: ")[1].split("\n")[0] for request in lm.asked]
     assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
     with pytest.raises(ValueError, match=r"cannot begin with the instruction 'Which\?': it is without the name 'qual"):
-        ZEPO(LMParaphraser(lm)).compile(PairwiseJudge(C, instruction="Which?"), trainset=all_pairs(), lm=Wording())
+        ZEPO(LMParaphraser(lm), select=False).compile(
+            PairwiseJudge(C, instruction="Which?"), trainset=all_pairs(), lm=Wording()
+        )
 
 
 def test_a_valset_reports_and_takes_no_part_in_the_search():
     lm = Wording()
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2))
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False)
     held_out = all_pairs(20)[60:]
     judge = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), valset=held_out, lm=lm)
     alone = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
@@ -461,7 +474,9 @@ def test_verbosity_can_be_the_objective():
         type(p)(source=p.source, candidates=[p.candidates[0] + "x" * (k % 3), p.candidates[1] + "x"])
         for k, p in enumerate(all_pairs())
     ]
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(4), objective=BiasObjective(BIASES["verbosity"]))
+    zepo = ZEPO(
+        GrammarParaphraser(PARTS), stopping=Epochs(4), objective=BiasObjective(BIASES["verbosity"]), select=False
+    )
     report = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=Longwinded()).report
     assert report.objective == "verbosity"
     assert report.history[0] == pytest.approx(-0.5)
@@ -470,7 +485,7 @@ def test_verbosity_can_be_the_objective():
 
 def test_a_bias_that_the_search_cannot_measure_is_refused_before_anything_is_judged():
     lm = Comparer()
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=BiasObjective(UnknownBias()))
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=BiasObjective(UnknownBias()), select=False)
     with pytest.raises(ValueError, match="The bias 'unknown' cannot be measured on this judge's answers"):
         zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=lm)
     assert lm.prompts == []
@@ -497,7 +512,7 @@ def test_a_pair_that_is_too_long_is_left_out_of_the_search():
             return super().choice_logprobs(prompts, choices)
 
     def compiled(lm, trainset):
-        zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2))
+        zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False)
         return zepo.compile(PairwiseJudge(C), trainset=trainset, lm=lm)
 
     pairs = all_pairs(4)

@@ -81,7 +81,9 @@ class Sharp(FormulaLM):
 
 def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
     lm, judge = Sharp(), PointwiseJudge(C)
-    compiled = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3)).compile(judge, trainset=items(40, 0), lm=lm)
+    compiled = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3), select=False).compile(
+        judge, trainset=items(40, 0), lm=lm
+    )
     report = compiled.report
     assert report.objective == ScoreUniformity.name
     assert report.history[-1] > report.history[0]
@@ -93,12 +95,12 @@ def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
         np.abs(np.sort((scores - 1) / 4) - (np.arange(40) + 0.5) / 40).mean(), abs=0.01
     )
     assert judge.predict.signature.instructions == C.instructions
-    other = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=Confidence())
+    other = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=Confidence(), select=False)
     assert other.compile(judge, trainset=items(10, 0), lm=lm).report.objective == "confidence"
 
 
 def test_what_cannot_be_searched():
-    zepo = ZEPO(GrammarParaphraser(PARTS))
+    zepo = ZEPO(GrammarParaphraser(PARTS), select=False)
     with pytest.raises(ValueError, match="scoring='direct'"):
         zepo.compile(PointwiseJudge(C, scoring="direct"), trainset=items(3, 0), lm=Sharp())
     with pytest.raises(TypeError, match="Criterion is no judge"):

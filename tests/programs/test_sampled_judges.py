@@ -62,7 +62,7 @@ def test_a_pairwise_judge_estimates_its_preference():
 def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     lm, engine = writer(preference)
     pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(12, 2)))]
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=5, stopping=Epochs(2), seed=0)
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=5, stopping=Epochs(2), seed=0, select=False)
     student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=9))
     with pytest.raises(NoProbabilities, match="scoring='sampled'"):
         zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm)
@@ -81,7 +81,7 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
 def test_a_pointwise_judge_is_searched_on_a_model_that_only_writes():
     lm, _ = writer(quality)
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(1))
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(1), select=False)
     compiled = zepo.compile(judge, trainset=items(5, 0), lm=lm)
     assert -0.5 <= compiled.report.tried[0].objective <= 0
     assert compiled.sampling == judge.sampling
@@ -91,7 +91,7 @@ def test_a_study_on_a_model_that_only_writes_draws_nothing_twice():
     lm, engine = writer(preference)
     pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(1).normal(size=(10, 2)))]
     student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    study = JudgeStudy(GrammarParaphraser(PARTS), trials=4, instructions=2)
+    study = JudgeStudy(GrammarParaphraser(PARTS), trials=4, instructions=2, select=False)
     compiled = study.compile(student, trainset=pairs, lm=lm)
     assert compiled.sampling == student.sampling
     distinct = {(r.messages[-1].text, r.system, r.config.seed) for r in engine.requests}

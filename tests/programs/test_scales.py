@@ -80,6 +80,6 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
 def test_a_stop_by_the_bias_needs_one_scale():
     task = translation()
     items = [dspy.Example(id="1", source="s", reference="r", target_language="en")]
-    optimizer = ExternalFeedbackRefine(task.external, until="quality or bias")
+    optimizer = ExternalFeedbackRefine(task.external, until="quality or bias", select=False)
     with pytest.raises(ValueError, match="'own MQM' and 'chrf' score on different ranges: map the quality"):
         optimizer.compile(task.loop, trainset=items, lm=Scripted("x"))

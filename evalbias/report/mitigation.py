@@ -1,0 +1,41 @@
+"""Table of a compiled mitigation of likelihood bias: the given judge, the paper's method, the choice, and baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import Judged
+from evalbias.optimizers.likelihood_mitigation import MitigationReport
+from evalbias.optimizers.likelihood_rule import LikelihoodRule
+
+
+def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> Table:
+    """Return one row a criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
+    table = Table(title="Likelihood bias on items that took no part", caption="in brackets: 95 % intervals")
+    for heading in ("criterion", "judge"):
+        table.add_column(heading, overflow="fold")
+    headed = False
+    for criterion, report in reports.items():
+        sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
+        for place, (title, judged) in enumerate((t, j) for t, j in sides.items() if j is not None):
+            estimates = _estimates(judged, seed=seed)
+            if not headed:
+                for estimate in estimates.values():
+                    table.add_column(estimate.label, justify="right", overflow="fold")
+                headed = True
+            table.add_row("" if place else criterion, title, *map(_cell, estimates.values()))
+        for name, baseline in report.baselines.items():
+            table.add_row("", f"{name} (held-back items)", *([""] * (len(estimates) - 1)), _cell(baseline))
+        table.add_section()
+    return table
+
+
+def _estimates(judged: Judged, *, seed: int) -> dict[str, Estimate]:
+    return LikelihoodRule(lambda _: judged, n_resamples=1, seed=seed).estimates(judged)
+
+
+def _cell(estimate: Estimate) -> str:
+    return f"{estimate.text()} [{estimate.interval}]"

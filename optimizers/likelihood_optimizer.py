@@ -1,0 +1,153 @@
+"""What the optimizers of the likelihood bias share: the model of LS, the rule of choice, RS, and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.estimates import measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.lm.contract import measuring
+from evalbias.lm.memo import LikelihoodMemo
+from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
+from evalbias.measures import rs_scores, unfairness_scores
+from evalbias.measures.arrays import FloatArray
+from evalbias.optimizers.base import JudgeOptimizer, Problem
+from evalbias.optimizers.demos import rated_items
+from evalbias.optimizers.likelihood_rule import LikelihoodRule
+from evalbias.optimizers.selection import Rule
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.refused import name_refused_items
+
+RS_NORMALIZATIONS = ("mean-range", "center-max")
+"""Normalizations of the scores in RS: the paper's, and its code's."""
+TRIED = 16
+"""Number of the longest items whose prompts are tried before anything is judged."""
+
+
+class LikelihoodOptimizer(JudgeOptimizer):
+    """Base of the optimizers that compile a pointwise judge's likelihood bias away.
+
+    Args:
+        likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
+        bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
+        reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
+        normalization: Normalization of the scores whose difference is the US of RS; see ``rs_of``.
+        select: See ``JudgeOptimizer``.
+        n_resamples: Swaps of each permutation test.
+        seed: Seed for everything that is drawn.
+        progress: Called with the number of judgments done.
+    """
+
+    compiles = (PointwiseJudge,)
+
+    def __init__(
+        self,
+        *,
+        likelihood_lm: MeasuringLM | None,
+        bins: Sequence[float] | None,
+        reduction: str,
+        normalization: str,
+        select: bool,
+        n_resamples: int,
+        seed: int,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        super().__init__(select=select, n_resamples=n_resamples, seed=seed, progress=progress)
+        if normalization not in RS_NORMALIZATIONS:
+            raise ValueError(f"normalization={normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
+        self.normalization = normalization
+        self.likelihood_lm = likelihood_lm
+        self.bins = bins
+        self.reduction = reduction
+
+    def likelihoods_of(self, lm: MeasuringLM) -> LikelihoodMemo:
+        """Return the model whose likelihood defines LS; every text is asked once."""
+        return LikelihoodMemo(lm if self.likelihood_lm is None else measuring(self.likelihood_lm))
+
+    def measured(self, trainset: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
+        """Return the training items whose likelihood is measured, held-back ones among them."""
+        return rated_items(trainset, criterion)
+
+    def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
+        """Return about how many judgments compiling on these items takes."""
+        raise NotImplementedError
+
+    def rule(self, problem: Problem) -> Rule:
+        """See ``LikelihoodRule``; held-back items without a human score do not count."""
+        rated = rated_items(problem.held_back, problem.student.criterion)
+        return LikelihoodRule(
+            lambda judge: self.judge(problem, judge, rated), n_resamples=self.n_resamples, seed=self.seed
+        )
+
+    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
+        """Compare the likelihood bias only."""
+        bias = LikelihoodBias()
+        sides = [measure(bias, judged, seed=self.seed) for judged in (before, after)]
+        return {bias.name: compare(*sides, n_resamples=self.n_resamples, seed=self.seed)}
+
+
+def check_rated(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
+    """Refuse too few items to draw k random demonstrations and choose k others.
+
+    Raises:
+        ValueError: Fewer than 2k + 2 items have a defined score on the criterion.
+    """
+    rated = rated_items(trainset, criterion)
+    if len(rated) < 2 * k + 2:
+        raise ValueError(
+            f"{len(rated)} of {len(trainset)} training items have a score on {criterion.name}: k={k} random and chosen "
+            f"demonstrations need at least {2 * k + 2}."
+        )
+
+
+def rs_of(judged: Judged, normalization: str) -> tuple[FloatArray, FloatArray]:
+    """Return (RS, US), (n,) each, over the items where all three numbers are defined; NaN elsewhere."""
+    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
+    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
+    rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=normalization)
+    rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
+    return rs, unfairness
+
+
+class DemosDoNotFitError(ValueError):
+    """Demonstrations do not fit into the model's context."""
+
+
+def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
+
+    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
+
+    Raises:
+        DemosDoNotFitError: One of the longest items does not fit; the message says how many demonstrations would.
+    """
+    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
+    model = measuring(lm, judge.sampling)
+    demos = judge.predict.demos
+
+    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
+        judge.predict.demos = demos[:count]
+        prompts = [judge.messages(e) for e in items]
+        try:
+            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
+        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
+            return error
+        return None
+
+    first = refusal(longest, len(demos))
+    if first is None:
+        return
+    alone = [item for item in longest if refusal([item], 0) is None]
+    if not alone:
+        raise DemosDoNotFitError(f"Not even a prompt without demonstrations fits. {first}") from first
+    problem = refusal(alone, len(demos))
+    if problem is not None:
+        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
+        raise DemosDoNotFitError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem

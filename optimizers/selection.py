@@ -1,0 +1,188 @@
+"""Choosing on held-back items: a candidate replaces the given program only where a paired test says it is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.formatting import count
+from evalbias.optimizers.compile_report import Cost, Tried
+
+FEWEST_INPUTS = 8
+"""Fewest inputs that a paired test can decide on."""
+LEVEL = 0.05
+"""Level of the one-sided test that a candidate is better, over all candidates together (Bonferroni)."""
+GIVEN = "given"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program that may be compiled.
+
+    Attributes:
+        name: The choice in words.
+        program: The program.
+        details: Fields of the optimizer's report that hold if this program is compiled.
+    """
+
+    name: str
+    program: Any
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Rule(Protocol):
+    """What a method measures on the held-back items, and when a candidate is better than the given program.
+
+    Attributes:
+        aim: What "better" means, in words.
+    """
+
+    aim: str
+
+    def answers(self, program: Any) -> Any:
+        """Run a program on the held-back items."""
+        ...
+
+    def undefined(self, answers: Any) -> int:
+        """Return the number of items without a defined answer."""
+        ...
+
+    def estimates(self, answers: Any) -> dict[str, Estimate]:
+        """Return what a report shows of the answers."""
+        ...
+
+    def p_value(self, answers: Any, given: Any) -> float:
+        """Return the one-sided p of the paired test that a candidate is no better; NaN if undefined."""
+        ...
+
+    def loss(self, answers: Any, given: Any) -> str:
+        """Say what a candidate makes significantly worse, such as "the performance falls"; empty if nothing."""
+        ...
+
+    def costs(self, answers: Any) -> tuple[float, ...]:
+        """Return numbers that should be small; the first one decides between candidates that are all better."""
+        ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Result of a choice.
+
+    Attributes:
+        chosen: The given program or a candidate.
+        answers: Its answers on the held-back items.
+        fields: Fields of the report: ``decision``, ``candidates`` and ``front``.
+    """
+
+    chosen: Candidate
+    answers: Any
+    fields: Mapping[str, Any]
+
+
+def hold_back(
+    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split a trainset by input: examples to search on, and held-back ones to choose on.
+
+    Raises:
+        ValueError: There are too few inputs to choose on.
+    """
+    inputs = len(set(map(key, examples)))
+    if inputs // 2 < FEWEST_INPUTS:
+        raise ValueError(
+            f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
+            f"of them back, and needs {2 * FEWEST_INPUTS} or more. Give more, or select=False (--bare) for the method "
+            "as it is, whose result may be worse than the given program."
+        )
+    return halves(examples, key, seed=seed)
+
+
+def halves(
+    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split examples at random into two sets that share no input; the second has half of the inputs, rounded down."""
+    inputs = list(dict.fromkeys(map(key, examples)))
+    picks = np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]
+    second = {inputs[i] for i in picks}
+    return [e for e in examples if key(e) not in second], [e for e in examples if key(e) in second]
+
+
+def choose(
+    given: Candidate, candidates: Sequence[Candidate], rule: Rule, *, spent: Callable[[], Cost], inputs: int
+) -> Selection:
+    """Choose between candidates and the given program on the held-back items.
+
+    Of the candidates that are significantly better than the given program and make nothing significantly worse, the one
+    of the lowest cost (``Rule.costs``) is chosen; without any, the given program. A candidate that leaves more items
+    undefined is not chosen.
+
+    Args:
+        given: The program that was given.
+        candidates: Others.
+        rule: What is measured, and what is better.
+        spent: Returns what was spent so far.
+        inputs: Number of held-back inputs, for the report.
+    """
+    programs = [given, *candidates]
+    answers, costs = [], []
+    for one in programs:
+        before = spent()
+        answers.append(rule.answers(one.program))
+        costs.append(spent().since(before))
+    first = answers[0]
+    p_values = [float("nan"), *(rule.p_value(a, first) for a in answers[1:])]
+    faults = ["", *(_fault(a, first, p, rule, len(candidates)) for a, p in zip(answers[1:], p_values[1:], strict=True))]
+    ranks = [rule.costs(a) for a in answers]
+    good = [i for i in range(1, len(programs)) if not faults[i]]
+    best = min(good, key=lambda i: ranks[i]) if good else 0
+    reasons = [fault or "is better, but not the best" for fault in faults]
+    reasons[0] = "is what the others are compared with"
+    reasons[best] = f"is chosen: {rule.aim}" if best else "is kept: nothing is better"
+    tried = tuple(
+        Tried(GIVEN if i == 0 else one.name, rule.estimates(answers[i]), p_values[i], costs[i], i == best, reasons[i])
+        for i, one in enumerate(programs)
+    )
+    front = tuple(t.name for t, rank in zip(tried, ranks, strict=True) if not any(_surpasses(r, rank) for r in ranks))
+    decision = _decision(tried, best, p_values, rule, inputs)
+    return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
+
+
+def _fault(answers: Any, given: Any, p_value: float, rule: Rule, candidates: int) -> str:
+    """Say why a candidate cannot be chosen; empty if it can."""
+    more = rule.undefined(answers) - rule.undefined(given)
+    if more > 0:
+        return f"leaves {more} more undefined"
+    if not p_value < LEVEL / candidates:  # NaN is not below
+        return f"is not significantly better (p = {p_value:.4f}, significant below {LEVEL / candidates:.4f})"
+    return rule.loss(answers, given)
+
+
+def _surpasses(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
+    """Return whether the first costs are nowhere higher and somewhere lower; undefined ones (NaN) are the highest."""
+    a, b = (np.nan_to_num(np.array(costs), nan=np.inf) for costs in (first, second))
+    return bool((a <= b).all() and (a < b).any())
+
+
+def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule: Rule, inputs: int) -> str:
+    others = "the only candidate" if len(tried) == 2 else f"{len(tried) - 1} candidates"
+    where = f"on {count(inputs, 'held-back input')}"
+    if best:
+        changes = "; ".join(
+            f"{e.label} {tried[0].estimates[name].text()} -> {e.text()}"
+            for name, e in tried[best].estimates.items()
+            if name in tried[0].estimates
+        )
+        among = "" if len(tried) == 2 else f" out of {others}"
+        return f"{tried[best].name} was chosen{among} {where}, for {rule.aim}: {changes}."
+    if len(tried) == 2:
+        return f"The given program was kept: {tried[1].name}, {others}, {tried[1].reason}; {where}, for {rule.aim}."
+    nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
+    return (
+        f"The given program was kept: none of {others} showed {rule.aim} {where}. The nearest, {tried[nearest].name}, "
+        f"{tried[nearest].reason}."
+    )

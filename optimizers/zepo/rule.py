@@ -1,0 +1,129 @@
+"""The choice between an instruction that was found and the given one, on held-back examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import dspy
+import numpy as np
+
+from evalbias.data.pairing import input_key
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import Judged
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import BoolArray
+from evalbias.optimizers.zepo.objectives import Objective
+from evalbias.optimizers.zepo.targets import Judge, target_of
+
+N_RESAMPLES = 2_000
+"""Swaps of the permutation test, and resamples of the interval."""
+SLACK = 1e-12
+"""A swap that misses the observed difference by less is a tie, and ties count."""
+
+
+class ObjectiveRule:
+    """A judge is better if its objective is higher (``Rule``).
+
+    The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
+    it does not matter which of them answered.
+
+    Args:
+        objective: Objective; one that asks a content-free input says nothing about examples and is refused.
+        examples: Held-back examples.
+        lm: Model to ask.
+        seed: Seed for swaps and resamples.
+
+    Raises:
+        ValueError: The objective asks a content-free input.
+    """
+
+    def __init__(self, objective: Objective, examples: Sequence[dspy.Example], lm: MeasuringLM, *, seed: int) -> None:
+        check_held_back(objective)
+        self.objective = objective
+        self.aim = f"a higher {objective.name}"
+        self.examples, self.lm, self._seed = list(examples), lm, seed
+        self._inputs = [input_key(e) for e in examples]
+
+    def answers(self, program: Judge) -> Judged:
+        """Return the judge's answers to the examples in the given order."""
+        target = target_of(program, self.examples, self.lm)
+        (rows,) = target.probabilities([target.first], self.examples)
+        return target.judged(rows, self.examples, rows[:0])
+
+    def undefined(self, answers: Judged) -> int:
+        """Return the number of examples without an answer."""
+        rows = answers.answers.reshape(len(answers.ids), -1)
+        return int(np.isnan(rows).any(axis=1).sum())
+
+    def estimates(self, answers: Judged) -> dict[str, Estimate]:
+        """Return the objective with its interval over inputs."""
+        members = [np.flatnonzero([one == key for one in self._inputs]) for key in dict.fromkeys(self._inputs)]
+        rng = np.random.default_rng(self._seed)
+        draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
+        values = [self.objective(_take(answers, np.concatenate([members[i] for i in draw]))) for draw in draws]
+        low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
+        name, undefined = self.objective.name, self.undefined(answers)
+        n = len(answers.ids) - undefined
+        value = self.objective(answers)
+        return {name: Estimate(name, name, value, float(low), float(high), None, n, undefined)}
+
+    def p_value(self, answers: Judged, given: Judged) -> float:
+        """Return the one-sided p that the objective is not higher."""
+        observed = self.objective(answers) - self.objective(given)
+        if np.isnan(observed):
+            return float("nan")
+        keys = {key: i for i, key in enumerate(dict.fromkeys(self._inputs))}
+        codes = np.array([keys[key] for key in self._inputs])
+        swaps = np.random.default_rng(self._seed).random((N_RESAMPLES, len(keys))) < 0.5
+        extreme = 0
+        for swap in swaps:
+            mask = swap[codes]
+            difference = self.objective(_mixed(answers, given, mask)) - self.objective(_mixed(given, answers, mask))
+            extreme += not difference < observed - SLACK  # NaN is not below: it counts
+        return (1 + extreme) / (1 + N_RESAMPLES)
+
+    def loss(self, answers: Judged, given: Judged) -> str:
+        """Return nothing: the objective is all that is known without labels."""
+        return ""
+
+    def costs(self, answers: Judged) -> tuple[float, ...]:
+        """Return minus the objective."""
+        return (-self.objective(answers),)
+
+
+def check_held_back(objective: Objective | None) -> None:
+    """Refuse an objective that held-back examples do not change.
+
+    Raises:
+        ValueError: The objective asks a content-free input.
+    """
+    if objective is not None and objective.content_free:
+        raise ValueError(
+            f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
+            "give select=False (--bare), or another objective."
+        )
+
+
+def _take(judged: Judged, picks: np.ndarray) -> Judged:
+    """Return the answers to some of the items, repeated as picked."""
+    return replace(
+        judged,
+        ids=tuple(judged.ids[i] for i in picks),
+        inputs=[judged.inputs[i] for i in picks],
+        answers=judged.answers[picks],
+        covariates={name: column[picks] for name, column in judged.covariates.items()},
+    )
+
+
+def _mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:
+    """Return the first judge's answers, with the second's on the swapped items."""
+
+    def pick(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(swap.reshape(-1, *(1,) * (a.ndim - 1)), b, a)
+
+    return replace(
+        first,
+        answers=pick(first.answers, second.answers),
+        covariates={name: pick(column, second.covariates[name]) for name, column in first.covariates.items()},
+    )

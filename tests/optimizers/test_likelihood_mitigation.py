@@ -1,0 +1,192 @@
+"""Mitigations of likelihood bias behind one compiler, and the rule by which it chooses."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fakes import FormulaLM, items
+
+from evalbias import LikelihoodMitigation
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
+from evalbias.lm.tokens import PromptTooLong
+from evalbias.measures.effect import likelihood_effect
+from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
+from evalbias.optimizers.likelihood_baselines import against_baselines
+from evalbias.optimizers.likelihood_rule import Effect, LikelihoodRule, StandardizedBiasScore, objective_of
+from evalbias.programs import Criterion, PointwiseJudge, load_judge
+
+C = Criterion("quality", "is it good?")
+
+
+def judged(effect, *, n=200, noise=0.5, seed=0, ratings=2):
+    """A judge with a planted effect of likelihood on scores at equal quality; the items depend on the seed only."""
+    rng = np.random.default_rng(seed)
+    quality, other = rng.normal(size=(2, n))
+    likelihoods = 0.5 * quality + math.sqrt(0.75) * other
+    people = quality[:, None] + rng.normal(size=(n, ratings))
+    scores = quality + effect * likelihoods + noise * np.random.default_rng(seed + 1).normal(size=n)
+    covariates = {LIKELIHOODS: likelihoods, HUMAN_SCORES: people.mean(axis=1)}
+    if ratings > 1:
+        covariates[RATINGS] = people
+    return Judged(ids=tuple(map(str, range(n))), criterion="quality", answers=scores, covariates=covariates)
+
+
+def rule():
+    return LikelihoodRule(lambda one: one, n_resamples=500, seed=0)
+
+
+def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
+    biased, fair, opposite = judged(0.6), judged(0.0), judged(-0.6)
+    effect = Effect()
+    assert effect.p_smaller(fair, biased) < 0.001
+    assert effect.p_smaller(biased, fair) > 0.9
+    assert effect.p_smaller(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
+    assert effect.p_smaller(fair, opposite) < 0.001
+    assert effect.p_smaller(biased, biased) >= 0.5
+    found = effect.estimate(biased)
+    expected = likelihood_effect(biased.covariates[LIKELIHOODS], biased.answers, biased.covariates[RATINGS])
+    assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
+
+
+def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
+    accepted = []
+    for seed in range(0, 1200, 4):
+        one = judged(0.3, n=80, seed=seed)
+        twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2)]
+        first, second = (replace(one, answers=one.answers + noise) for noise in twins)
+        accepted.append(Effect().p_smaller(first, second) < 0.05)
+    assert 0.02 <= np.mean(accepted) <= 0.09
+
+
+def test_a_smaller_bias_must_not_cost_performance():
+    given = judged(0.6)
+    noisy = judged(0.0, noise=4.0)
+    found = rule()
+    assert found.loss(noisy, given).startswith("loses performance (0.")
+    assert found.loss(judged(0.0), given) == ""
+    bias, performance = found.costs(given)
+    assert bias == pytest.approx(abs(Effect().value(given)))
+    assert performance < -0.5
+
+
+def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
+    single = judged(0.6, ratings=1)
+    objective = objective_of(single, seed=0)
+    assert isinstance(objective, StandardizedBiasScore)
+    assert "one rating each" in objective.because
+    assert objective.p_smaller(judged(0.0, ratings=1), single) < 0.05
+    assert objective.p_smaller(single, single) == 1.0
+    correlations = [
+        np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
+    ]
+    assert objective.slope(single) == pytest.approx(correlations[0] - correlations[1])
+    assert list(rule().estimates(single)) == ["bias_score_z", "bias_score", "performance"]
+
+
+def test_demonstrations_at_both_ends_of_matched_lengths_worked_by_hand():
+    likelihoods = np.array([-1.0, -2.0, -3.0, -9.0, -8.0, -7.0, -5.0])
+    unfairness = np.array([0.9, 0.8, 0.5, -0.9, -0.7, -0.6, 0.0])
+    signed = signed_rs(likelihoods, unfairness)
+    assert np.argsort(-np.abs(signed))[:2].tolist() == [0, 3]
+    assert sorted(highest_rs(signed, 2)) == [0, 3]
+    words = np.array([30.0, 12.0, 10.0, 10.0, 35.0, 28.0, 99.0])
+    assert both_ends(signed, words, 4) == [2, 3, 0, 4]  # of all matches, 30-35, 12-28, 10-10 differ least
+    with pytest.raises(TooFewError, match="3 likely overrated and 0 unlikely underrated"):
+        both_ends(np.abs(signed[:3]), words[:3], 2)
+
+
+def test_balanced_demonstrations_hold_likelihood_and_label_apart():
+    rng = np.random.default_rng(0)
+    human = rng.integers(1, 6, 90).astype(float)
+    likelihoods = 3 * human + rng.normal(0, 4, 90)  # what is good is likely
+    words = rng.integers(5, 40, 90).astype(float)
+    picks = balanced(likelihoods, human, words, 8)
+    assert len(set(picks)) == 8
+    pairs = np.array(picks).reshape(4, 2)
+    assert (likelihoods[pairs[:, 0]] > likelihoods[pairs[:, 1]]).all()
+    assert np.abs(human[pairs[:, 0]] - human[pairs[:, 1]]).max() <= 1
+    assert np.ptp(human[picks]) >= 3
+    everything = np.corrcoef(likelihoods, human)[0, 1]
+    assert abs(np.corrcoef(likelihoods[picks], human[picks])[0, 1]) < everything / 1.5
+    with pytest.raises(TooFewError, match="20 items"):
+        balanced(likelihoods[:20], human[:20], words[:20], 8)
+
+
+def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
+    weak = judged(0.6, noise=3.0)
+    fitted = {**judged(0.0, seed=50).covariates, "lengths": np.arange(200.0)}
+    weak.covariates["lengths"] = np.arange(200.0)
+    found = against_baselines(weak, fitted, n_resamples=500, seed=0)
+    assert list(found["baselines"]) == ["LS alone", "length alone"]
+    assert found["baselines"]["LS alone"].value > 0.2
+    assert "The judge is not significantly better than LS alone: it adds nothing" in found["against_baselines"]
+    strong = judged(0.0, noise=0.1)
+    strong.covariates["lengths"] = np.arange(200.0)
+    assert (
+        "not significantly better"
+        not in against_baselines(strong, fitted, n_resamples=500, seed=0)["against_baselines"]
+    )
+
+
+def sourced(n, seed):
+    """Items of different sources, each with two ratings."""
+    found = []
+    for number, e in enumerate(items(n, seed)):
+        noise = np.random.default_rng([seed, number]).normal(0, 0.5, 2)
+        score = e.scores["quality"]
+        found.append(e.copy(source=e.id, ratings={"quality": [score + noise[0], score + noise[1]]}))
+    return found
+
+
+def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(tmp_path):
+    class Stubborn(FormulaLM):
+        """Learns nothing from demonstrations."""
+
+        def _row(self, prompt, choices):
+            return super()._row([prompt[0], prompt[-1]], choices)
+
+    lm = Stubborn()
+    optimizer = LikelihoodMitigation(k=(4,), n_resamples=300)
+    compiled = optimizer.compile(PointwiseJudge(C), trainset=sourced(100, 1), valset=sourced(60, 2), lm=lm)
+    report = compiled.report
+    assert report.objective == "likelihood effect, because the items have several ratings"
+    assert "likelihood calibration of strength" in report.chosen
+    assert report.decision.startswith(f"{report.chosen} was chosen out of 13 candidates on 50 held-back inputs")
+    given, best = report.candidates[0], next(t for t in report.candidates if t.chosen)
+    effects = [abs(t.estimates["likelihood_effect"].value) for t in (given, best)]
+    assert effects[1] < effects[0] / 4
+    assert best.name in report.front
+    assert best.cost.judgments == 0  # the raw scores were known
+    compiled.save(str(tmp_path / "judge.json"))
+    fresh = sourced(5, 9)
+    loaded = load_judge(tmp_path / "judge.json").batch(fresh, lm=lm)
+    assert [p.score for p in loaded] == [p.score for p in compiled.batch(fresh, lm=lm)]
+    assert all(p.score != p.raw_score for p in loaded)
+    assert report.paper.ids == report.after.ids == tuple(e.id for e in sourced(60, 2))
+    texts = {e.output for e in (*sourced(100, 1), *sourced(60, 2))}
+    assert report.cost.likelihoods == len(texts)  # each once, for all candidates and both reductions
+
+
+def test_a_judge_without_bias_is_returned_as_it_was_given():
+    lm, student = FormulaLM(bias=0.0), PointwiseJudge(C)
+    compiled = LikelihoodMitigation(k=(4,), n_resamples=300).compile(student, trainset=sourced(100, 1), lm=lm)
+    assert compiled.dump_state() == student.dump_state()
+    assert compiled.report.decision.startswith("The given program was kept: none of 13 candidates showed less likel")
+    assert (compiled.report.chosen, compiled.report.paper) == ("the given judge", None)
+
+
+def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations_are_left_out():
+    class Short(FormulaLM):
+        def choice_logprobs(self, prompts, choices):
+            if max(len(p) for p in prompts) > 2 + 2 * 4:
+                raise PromptTooLong(dict.fromkeys(range(len(prompts)), "has 99 tokens, but the context is 64."))
+            return super().choice_logprobs(prompts, choices)
+
+    optimizer = LikelihoodMitigation(k=(4,), likelihood_lm=FormulaLM(), n_resamples=300)
+    report = optimizer.compile(PointwiseJudge(C), trainset=sourced(60, 1), lm=Short()).report
+    assert report.left_out == {"likelihood calibration": "LS is another model's, which the judge does not ask"}
+    with pytest.raises(ValueError, match="4 of 8 demonstrations fit"):
+        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=sourced(60, 1), lm=Short())
+    with pytest.raises(ValueError, match=r"k=\(1, 4\)"):
+        LikelihoodMitigation(k=(1, 4))

@@ -1,0 +1,221 @@
+"""Choosing between candidates and the given program on held-back items."""
+
+import dspy
+import numpy as np
+import pytest
+from fakes import PARTS, FormulaLM, Wording, items, pair, rated
+from models_of_text import Scripted
+
+from evalbias import data
+from evalbias.evaluation.estimates import Estimate
+from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
+from evalbias.optimizers.compile_report import Cost
+from evalbias.optimizers.external_refine import ExternalFeedbackRefine
+from evalbias.optimizers.selection import Candidate, choose, hold_back
+from evalbias.optimizers.study import JudgeStudy
+from evalbias.optimizers.zepo import ContextFreeConfidence, Epochs
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs.feedback import Feedback
+from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.refine import SelfRefine
+
+C = Criterion("quality", "is it good?")
+
+
+class Table:
+    """A rule whose numbers are given: program -> (bias, performance, p, loss, undefined)."""
+
+    aim = "less bias"
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def answers(self, program):
+        return self.rows[program]
+
+    def undefined(self, answers):
+        return answers[4]
+
+    def estimates(self, answers):
+        return {"bias": Estimate("bias", "bias", answers[0], 0.0, 1.0, 0.0, 9, answers[4])}
+
+    def p_value(self, answers, given):
+        return answers[2]
+
+    def loss(self, answers, given):
+        return answers[3]
+
+    def costs(self, answers):
+        return answers[0], -answers[1]
+
+
+def chosen(rows):
+    names = list(rows)
+    given, *others = (Candidate(name, name) for name in names)
+    return choose(given, others, Table(rows), spent=Cost, inputs=9)
+
+
+GIVEN = (0.5, 0.4, float("nan"), "", 0)
+
+
+def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
+    rows = {
+        "given": GIVEN,
+        "small, insignificant": (0.0, 0.4, 0.02, "", 0),  # 4 candidates: p must be below .05 / 4
+        "small, costly": (0.1, 0.1, 0.001, "loses performance", 0),
+        "smallest that holds": (0.2, 0.4, 0.001, "", 0),
+        "holds": (0.3, 0.5, 0.001, "", 0),
+    }
+    found = chosen(rows)
+    assert found.chosen.name == "smallest that holds"
+    reasons = {t.name: t.reason for t in found.fields["candidates"]}
+    assert reasons["small, insignificant"] == "is not significantly better (p = 0.0200, significant below 0.0125)"
+    assert reasons["small, costly"] == "loses performance"
+    assert reasons["holds"] == "is better, but not the best"
+    assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
+    # (bias, performance): (.1, .1) and (.2, .4) lie behind (.0, .4); (.3, .5) has the highest performance
+    assert found.fields["front"] == ("small, insignificant", "holds")
+    assert "smallest that holds was chosen out of 4 candidates on 9 held-back inputs" in found.fields["decision"]
+    assert "bias +0.50 -> +0.20" in found.fields["decision"]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ((0.1, 0.4, float("nan"), "", 0), "is not significantly better (p = nan"),
+        ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined"),
+        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (p = 1.0000"),
+    ],
+)
+def test_the_given_program_is_kept_with_the_reason(row, reason):
+    found = chosen({"given": GIVEN, "other": row, "third": (0.6, 0.4, float("nan"), "", 0)})
+    assert found.chosen.name == "given"
+    kept = "The given program was kept: none of 2 candidates showed less bias on 9 held-back inputs."
+    assert found.fields["decision"].startswith(f"{kept} The nearest, other, {reason}")
+    assert found.fields["candidates"][0].reason == "is kept: nothing is better"
+
+
+def test_half_of_the_inputs_are_held_back_whole():
+    examples = [dspy.Example(source=f"s{i % 20}", output=str(i)) for i in range(100)]
+    fit, held = hold_back(examples, lambda e: e.source, seed=0)
+    assert {e.source for e in fit}.isdisjoint(e.source for e in held)
+    assert (len(fit), len(held)) == (50, 50)
+    assert hold_back(examples, lambda e: e.source, seed=0)[1] == held
+    assert hold_back(examples, lambda e: e.source, seed=1)[1] != held
+    with pytest.raises(ValueError, match=r"has 15 inputs: .* needs 16 or more. Give more, or select=False"):
+        hold_back(examples[:15], lambda e: e.source, seed=0)
+
+
+def sourced(n, seed):
+    """Items of different sources."""
+    return [e.copy(source=e.id) for e in items(n, seed)]
+
+
+def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_bias():
+    for bias, helps in ((1.0, True), (0.0, False)):
+        student, lm = PointwiseJudge(C), FormulaLM(bias=bias)
+        compiled = BiasedDemos(8, n_resamples=500).compile(
+            student, trainset=sourced(120, 1), valset=sourced(60, 2), lm=lm
+        )
+        report = compiled.report
+        assert len(compiled.predict.demos) == (8 if helps else 0)
+        assert compiled is not student
+        assert not hasattr(student, "report")
+        assert [t.chosen for t in report.candidates] == [not helps, helps]
+        assert report.chosen == ("the 8 demonstrations of highest RS among 52 items" if helps else "the given judge")
+        given, other = report.candidates
+        assert given.estimates["performance"].n == 60  # held back
+        assert not set(report.train.ids) & {e.id for e in hold_back(sourced(120, 1), lambda e: e.source, seed=0)[1]}
+        change = report.comparison["likelihood"]["bias_score"]
+        assert (change.before.value == change.after.value) is not helps
+        assert (other.p_value < 0.05) is helps
+
+
+def test_too_few_items_for_the_search_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"at least 18. Half of the inputs are kept back to choose on: .*select=F"):
+        BiasedDemos(8).compile(PointwiseJudge(C), trainset=sourced(30, 1), lm=FormulaLM())
+
+
+def documents(n):
+    rng = np.random.default_rng(0)
+    return [pair(*rng.normal(size=2).round(3), source=str(d)) for d in range(n) for _ in range(4)]
+
+
+@pytest.mark.parametrize("lean", [2.0, 0.0])
+def test_an_instruction_is_taken_only_if_it_is_fairer_on_other_pairs(lean):
+    student = PairwiseJudge(C)
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2))
+    compiled = zepo.compile(student, trainset=documents(24), lm=Wording(first=lean))
+    report = compiled.report
+    given, found = report.candidates
+    assert found.chosen is (lean > 0)
+    first = student.predict.signature.instructions
+    assert (compiled.predict.signature.instructions == first) is not found.chosen
+    assert report.chosen == compiled.predict.signature.instructions
+    assert (report.best == 0) is not found.chosen
+    assert given.estimates["fairness"].n == 48
+    if found.chosen:
+        assert found.estimates["fairness"].value > given.estimates["fairness"].value + 0.3
+        assert found.p_value < 0.05
+
+
+def test_an_objective_that_held_back_pairs_do_not_change_is_refused():
+    zepo = ZEPO(GrammarParaphraser(PARTS), objective=ContextFreeConfidence())
+    with pytest.raises(ValueError, match=r"asks a content-free input, .* give select=False"):
+        zepo.compile(PairwiseJudge(C), trainset=documents(20), lm=Wording())
+
+
+def test_a_study_keeps_the_given_judge_unless_its_accuracy_rises_on_held_back_pairs():
+    labeled = data.pairs(rated(documents=40, outputs=3), limit=160, criterion=C.name, seed=0)
+    study = JudgeStudy(GrammarParaphraser(PARTS), trials=8, instructions=4, demo_sets=1, k=2)
+    for lean, better in ((50.0, True), (0.0, False)):
+        report = study.compile(PairwiseJudge(C), trainset=labeled, lm=Wording(first=lean)).report
+        given, found = report.candidates
+        assert found.chosen is better
+        assert list(given.estimates) == ["accuracy"]
+        assert (given.estimates["accuracy"].value < 0.6) is better
+
+
+class Letters:
+    """Counts the letter a."""
+
+    name, low, high = "letters", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(float(output.count("a")), "more")
+
+
+class Length(Letters):
+    """Thinks that what is longer is better."""
+
+    name = "length"
+
+    def __call__(self, example, output):
+        return Feedback(float(min(20, len(output))), "make it longer")
+
+
+def loop(*texts):
+    program = SelfRefine(
+        PlainPredict("source -> output"), Length(), PlainPredict("source, draft, feedback -> output"), max_iterations=1
+    )
+    program.set_lm(Scripted(*texts))
+    return program
+
+
+@pytest.mark.parametrize(("refined", "better"), [("bbbbbb", True), ("aaaabb", False)])
+def test_a_loop_is_taken_only_if_its_quality_is_better_on_other_items(refined, better):
+    n = 16
+    examples = [dspy.Example(id=f"i{k}", source=f"s{k}") for k in range(n)]
+    own = ("aa", refined) * (n // 2)  # the refinement is longer, and worse in one case
+    external = ("aa", "aaa") * (n // 2)
+    held = ("aa", refined) * (n // 2), (("aa",) if better else ("aa", refined)) * (n // 2)
+    student = loop(*own, *external, *held[0], *held[1])
+    optimizer = ExternalFeedbackRefine(Letters(), k=0, margins=(0.0,), n_resamples=500)
+    compiled = optimizer.compile(student, trainset=examples)
+    report = compiled.report
+    assert [t.chosen for t in report.candidates] == [not better, better]
+    assert compiled.max_iterations == report.iterations == (0 if better else 1)
+    assert report.candidates[0].cost.calls == 16
+    # p of 8 equal differences: 2 of 2^8 swaps are as extreme, one-sided 1 of 256
+    expected = 1 / 256 if better else 0.5
+    assert report.candidates[1].p_value == pytest.approx(expected, abs=0.005)
