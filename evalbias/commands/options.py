@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -14,7 +14,9 @@ import typer
 LM = Annotated[
     str,
     typer.Option(
-        "--lm", help="'embedded', a folder, a Hugging Face name, a server's model (--api-base), or dspy:PROVIDER/NAME."
+        "--lm",
+        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (--api-base), or "
+        "dspy:PROVIDER/NAME.",
     ),
 ]
 Data = Annotated[str, typer.Option(help="A .jsonl file, or NAME:PATH of a known data set.")]
@@ -124,6 +126,7 @@ class ModelOptions:
         typer.Option(help="Tokenizer of a server's model: a folder or a name; vLLM and SGLang name their own."),
     ] = None
     in_flight: Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)] = 64
+    adapter: Annotated[str | None, typer.Option(help="Folder of a LoRA adapter of --lm, a local model.")] = None
     device: Annotated[str, typer.Option(help="Device of local models: auto, cpu, cuda or cuda:0.")] = "auto"
     dtype: Annotated[str, typer.Option(help="Type of local models: auto, float32, bfloat16 or float16.")] = "auto"
     template_options: Annotated[
@@ -138,6 +141,10 @@ class ModelOptions:
     sample_tokens: Annotated[
         int, typer.Option(help="Token limit of each of these answers; models that reason first need a high one.", min=1)
     ] = 16
+
+    def of_another(self, api_base: str | None = None) -> ModelOptions:
+        """Return the options for another model than --lm, behind another address or none."""
+        return replace(self, api_base=api_base, tokenizer=None, template_options=None, adapter=None)
 
 
 Models = ModelOptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +95,12 @@ class Refining(Closable):
         }
         self.aspects_lm: Any = None
         if options.aspects_lm is not None:
-            server = replace(models, api_base=options.aspects_api_base, tokenizer=None, template_options=None)
-            self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, server)
+            other = models.of_another(options.aspects_api_base)
+            self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, other)
             settings["aspects_lm"] = identity(self.aspects_lm)
         if options.instructscore is not None:
             request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
-            judge = open_lm(options.instructscore, replace(models, api_base=None, template_options=None))
+            judge = open_lm(options.instructscore, models.of_another())
             self.external = InstructScore(judge, prompt=request)
             settings |= {"instructscore": identity(judge), "prompt": request}
         self.folder = RunFolder(out, settings)

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,11 @@ class Run(Closable):
         judge = open_lm(lm, opened)
         likelihood = judge
         if likelihood_lm is not None:
-            likelihood = open_lm(likelihood_lm, replace(opened, api_base=None, template_options=None))  # a local model
+            likelihood = open_lm(likelihood_lm, opened.of_another())  # a local model
         self.proposer_lm: Any = None
         if proposer_lm is not None:  # the same model is not loaded twice
-            server = replace(opened, api_base=proposer_api_base, tokenizer=None, template_options=None)
             same = proposer_lm == lm and proposer_api_base is None
-            self.proposer_lm = judge if same else open_lm(proposer_lm, server)
+            self.proposer_lm = judge if same else open_lm(proposer_lm, opened.of_another(proposer_api_base))
         settings = {
             "command": command,
             **task.settings(),

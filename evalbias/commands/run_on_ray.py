@@ -13,7 +13,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +105,13 @@ class Corpus(Closable):
         out: Path | None,
         refused: Refused = "undefined",
     ) -> None:
-        resolved = str(Path(lm).resolve()) if Path(lm).is_dir() else lm  # actors run in another folder
+        resolved = str(Path(lm).resolve()) if Path(lm).exists() else lm  # actors run in another folder
+        adapter = None if models.adapter is None else str(Path(models.adapter).resolve())
         self._arguments = {
             "judge": str(judge.resolve()),
             "data": str(data.resolve()),
             "lm": resolved,
-            "models": models,
+            "models": replace(models, adapter=adapter),
             "refused": refused,
         }
         self.program: PointwiseJudge = load_judge(judge)
@@ -120,7 +121,12 @@ class Corpus(Closable):
             "data": str(data),
             "data_sha256": sha256,
             "judge": file_digest(judge),
-            "lm": {"name": lm, "dtype": models.dtype, "template_options": models.template_options},
+            "lm": {
+                "name": lm,
+                "adapter": models.adapter,
+                "dtype": models.dtype,
+                "template_options": models.template_options,
+            },
         }
         if (sampling := sampling_of(models)) is not None:
             settings["sampling"] = asdict(sampling)

@@ -47,7 +47,7 @@ class LocalEngine:
             "prefix_bytes": prefix_bytes,
         }
         self.tokenizer = PromptTokenizer(loaded.tokenizer)
-        self._render = Renderer(self.tokenizer, loaded.arguments["template_options"])
+        self.render = Renderer(self.tokenizer, loaded.arguments["template_options"])
         context = loaded.context_length
         self.scorer = Scorer(
             loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=prefix_bytes
@@ -64,13 +64,13 @@ class LocalEngine:
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        sequences = joint(self.tokenizer, [(self._render(p), continuation) for p, continuation in pairs])
+        sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        rows = choice_sequences(self.tokenizer, [self._render(p) for p in prompts], choices)
+        rows = choice_sequences(self.tokenizer, [self.render(p) for p in prompts], choices)
         longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
         check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
         with self._busy:
@@ -86,7 +86,7 @@ class LocalEngine:
         with refusals_for_dspy():
             if judgments(request):
                 return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
-            rendered = self._render(messages)
+            rendered = self.render(messages)
             prompt = list(self.tokenizer.encode(rendered.alone()).ids)
             generated = self._write((prompt, self._seeded(prompt, _settings(request))))
             return _response(request, generated, len(prompt), rendered.lead)

@@ -30,12 +30,12 @@ def model_fingerprint(model: str, details: Iterable[object]) -> str:
     """Return 12 hexadecimal digits that identify a model.
 
     Args:
-        model: Folder, all of whose files are hashed, or Hugging Face name.
+        model: Folder, all of whose files are hashed, a GGUF file, or a Hugging Face name.
         details: What else identifies the model, such as its dtype and the commit of a Hugging Face name.
     """
     folder, digest = Path(model), hashlib.blake2b(repr([str(detail) for detail in details]).encode())
     if not folder.is_dir():
-        digest.update(model.encode())
+        digest.update((file_hash(folder) if folder.is_file() else model).encode())
         return digest.hexdigest()[:12]
     files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
     with ThreadPoolExecutor(4) as pool:  # hashing releases the interpreter lock
@@ -51,7 +51,7 @@ def file_hash(file: Path) -> str:
         return _hash(file)
     known = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
     name = hashlib.blake2b(os.fsencode(file.resolve()), digest_size=16).hexdigest()
-    entry = _cache_folder() / f"{name}.json"
+    entry = cache_folder() / "hashes" / f"{name}.json"
     try:
         cached = json.loads(entry.read_text())
         if cached["file"] == known:
@@ -72,9 +72,12 @@ def _hash(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
+    """Return the folder of everything that evalbias keeps for speed: ``EVALBIAS_CACHE``, else in the user's cache."""
+    if own := os.environ.get("EVALBIAS_CACHE"):
+        return Path(own)
     home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "evalbias" / "hashes"
+    return (Path(home) if home else Path.home() / ".cache") / "evalbias"
 
 
 def _store(entry: Path, content: dict[str, object]) -> None:

@@ -11,9 +11,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from evalbias.lm.adapter import check_adapter, merged
 from evalbias.lm.chat_template import template_of
 from evalbias.lm.checks import check_config, check_model, check_weights
 from evalbias.lm.fingerprint import model_fingerprint
+from evalbias.lm.gguf import is_gguf, unpacked
 
 
 @dataclass(frozen=True)
@@ -43,44 +45,57 @@ def load(
     revision: str | None,
     trust_remote_code: bool,
     template_options: Mapping[str, Any] | None = None,
+    adapter: str | None = None,
 ) -> Loaded:
-    """Load a model from a folder or by its Hugging Face name; the arguments are those of ``LocalLM``.
+    """Load a model from a folder, a GGUF file or by its Hugging Face name; the arguments are those of ``LocalLM``.
 
     Raises:
-        FileNotFoundError: The folder does not exist or contains no model.
+        FileNotFoundError: A folder does not exist or contains no model or no adapter.
+        ImportError: The model is a GGUF file and the extra ``gguf`` is not installed, or an adapter is given and the
+            extra ``peft`` is not installed.
         ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, the chat
-            template lacks an option, the model is not a causal language model, or weights are missing.
+            template lacks an option, the model is not a causal language model, weights are missing, or the adapter
+            does not fit.
     """
-    _check_folder(model)
+    if adapter is not None:
+        check_adapter(adapter)
     target = _device(device)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    config = _config(model, options)
+    source = _source(model)
+    config = _config(source, options)
     check_config(config, model)
     tokenizer = load_tokenizer(model, **options)
     template = template_of(tokenizer, template_options)
     hide_progress()
     weights, loading = AutoModelForCausalLM.from_pretrained(
-        model, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
+        source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
     )
     check_weights(loading["missing_keys"], model)
+    if adapter is not None:
+        weights = merged(weights, adapter, model)
     weights = weights.eval().to(target)
     check_model(weights, model)
-    arguments = {"model": model, "device": device, "dtype": dtype, **options, "template_options": template_options}
+    arguments = {
+        **{"model": model, "device": device, "dtype": dtype, **options},
+        **{"template_options": template_options, "adapter": adapter},
+    }
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
-    details = (getattr(config, "_commit_hash", None), weights.dtype, template and template.key)
+    details = [getattr(config, "_commit_hash", None), weights.dtype, template and template.key]
+    if adapter is not None:
+        details.append(model_fingerprint(adapter, []))
     return Loaded(weights, tokenizer, arguments, model_fingerprint(model, details), context)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
-    """Load the fast tokenizer of a folder or of a Hugging Face name; it neither truncates nor pads.
+    """Load the fast tokenizer of a folder, a GGUF file or a Hugging Face name; it neither truncates nor pads.
 
     Raises:
         OSError: The tokenizer does not exist.
         ValueError: The tokenizer returns no character offsets.
     """
-    tokenizer = AutoTokenizer.from_pretrained(model, **options)
+    tokenizer = AutoTokenizer.from_pretrained(_source(model), **options)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
     tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
@@ -89,6 +104,8 @@ def load_tokenizer(model: str, **options: Any) -> Any:
 
 
 def _config(model: str, options: dict[str, Any]) -> Any:
+    if Path(model).is_dir() and not (Path(model) / "config.json").exists():
+        raise FileNotFoundError(f"{model} has no config.json: give the folder that save_pretrained wrote.")
     try:
         return AutoConfig.from_pretrained(model, **options)
     except OSError as error:
@@ -103,15 +120,16 @@ def hide_progress() -> None:
     logging.disable_progress_bar()
 
 
-def _check_folder(model: str) -> None:
+def _source(model: str) -> str:
+    """Return the folder or Hugging Face name from which transformers loads a model."""
+    if is_gguf(model):
+        hide_progress()
+        return unpacked(model)
     path = Path(model)
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()
-    if not looks_local:
-        return
-    if not path.exists():
+    if looks_local and not path.exists():
         raise FileNotFoundError(f"{model} does not exist: give a folder with a model or a Hugging Face name.")
-    if not (path / "config.json").exists():
-        raise FileNotFoundError(f"{model} has no config.json: give the folder that save_pretrained wrote.")
+    return model
 
 
 def _device(device: str) -> torch.device:

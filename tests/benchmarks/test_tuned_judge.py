@@ -1,0 +1,125 @@
+"""The tuned judge learns on the very prompts that judges ask, and never on a held-out input."""
+
+import math
+import random
+
+import dspy
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.tuned_judge.packing import answer_losses, pack
+from benchmarks.tuned_judge.questions import Rated, pairwise, pairwise_draws, pointwise, pointwise_draws, rated
+from benchmarks.tuned_judge.report import report
+from benchmarks.tuned_judge.train import PEAK, rate
+from evalbias import Criterion, PairwiseJudge, PointwiseJudge
+
+QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
+
+
+def item(number, source, output, score):
+    return dspy.Example(id=str(number), source=source, output=output, scores={"quality": score})
+
+
+ITEMS = [
+    item(0, "the cat", "a cat was", 2.25),
+    item(1, "the cat", "a cat sat", 0.0),
+    item(2, "the mat", "on a mat", math.nan),
+    item(3, "the mat", "on the mat", 3.0),
+]
+
+
+def questions():
+    made = [pointwise(example, QUALITY, None) for example in ITEMS]
+    return [question for question in [*made, pairwise(ITEMS[0], ITEMS[1], QUALITY)] if question]
+
+
+def test_targets_are_the_labels_next_to_the_mean_rating():
+    first, second, third, pair = questions()
+    assert first.target == {"2": 0.75, "3": 0.25}
+    assert (second.target, third.target) == ({"0": 1.0}, {"3": 1.0})
+    assert pair.target == {"A": 1.0, "B": 0.0}
+    close = pairwise(ITEMS[0], item(4, "the cat", "the cat is", 1.75), QUALITY)
+    assert close.target == {"A": 0.75, "B": 0.25}
+    assert pairwise(ITEMS[0], item(5, "the cat", "a cat was", 1.0), QUALITY) is None
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen2-chat"])
+def test_losses_of_a_pack_are_those_of_the_judges_own_answers(lms, kind):
+    lm, made = lms[kind], questions()
+    with torch.no_grad():
+        losses = answer_losses(lm.engine.loaded.model, pack(lm.engine, made)).tolist()
+    scores = PointwiseJudge(QUALITY).batch([ITEMS[0], ITEMS[1], ITEMS[3]], lm=lm)
+    logprobs = [{k: math.log(p * s.coverage) for k, p in s.distribution.items()} for s in scores]
+    pair = dspy.Example(source="the cat", candidates=["a cat was", "a cat sat"])
+    asked = PairwiseJudge(QUALITY)
+    (answer,) = asked.batch([pair], lm=lm)
+    logprobs.append({k: math.log(p * answer.coverage) for k, p in zip("AB", answer.positions[0], strict=True)})
+    expected = [-sum(q.target[k] * row[k] for k in q.target) for q, row in zip(made, logprobs, strict=True)]
+    np.testing.assert_allclose(losses, expected, atol=1e-4)
+
+
+def test_a_pack_runs_shared_prefixes_once_and_no_token_sees_another_prompt(lms):
+    engine, made = lms["qwen2"].engine, questions()
+    packed = pack(engine, made)
+    alone = [pack(engine, [question]) for question in made]
+    rows = [tuple(one.ids.tolist()) for one in alone]
+    assert len(packed.ids) == len({row[:n] for row in rows for n in range(1, len(row) + 1)})
+    for last, row in zip(packed.last, rows, strict=True):
+        seen = packed.sees[last].nonzero()[:, 0]
+        assert packed.ids[seen].tolist() == list(row)
+        assert packed.positions[seen].tolist() == list(range(len(row)))
+
+
+def test_labels_of_several_tokens_are_refused(lms):
+    question = pointwise(ITEMS[0], QUALITY, None)
+    long = type(question)(question.messages, ("excellent", "poor"), {"poor": 1.0})
+    with pytest.raises(ValueError, match=r"labels \('excellent', 'poor'\) are not single tokens"):
+        pack(lms["qwen2"].engine, [long])
+
+
+def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
+    train = [item(f"{i}-{k}", f"source {i}", f"output {i} {k}", float(k)) for i in range(6) for k in range(3)]
+    sets = Rated("x", (QUALITY,), train, [item("t", "held out", "never shown", 1.0)])
+    for draw in (pointwise_draws(sets, inputs=4, outputs=2), pairwise_draws(sets, inputs=4)):
+        first, again, other = (draw(random.Random(seed)) for seed in (1, 1, 2))
+        assert first == again != other
+        assert len(first) == 8
+        assert not any("held out" in message["content"] for q in first for message in q.messages)
+    both = pairwise_draws(sets, inputs=1)(random.Random(0))
+    assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
+
+
+def test_no_input_is_on_both_sides(data_dir, monkeypatch):
+    monkeypatch.setenv("EVALBIAS_DATA", str(data_dir))
+    for name in ("tmu-gfm", "summeval"):
+        sets = rated(name)
+        assert not {e.source for e in sets.train} & {e.source for e in sets.test}
+
+
+def test_the_learning_rate_rises_stays_and_falls():
+    assert rate(0, 100) == pytest.approx(PEAK / 10)
+    assert [rate(step, 100) for step in (9, 50, 80)] == [PEAK] * 3
+    assert rate(90, 100) == pytest.approx(PEAK / 2)
+    assert rate(99, 100) == pytest.approx(PEAK / 20)
+
+
+def evaluation(effect, agreement):
+    estimate = {"value": effect, "low": effect - 0.1, "high": effect + 0.1}
+    pointwise = {
+        "n": 20,
+        "coverage": 0.9,
+        "estimates": {"performance": estimate},
+        "alone": {"LS": None, "length": -0.2},
+    }
+    pairwise = {"n": 10, "coverage": 0.8, "first": 1.0, "agreement": agreement}
+    row = {"set": "tmu-gfm", "criterion": "fluency", "inputs": 7, "pointwise": pointwise, "pairwise": pairwise}
+    return {"rows": [row]}
+
+
+def test_the_report_puts_published_judges_beside_ours():
+    record = {"base": "a model", "settings": {"rank": 12}, "steps": 3, "seconds": 90, "questions": {"tmu-gfm": 40}}
+    text = report(record, {"prompted": evaluation(0.1, 0.5), "tuned": evaluation(0.4, 0.75)})
+    assert "| tmu-gfm, fluency | tuned | 20 (7) | 0.90 | +0.40 [+0.30, +0.50] | +nan | -0.20 |" in text
+    assert "| tmu-gfm, fluency | Llama2-13B, published |  |  | .49 -> .48 |  |  |" in text
+    assert "| tmu-gfm, fluency | tuned | 10 | 0.80 | 1.00 | 0.75 |" in text

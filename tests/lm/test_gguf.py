@@ -1,0 +1,204 @@
+"""GGUF files give the numbers of the model that they were made from."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gguf_files import save_llama, write
+from safetensors.numpy import load_file, save_file
+
+from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
+from evalbias import LocalLM
+from evalbias.lm import gguf
+from evalbias.lm.loading import load_tokenizer
+
+PAIRS = [("Judge the output on 2020  items:", " yes, a naïve café."), ("Source: the cat", " sat on 12 mats.")]
+CHAT = [{"role": "user", "content": "Score: 10 or 9?"}]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALBIAS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def file(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    write(folder, path)
+    return path
+
+
+def load(model):
+    return LocalLM(str(model), device="cpu", dtype="float32")
+
+
+def numbers(lm):
+    """Return likelihoods of plain text and choices after a chat."""
+    likelihoods = [row.per_token for row in lm.loglikelihood(PAIRS)]
+    return np.concatenate([*likelihoods, lm.choice_logprobs([CHAT], ["1", "10", "yes"]).logprobs[0]])
+
+
+def test_a_gguf_file_gives_the_numbers_of_the_model_it_was_made_from(folder, file):
+    np.testing.assert_allclose(numbers(load(file)), numbers(load(folder)), atol=1e-5)
+
+
+def test_its_chat_template_and_its_context_length_are_used(folder, file):
+    lm, original = load(file), load(folder)
+    assert lm.engine.loaded.tokenizer.chat_template == original.engine.loaded.tokenizer.chat_template
+    assert lm.context_length == 256
+
+
+def test_quantized_weights_are_the_scale_of_their_block_times_whole_numbers(folder, tmp_path):
+    write(folder, tmp_path / "tiny.gguf", quantized=True)
+    rounded = shutil.copytree(folder, tmp_path / "rounded")
+    weights = load_file(rounded / "model.safetensors")
+    for name, weight in weights.items():
+        if weight.ndim == 2:
+            blocks = weight.reshape(-1, 32)  # Q8_0: 32 numbers share a scale, the largest magnitude over 127
+            scales = np.abs(blocks).max(axis=1, keepdims=True) / np.float32(127)
+            whole = np.round(blocks / scales)
+            weights[name] = (scales.astype(np.float16).astype(np.float32) * whole).reshape(weight.shape)
+    save_file(weights, rounded / "model.safetensors", metadata={"format": "pt"})
+    got = numbers(load(tmp_path / "tiny.gguf"))
+    np.testing.assert_allclose(got, numbers(load(rounded)), atol=1e-4)
+    assert np.abs(got - numbers(load(folder))).max() > 1e-3
+
+
+@pytest.mark.parametrize("text", ["In 2020  12 items", "two  blanks  3", "naïve café 日本 10", "<|end|>"])
+def test_text_is_split_as_the_file_says(folder, file, text):
+    assert load_tokenizer(str(file))(text).input_ids == load_tokenizer(str(folder))(text).input_ids
+
+
+def test_another_splitting_gives_other_tokens(folder, file, tmp_path):
+    write(folder, tmp_path / "gpt2.gguf", splitting="gpt-2")
+    text = "two  blanks  3"
+    assert load_tokenizer(str(tmp_path / "gpt2.gguf"))(text).input_ids != load_tokenizer(str(file))(text).input_ids
+
+
+def test_llama_3_takes_words_of_its_vocabulary_whole_and_starts_texts_with_a_token(tmp_path):
+    folder = save_llama(tmp_path / "model")
+    description = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = description["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    vocabulary["zqx"] = vocabulary.pop(last)  # a word that no merges make
+    merges = description["model"]["merges"]
+    description["model"]["merges"] = [merge for merge in merges if "".join(merge) != last and last not in merge]
+    (folder / "tokenizer.json").write_text(json.dumps(description))
+    for starts, first in ((None, [0]), (True, [0]), (False, [])):
+        path = tmp_path / f"{starts}.gguf"
+        write(folder, path, splitting="llama-bpe", starts=starts)
+        assert load_tokenizer(str(path))("zqx").input_ids == [*first, vocabulary["zqx"]]
+
+
+def test_an_unknown_splitting_is_refused(folder, tmp_path):
+    write(folder, tmp_path / "odd.gguf", splitting="of-tomorrow")
+    with pytest.raises(ValueError, match=r"odd\.gguf splits text by the rules 'of-tomorrow', which are not known"):
+        load(tmp_path / "odd.gguf")
+
+
+def test_scaled_positions_that_would_be_ignored_are_refused(folder, tmp_path):
+    write(folder, tmp_path / "long.gguf", extra=["rope_freqs.weight"])
+    with pytest.raises(ValueError, match=r"long\.gguf scales its positions by rope_freqs\.weight"):
+        load(tmp_path / "long.gguf")
+
+
+def test_a_missing_file_and_a_file_that_breaks_off_are_named(file, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.gguf does not exist"):
+        load(tmp_path / "none.gguf")
+    for size in (3, 2000, file.stat().st_size - 1000):
+        (tmp_path / "half.gguf").write_bytes(file.read_bytes()[:size])
+        with pytest.raises(ValueError, match=r"half\.gguf is not a whole GGUF file"):
+            load(tmp_path / "half.gguf")
+
+
+def test_without_the_extra_the_error_names_it(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ImportError, match=r"takes an extra: pip install 'evalbias\[gguf\]'"):
+        load(file)
+
+
+def test_a_file_is_unpacked_once_for_all_its_copies(file, cache, tmp_path, monkeypatch):
+    first = load(file)
+    monkeypatch.setattr(gguf, "_unpack", lambda *_: pytest.fail("unpacked twice"))
+    copied = shutil.copy(file, tmp_path / "copy.gguf")
+    assert load(copied).engine.loaded.fingerprint == first.engine.loaded.fingerprint
+    assert [path.name for path in (cache / "gguf").iterdir() if path.is_dir()] == [Path(gguf.unpacked(str(file))).name]
+
+
+@pytest.mark.parametrize("damage", ["altered", "shortened", "missing", "manifest"])
+def test_a_damaged_cache_is_made_again(file, damage):
+    before = numbers(load(file))
+    weights = Path(gguf.unpacked(str(file))) / "model.safetensors"
+    content = weights.read_bytes()
+    if damage == "altered":
+        weights.write_bytes(content[:-4] + b"\0\0\0\0")
+    elif damage == "shortened":
+        weights.write_bytes(content[:-4])
+    elif damage == "missing":
+        weights.unlink()
+    else:
+        (weights.parent / gguf.MANIFEST).write_text("[]")
+    np.testing.assert_array_equal(numbers(load(file)), before)
+    assert weights.read_bytes() == content
+
+
+def test_another_file_has_another_fingerprint(folder, file, tmp_path):
+    changed = shutil.copytree(folder, tmp_path / "changed")
+    weights = load_file(changed / "model.safetensors")
+    weights["model.norm.weight"][0] += 0.5
+    save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
+    write(changed, tmp_path / "changed.gguf")
+    lms = [load(path) for path in (file, tmp_path / "changed.gguf", folder)]
+    assert len({lm.engine.loaded.fingerprint for lm in lms}) == 3
+    assert lms[0].model.startswith("local/tiny.gguf@")
+
+
+@pytest.fixture
+def pretrained(monkeypatch):
+    """A function that returns a model of ``make models``; its unpacked weights are kept in the user's cache."""
+    monkeypatch.delenv("EVALBIAS_CACHE")
+
+    def find(name):
+        if not (models_folder() / name).exists():
+            pytest.skip(f"{models_folder() / name} does not exist: make models, or set EVALBIAS_MODELS.")
+        return str(models_folder() / name)
+
+    return find
+
+
+KNOWN = json.loads((Path(__file__).parent / "gguf_tokens.json").read_text(encoding="utf-8"))
+"""Texts with the tokens that llama.cpp gives them, by model."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SMOLLM2, GEMMA3])
+def test_texts_have_the_tokens_that_llama_cpp_gives_them(pretrained, name):
+    tokenizer = load_tokenizer(pretrained(name))
+    for text, tokens in zip(KNOWN["texts"], KNOWN[name], strict=True):
+        assert tokenizer(text).input_ids == tokens, text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SMOLLM2, GEMMA3])
+def test_likelihoods_equal_plain_teacher_forcing(pretrained, name):
+    from transformers import AutoModelForCausalLM
+
+    file, text = Path(pretrained(name)), KNOWN["texts"][-1]
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    tokens = KNOWN[name][-1]
+    with torch.no_grad():
+        logits = model(torch.tensor([tokens]), use_cache=False).logits[0]  # (T, V)
+    expected = [float(logits[n - 1].log_softmax(-1)[tokens[n]]) for n in range(1, len(tokens))]
+    (got,) = load(file).loglikelihood([(text[:2], text[2:])])
+    assert len(got.per_token) >= 48
+    np.testing.assert_allclose(got.per_token, expected[-len(got.per_token) :], atol=1e-3)
