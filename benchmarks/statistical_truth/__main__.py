@@ -15,16 +15,36 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmarks.results import write_section
 from benchmarks.statistical_truth.checks import Check, check, share_found
 from benchmarks.statistical_truth.drift import drift
+from benchmarks.statistical_truth.effect import EFFECTS as PLANTED
+from benchmarks.statistical_truth.effect import LARGE, LARGE_SETS, check_effect
 from benchmarks.statistical_truth.table import report
 from benchmarks.statistical_truth.worlds import WORLDS, scoring
 
 OUTPUTS = (1, 4)
+OTHERS = ("effect", "power")
 POWER = ("BiasScore", "BiasScore (z)")
 EFFECTS, POWER_SETS = (0.1, 0.2, 0.3), 400
+
+
+def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
+    """Check one world at one size; one record a statistic or effect."""
+    if world == "effect":
+        few = min(sets, LARGE_SETS) if n == LARGE else sets
+        return [check_effect(effect, n=n, outputs=outputs, sets=few, seed=seed) for effect in PLANTED]
+    if world == "power":
+        few = min(sets, POWER_SETS)
+        return [
+            {"statistic": name, "n": n, "effect": effect, "sets": few, "found": found}
+            for effect in EFFECTS
+            for name in POWER
+            for found in [share_found(scoring(effect, 0.0), name, n=n, sets=few, seed=seed)]
+        ]
+    return [asdict(one) for one in check(world, WORLDS[world], n=n, outputs=outputs, sets=sets, seed=seed)]
 
 
 def main() -> None:
@@ -32,38 +52,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 120, 568])
-    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, "power"], default=[*WORLDS, "power"])
+    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS], default=[*WORLDS, *OTHERS])
     parser.add_argument("--out", type=Path, default=Path("runs/statistical-truth"))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     for world in args.worlds:
-        for n in args.sizes:
+        for n in [*args.sizes, LARGE] if world == "effect" else args.sizes:
             for outputs in (1,) if world in ("power", "rankers") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"
-                if path.exists() or (outputs > 1 and n < 60):  # too few documents
+                if path.exists() or (outputs > 1 and not 60 < n < LARGE):  # too few documents
                     continue
                 started = time.monotonic()
-                if world == "power":
-                    sets = min(args.sets, POWER_SETS)
-                    found = [
-                        {"statistic": name, "n": n, "effect": effect, "sets": sets, "found": share}
-                        for effect in EFFECTS
-                        for name in POWER
-                        for share in [share_found(scoring(effect, 0.0), name, n=n, sets=sets, seed=args.seed)]
-                    ]
-                else:
-                    checks = check(world, WORLDS[world], n=n, outputs=outputs, sets=args.sets, seed=args.seed)
-                    found = [asdict(one) for one in checks]
+                found = checked(world, n, outputs, sets=args.sets, seed=args.seed)
                 path.write_text(json.dumps(found, indent=1), encoding="utf-8")
                 print(f"{path.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(args.out.glob("*.json"))}
-    power = [row for stem, rows in records.items() if stem.startswith("power") for row in rows]
-    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith("power") for row in rows]
+    parts = {name: [row for stem, rows in records.items() if stem.startswith(name) for row in rows] for name in OTHERS}
+    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(OTHERS) for row in rows]
     order = [*WORLDS]
     checks.sort(key=lambda c: (order.index(c.world), c.statistic, c.outputs, c.n))
-    text = report(checks, power, drift((0.0, 0.3), seed=args.seed))
+    text = report(checks, parts["effect"], parts["power"], drift((0.0, 0.3), seed=args.seed))
     print(text)
     if args.write:
         write_section("statistical_truth", text)

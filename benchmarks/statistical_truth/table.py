@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.statistical_truth.checks import Check
 from benchmarks.statistical_truth.drift import drift_table
+from benchmarks.statistical_truth.effect import effect_table
 
 REJECTED, COVERED = (0.04, 0.06), (0.93, 0.97)
 """Goals: shares between which tests at 5 % reject, and 95 % intervals cover."""
@@ -22,7 +23,12 @@ Percentile intervals and differences are checked on the second number of data se
 a test."""
 
 
-def report(checks: Sequence[Check], power: Sequence[Mapping[str, Any]], moved: Sequence[Mapping[str, Any]]) -> str:
+def report(
+    checks: Sequence[Check],
+    effects: Sequence[Mapping[str, Any]],
+    power: Sequence[Mapping[str, Any]],
+    moved: Sequence[Mapping[str, Any]],
+) -> str:
     """Return the section for RESULTS.md."""
     columns = [
         ("test rejects", "rejected", REJECTED, "sets"),
@@ -43,9 +49,11 @@ def report(checks: Sequence[Check], power: Sequence[Mapping[str, Any]], moved: S
         NOTES,
         markdown(head, body),
     ]
+    if effects:
+        parts += ["### Likelihood effect", effect_table(effects)]
     parts += ["### BiasScore by the number of items", drift_table(moved)]
     if power:
-        parts += ["### Power: how many items to find a difference", _power(power)]
+        parts += ["### Power of BiasScore", _power(power)]
     return "\n\n".join(parts)
 
 

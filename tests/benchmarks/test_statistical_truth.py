@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.statistical_truth.checks import Check, check, share_found
 from benchmarks.statistical_truth.drift import drift_table
+from benchmarks.statistical_truth.effect import check_effect, effect_table
 from benchmarks.statistical_truth.table import report
 from benchmarks.statistical_truth.worlds import WORLDS, normal, scoring
 
@@ -70,11 +71,23 @@ def test_a_larger_effect_is_found_more_often():
     assert small < 0.6 < large
 
 
+def test_a_planted_effect_is_recovered_and_found():
+    none, large = (check_effect(e, n=120, outputs=1, sets=80, seed=0) for e in (0.0, 0.3))
+    assert abs(none["truth"]) < 0.01 < 0.2 < large["truth"] < 0.3
+    assert none["mean"] == pytest.approx(none["truth"], abs=0.04)
+    assert large["mean"] == pytest.approx(large["truth"], abs=0.04)
+    assert none["found"] < 0.15 < 0.6 < large["found"]
+    assert min(none["covered"], large["covered"]) > 0.85
+    lines = effect_table([none, {**large, "n": 3000, "mean": large["truth"] + 0.03}]).splitlines()
+    assert lines[-2].startswith("| +0.0 | ")
+    assert f"| **{large['truth'] + 0.03:+.3f}** |" in lines[-1]
+
+
 def test_the_table_marks_what_misses_its_goal():
     one = Check("fair", "fairness", 30, 1, 2000, 0.0, -0.1, 0.05, math.nan, 0.972, 400, 0.6, 0.95)
     two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
     moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
-    text = report([one, two], [{"statistic": "BiasScore", "n": 120, "effect": 0.2, "found": 0.41}], moved)
+    text = report([one, two], [], [{"statistic": "BiasScore", "n": 120, "effect": 0.2, "found": 0.41}], moved)
     lines = text.splitlines()
     assert (
         "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"
