@@ -85,8 +85,8 @@ def fairness(
         ValueError: A prior of another length, or one that does not sum to 1.
     """
     rates = decision_rates(probabilities, groups=groups)
-    if not ties or prior is not None:
-        given = np.full(len(rates), 1 / len(rates)) if prior is None else np.asarray(prior, dtype=np.float64)
+    if prior is not None:
+        given = np.asarray(prior, dtype=np.float64)
         if given.shape != rates.shape or abs(given.sum() - 1) > SUM_SLACK or (given < 0).any():
             raise ValueError(f"prior={given.tolist()} is not a distribution over {len(rates)} classes.")
     return float(FairnessStatistic(prior, ties=ties)(rates[None]))

@@ -190,6 +190,12 @@ def test_an_estimate_beside_all_resamples_has_an_interval():
     x = np.arange(10.0)
     found = bootstrap_ci(lambda rows: rows.max(axis=1), x, n_resamples=300, seed=0)
     assert found.low <= found.high == 9
+    # no resample has as many different values as the sample
+    few = bootstrap_ci(
+        lambda rows: np.array([float(len(set(r))) for r in rows]), np.arange(12.0), n_resamples=99, seed=0
+    )
+    assert few.estimate == 12
+    assert 3 < few.low <= few.high < 12
     assert math.isnan(bootstrap_ci(lambda rows: np.full(len(rows), np.nan), x, n_resamples=300, seed=0).low)
     with pytest.raises(ValueError, match="method='basic'"):
         bootstrap_ci(spearman_rows, x, x, method="basic", seed=0)

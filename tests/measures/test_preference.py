@@ -69,6 +69,13 @@ def test_position_consistency_by_hand():
         position_consistency(forward, swapped[:2])
 
 
+def test_the_last_of_two_columns_is_no_tie_by_default():
+    forward, swapped = [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+    # the first position twice, the second candidate twice, the first position twice
+    assert position_consistency(forward, swapped) == pytest.approx(1 / 3)
+    assert consistent_preferences(forward, swapped).tolist() == [0, 1, 0]
+
+
 def test_a_tie_has_no_position():
     forward = [[0.6, 0.2, 0.2], [0.2, 0.2, 0.6], [0.4, 0.2, 0.4]]
     swapped = [[0.2, 0.6, 0.2], [0.6, 0.2, 0.2], [0.2, 0.4, 0.4]]
