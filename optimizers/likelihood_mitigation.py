@@ -149,13 +149,11 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             bare.likelihood_calibration = None
             fits = [("", bare, self.judge(problem, bare, rated)), (f"{shown.name} and ", shown.program, judged)]
             for prefix, judge, answers in fits:
-                effect = objective.estimate(answers).value
-                if np.isnan(effect):
-                    left_out[f"{prefix}likelihood calibration"] = (
-                        f"the {objective.label} is undefined where it is fitted"
-                    )
+                slope = objective.slope(answers)
+                if np.isnan(slope):
+                    left_out[f"{prefix}likelihood calibration"] = f"the {objective.label} to take out is undefined"
                 else:
-                    candidates += self._calibrated(prefix, judge, answers, effect)
+                    candidates += self._calibrated(prefix, judge, answers, slope)
         else:
             left_out["likelihood calibration"] = "LS is another model's, which the judge does not ask"
         details = {

@@ -38,4 +38,5 @@ def _estimates(judged: Judged, *, seed: int) -> dict[str, Estimate]:
 
 
 def _cell(estimate: Estimate) -> str:
-    return f"{estimate.text()} [{estimate.interval}]"
+    low, high = (estimate.text(end) for end in (estimate.low, estimate.high))
+    return f"{estimate.text()} [{low}, {high}]"
