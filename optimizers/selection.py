@@ -178,11 +178,12 @@ def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule
             if name in tried[0].estimates
         )
         among = "" if len(tried) == 2 else f" out of {others}"
-        return f"{tried[best].name} was chosen{among} {where}, for {rule.aim}: {changes}."
+        return f'"{tried[best].name}" was chosen{among} {where}, for {rule.aim}: {changes}.'
     if len(tried) == 2:
-        return f"The given program was kept: {tried[1].name}, {others}, {tried[1].reason}; {where}, for {rule.aim}."
+        tested = f"{others} for {rule.aim}, {tried[1].reason}"
+        return f'The given program was kept: "{tried[1].name}", {tested}, {where}.'
     nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
     return (
-        f"The given program was kept: none of {others} showed {rule.aim} {where}. The nearest, {tried[nearest].name}, "
-        f"{tried[nearest].reason}."
+        f"The given program was kept: none of {others} showed {rule.aim} {where}. The nearest, "
+        f'"{tried[nearest].name}", {tried[nearest].reason}.'
     )

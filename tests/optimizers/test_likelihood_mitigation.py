@@ -152,7 +152,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
     report = compiled.report
     assert report.objective == "likelihood effect, because the items have several ratings"
     assert "likelihood calibration of strength" in report.chosen
-    assert report.decision.startswith(f"{report.chosen} was chosen out of 13 candidates on 50 held-back inputs")
+    assert report.decision.startswith(f'"{report.chosen}" was chosen out of 13 candidates on 50 held-back inputs')
     given, best = report.candidates[0], next(t for t in report.candidates if t.chosen)
     effects = [abs(t.estimates["likelihood_effect"].value) for t in (given, best)]
     assert effects[1] < effects[0] / 4

@@ -75,7 +75,7 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
     # (bias, performance): (.1, .1) and (.2, .4) lie behind (.0, .4); (.3, .5) has the highest performance
     assert found.fields["front"] == ("small, insignificant", "holds")
-    assert "smallest that holds was chosen out of 4 candidates on 9 held-back inputs" in found.fields["decision"]
+    assert '"smallest that holds" was chosen out of 4 candidates on 9 held-back inputs' in found.fields["decision"]
     assert "bias +0.50 -> +0.20" in found.fields["decision"]
 
 
@@ -91,7 +91,7 @@ def test_the_given_program_is_kept_with_the_reason(row, reason):
     found = chosen({"given": GIVEN, "other": row, "third": (0.6, 0.4, float("nan"), "", 0)})
     assert found.chosen.name == "given"
     kept = "The given program was kept: none of 2 candidates showed less bias on 9 held-back inputs."
-    assert found.fields["decision"].startswith(f"{kept} The nearest, other, {reason}")
+    assert found.fields["decision"].startswith(f'{kept} The nearest, "other", {reason}')
     assert found.fields["candidates"][0].reason == "is kept: nothing is better"
 
 
