@@ -17,7 +17,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from evalbias.optimizers import BiasedDemos
 
     task = demo_task(seed)
-    search = SearchOptions(pairs=100)
+    search = SearchOptions(pairs=100, bare=True)  # 20 documents are few to choose on
     options = {"likelihood": {"k": 8, "method": "RS demonstrations, chosen"}, "search": search}
     with Run("demo", task, lm="embedded", seed=seed, out=out, options=options) as run:
         compiled = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
