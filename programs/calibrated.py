@@ -20,6 +20,8 @@ from evalbias.programs.settings import Setting
 class LikelihoodCalibrationSetting(Setting[LikelihoodCalibration | None]):
     """The likelihood calibration of a judge, which is fitted; None if there is none."""
 
+    since_later = True
+
     def dump(self, value: LikelihoodCalibration | None) -> Any:
         """Return the fields."""
         return None if value is None else asdict(value)

@@ -25,6 +25,9 @@ class Setting(Generic[Value]):
         choices: Values that are allowed; by default any.
     """
 
+    since_later = False
+    """True for a setting that older saved states lack: it is reset when they are loaded."""
+
     def __init__(self, *choices: Value) -> None:
         self.choices = choices
 
@@ -101,7 +104,10 @@ class Settings(Parameter):  # type: ignore[misc]
             ValueError: The state is of another kind of program, lacks a setting or has an unknown one, or a value is
                 not allowed.
         """
-        saved = dict(state)
+        later = {
+            name: one.dump(one.reset(self.values[name])) for name, one in self._declared.items() if one.since_later
+        }
+        saved = {**later, **state}
         kind = saved.pop("kind", None)
         if kind != self.kind:
             raise ValueError(

@@ -84,6 +84,10 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
     judge.save(str(tmp_path / "judge.json"))
     assert load_judge(tmp_path / "judge.json").likelihood_calibration == CALIBRATION
     assert judge.reset_copy().likelihood_calibration is None
+    older = PointwiseJudge(C).dump_state()
+    del older["settings"]["likelihood_calibration"]
+    judge.load_state(older)  # saved before there were calibrations
+    assert judge.likelihood_calibration is None
 
 
 class Silent(FormulaLM):
