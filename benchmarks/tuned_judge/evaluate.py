@@ -32,9 +32,9 @@ from evalbias.runs.folder import versions
 from evalbias.runs.values import to_json
 
 
-def held_out(sets: Rated, limit: int, seed: int) -> list[dspy.Example]:
+def held_out(data_set: Rated, limit: int, seed: int) -> list[dspy.Example]:
     """Return the outputs of some held-out inputs: whole inputs, drawn at random until there are ``limit`` outputs."""
-    inputs = list(by_input(sets.test).values())
+    inputs = list(by_input(data_set.test).values())
     random.Random(seed).shuffle(inputs)
     chosen: list[dspy.Example] = []
     for outputs in inputs:
@@ -84,9 +84,9 @@ def main() -> None:
     lm = LocalLM(str(models_folder() / SMOLLM2), adapter=args.adapter, dtype=args.dtype)
     rows = []
     for name in args.sets:
-        sets = rated(name)
-        items = held_out(sets, args.limit, args.seed)
-        for criterion in sets.criteria:
+        data_set = rated(name)
+        items = held_out(data_set, args.limit, args.seed)
+        for criterion in data_set.criteria:
             row = {"set": name, "criterion": criterion.name, "inputs": len(by_input(items))}
             row["pointwise"] = scored(criterion, items, lm, args.seed)
             row["pairwise"] = compared(criterion, items, lm, args.pairs, args.seed) if args.pairs else None

@@ -102,12 +102,12 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
 Draw = Callable[[random.Random], list[Question]]
 
 
-def pointwise_draws(sets: Rated, *, inputs: int, outputs: int) -> Draw:
+def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int) -> Draw:
     """Return a function that draws the questions of some outputs of some inputs, all on one criterion."""
-    documents = list(by_input(sets.train).values())
+    documents = list(by_input(data_set.train).values())
 
     def draw(rng: random.Random) -> list[Question]:
-        criterion, bins = rng.choice(sets.criteria), BINS.get(sets.name)
+        criterion, bins = rng.choice(data_set.criteria), BINS.get(data_set.name)
         drawn = [
             example
             for document in rng.sample(documents, inputs)
@@ -115,17 +115,28 @@ def pointwise_draws(sets: Rated, *, inputs: int, outputs: int) -> Draw:
         ]
         return [question for example in drawn if (question := pointwise(example, criterion, bins))]
 
-    return draw
+    return _until_any(draw)
 
 
-def pairwise_draws(sets: Rated, *, inputs: int) -> Draw:
+def pairwise_draws(data_set: Rated, *, inputs: int) -> Draw:
     """Return a function that draws a pair of outputs of some inputs, in both orders, all on one criterion."""
-    documents = [document for document in by_input(sets.train).values() if len(document) > 1]
+    documents = [document for document in by_input(data_set.train).values() if len(document) > 1]
 
     def draw(rng: random.Random) -> list[Question]:
-        criterion = rng.choice(sets.criteria)
+        criterion = rng.choice(data_set.criteria)
         pairs = [rng.sample(document, 2) for document in rng.sample(documents, inputs)]
         orders = itertools.chain.from_iterable(((a, b), (b, a)) for a, b in pairs)
         return [question for a, b in orders if (question := pairwise(a, b, criterion))]
 
-    return draw
+    return _until_any(draw)
+
+
+def _until_any(draw: Draw) -> Draw:
+    """Return a function that draws again where people rated nothing of what was drawn."""
+
+    def repeat(rng: random.Random) -> list[Question]:
+        while not (questions := draw(rng)):
+            pass
+        return questions
+
+    return repeat

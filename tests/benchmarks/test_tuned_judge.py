@@ -86,6 +86,9 @@ def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
         assert first == again != other
         assert len(first) == 8
         assert not any("held out" in message["content"] for q in first for message in q.messages)
+    unrated = [item(f"u{i}", f"unrated {i}", "x", math.nan) for i in range(9)]
+    few = pointwise_draws(Rated("x", (QUALITY,), [*unrated, train[0]], []), inputs=1, outputs=1)
+    assert [len(few(random.Random(seed))) for seed in range(5)] == [1] * 5
     both = pairwise_draws(sets, inputs=1)(random.Random(0))
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
 
