@@ -17,6 +17,7 @@ from lm.models import save
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.data import world
 from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.measures import spearman
 from evalbias.optimizers.demos import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_pairwise_judge
 from evalbias.runs.journal import Journal
@@ -63,6 +64,16 @@ def test_measure_likelihood(items, tmp_path):
     assert other.returncode == 2
     assert "holds a run with other settings" in other.stderr
     assert "seed: 0 there, 1 now" in other.stderr
+
+
+def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
+    options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "-k", 0, "--json"]
+    told = json.loads(evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout)
+    (found,) = [one["estimates"] for one in told["likelihood"].values()]
+    _, test = data.split(random.Random(0).sample(list(data.load("jsonl", items)), 100), seed=0)
+    judged = judge_examples(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), test, lm=embedded_judge_lm())
+    expected = spearman(judged.answers, judged.covariate("human_scores")).value
+    assert found["performance"]["value"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_compile_and_judge(items, tmp_path):

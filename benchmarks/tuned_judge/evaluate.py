@@ -25,8 +25,8 @@ from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, Rated, rated
 from evalbias import BIASES, LocalLM, PairwiseJudge, PointwiseJudge, data, judge_examples, measure
 from evalbias.data.pairing import by_input
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS
-from evalbias.measures.agreement import spearman
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.measures import likelihood_effect, spearman
 from evalbias.programs.criterion import Criterion
 from evalbias.runs.folder import versions
 from evalbias.runs.values import to_json
@@ -46,11 +46,15 @@ def held_out(data_set: Rated, limit: int, seed: int) -> list[dspy.Example]:
 def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: int) -> dict[str, Any]:
     """Measure the pointwise judge, and the two baselines that know no criterion."""
     judged = judge_examples(PointwiseJudge(criterion), items, lm=lm, likelihood_lm="own")
-    human = judged.covariate(HUMAN_SCORES)
+    human, likelihoods = judged.covariate(HUMAN_SCORES), judged.covariate(LIKELIHOODS)
+    effect = likelihood_effect(likelihoods, judged.answers, judged.covariate(RATINGS), clusters=judged.inputs)
     return {
         "n": len(items),
         "coverage": np.nanmean(judged.coverage),
-        "estimates": measure(BIASES["likelihood"], judged, seed=seed).to_dict(items=False)["estimates"],
+        "estimates": {
+            "likelihood_effect": {"value": effect.effect, "low": effect.low, "high": effect.high},
+            **measure(BIASES["likelihood"], judged, seed=seed).to_dict(items=False)["estimates"],
+        },
         "alone": {name: spearman(judged.covariate(name), human).value for name in (LIKELIHOODS, LENGTHS)},
     }
 

@@ -21,6 +21,7 @@ from evalbias.commands.options import (
     Resamples,
     Scale,
     Seed,
+    Shots,
     SplitBy,
     opening_models,
 )
@@ -35,7 +36,7 @@ def measure_likelihood(
     likelihood_lm: LikelihoodLM = None,
     *,
     models: Models,
-    k: K = 8,
+    k: Shots = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
     out: Out = None,

@@ -33,6 +33,9 @@ Out = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on stdout.")]
 K = Annotated[int, typer.Option("-k", help="Number of demonstrations.", min=1)]
+Shots = Annotated[
+    int, typer.Option("-k", help="Number of random demonstrations; 0 for none, as adapted models are asked.", min=0)
+]
 SplitBy = Annotated[
     Literal["instance", "input"], typer.Option(help="By input: no input stands on both sides of the split.")
 ]

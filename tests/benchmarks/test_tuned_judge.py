@@ -1,18 +1,31 @@
 """The tuned judge learns on the very prompts that judges ask, and never on a held-out input."""
 
+import json
 import math
 import random
+from pathlib import Path
 
 import dspy
 import numpy as np
 import pytest
 import torch
 
+from benchmarks.pretrained import SMOLLM2, models_folder
+from benchmarks.tuned_judge import train
 from benchmarks.tuned_judge.packing import answer_losses, pack
-from benchmarks.tuned_judge.questions import Rated, pairwise, pairwise_draws, pointwise, pointwise_draws, rated
+from benchmarks.tuned_judge.questions import (
+    PERMISSIVE,
+    Rated,
+    pairwise,
+    pairwise_draws,
+    pointwise,
+    pointwise_draws,
+    rated,
+)
 from benchmarks.tuned_judge.report import report
 from benchmarks.tuned_judge.train import PEAK, rate
-from evalbias import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge
+from evalbias.programs import TMU_GFM
 
 QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
 
@@ -79,15 +92,15 @@ def test_labels_of_several_tokens_are_refused(lms):
 
 
 def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
-    train = [item(f"{i}-{k}", f"source {i}", f"output {i} {k}", float(k)) for i in range(6) for k in range(3)]
-    sets = Rated("x", (QUALITY,), train, [item("t", "held out", "never shown", 1.0)])
+    shown = [item(f"{i}-{k}", f"source {i}", f"output {i} {k}", float(k)) for i in range(6) for k in range(3)]
+    sets = Rated("x", (QUALITY,), shown, [item("t", "held out", "never shown", 1.0)])
     for draw in (pointwise_draws(sets, inputs=4, outputs=2), pairwise_draws(sets, inputs=4)):
         first, again, other = (draw(random.Random(seed)) for seed in (1, 1, 2))
         assert first == again != other
         assert len(first) == 8
         assert not any("held out" in message["content"] for q in first for message in q.messages)
     unrated = [item(f"u{i}", f"unrated {i}", "x", math.nan) for i in range(9)]
-    few = pointwise_draws(Rated("x", (QUALITY,), [*unrated, train[0]], []), inputs=1, outputs=1)
+    few = pointwise_draws(Rated("x", (QUALITY,), [*unrated, shown[0]], []), inputs=1, outputs=1)
     assert [len(few(random.Random(seed))) for seed in range(5)] == [1] * 5
     both = pairwise_draws(sets, inputs=1)(random.Random(0))
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
@@ -126,3 +139,25 @@ def test_the_report_puts_published_judges_beside_ours():
     assert "| tmu-gfm, fluency | tuned | 20 (7) | 0.90 | +0.40 [+0.30, +0.50] | +nan | -0.20 |" in text
     assert "| tmu-gfm, fluency | Llama2-13B, published |  |  | .49 -> .48 |  |  |" in text
     assert "| tmu-gfm, fluency | tuned | 10 | 0.80 | 1.00 | 0.75 |" in text
+
+
+ADAPTER = Path(train.__file__).parent / "adapter"
+
+
+def test_the_adapter_that_ships_is_the_recorded_one():
+    record = json.loads((ADAPTER.parent / "record.json").read_text())
+    config = json.loads((ADAPTER / "adapter_config.json").read_text())
+    assert (config["r"], config["base_model_name_or_path"]) == (record["settings"]["rank"], record["base"])
+    assert (ADAPTER / "adapter_model.safetensors").stat().st_size < 8e6
+    assert set(record["sets"]) <= set(PERMISSIVE)
+
+
+@pytest.mark.slow
+def test_the_adapter_teaches_the_model_to_answer_with_labels():
+    if not (models_folder() / SMOLLM2).exists():
+        pytest.skip(f"{models_folder() / SMOLLM2} does not exist: make models, or set EVALBIAS_MODELS.")
+    judge = PointwiseJudge(TMU_GFM[0])
+    example = dspy.Example(source="He go to school .", output="He goes to school .")
+    for adapter, low, high in ((None, 0.0, 0.1), (str(ADAPTER), 0.9, 1.0)):
+        lm = LocalLM(str(models_folder() / SMOLLM2), adapter=adapter)
+        assert low < judge.batch([example], lm=lm)[0].coverage <= high
