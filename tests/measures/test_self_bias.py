@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evalbias.measures import QuantileMap, SkewnessStatistic, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.bias_and_skewness import symmetry_p_value
 
+NAN = math.nan
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
 
 
@@ -138,3 +139,26 @@ def test_a_map_survives_saving(tmp_path):
     (tmp_path / "bad.json").write_text('{"source": [1, 2], "target": [0, 1]}')
     with pytest.raises(ValueError, match="does not name the metric that it maps: add an entry such as"):
         QuantileMap.load(tmp_path / "bad.json")
+
+
+def test_the_ends_of_a_map_are_those_of_both_samples():
+    fitted = QuantileMap.fit([1, 1, 2, 3, 3, NAN], [0, 10, NAN, 20, 30], metric="chrF")
+    # 1 and 3 are the ends; 2 has the rank 2 of 0 to 4, the median
+    assert fitted.source.tolist() == [1, 2, 3]
+    assert fitted.target.tolist() == [0, 15, 30]
+    assert fitted.outside([1, 3, 0.999, 3.001, 2]) == 2
+    assert fitted([1.5, 2.5]).tolist() == [7.5, 22.5]
+    two = QuantileMap.fit([5, 7], [-1, 1], metric="chrF")
+    assert two([5, 6, 7]).tolist() == [-1, 0, 1]
+    with pytest.raises(ValueError, match="1 target scores"):
+        QuantileMap.fit([1, 2], [0, NAN], metric="chrF")
+
+
+def test_a_sample_around_its_center_has_no_skewness_to_tell():
+    assert math.isnan(distance_skewness([2, 2], gamma=2))
+    assert distance_skewness([NAN, 3.0, NAN]) == 1
+    # |1 - 2| twice over 2 + 3 + 3 + 4, and around .5 over 1 + 2 + 2 + 3
+    assert distance_skewness([1, 2]) == pytest.approx(1 - 2 / 12)
+    assert distance_skewness([2, 1], gamma=0.5) == pytest.approx(1 - 2 / 8)
+    with pytest.raises(ValueError, match="minus gamma=inf is infinite"):
+        distance_skewness([1.0], gamma=math.inf)

@@ -36,3 +36,27 @@ def test_the_fit_recovers_a_parabola():
     assert fit.linear_r_squared < 0.2
     assert math.isnan(quadratic_fit(x, x**2).top)
     assert math.isnan(quadratic_fit([0.1, 0.5, 0.5, 0.1], [1, 2, 3, 4]).curvature)
+
+
+def test_the_fit_by_hand():
+    # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 and 1 of 2
+    fit = quadratic_fit([0, 1, 2, 3], [0, 1, 2, 1])
+    assert (fit.curvature, fit.slope, fit.constant) == pytest.approx((-0.5, 1.9, -0.1))
+    assert (fit.top, fit.linear_r_squared, fit.r_squared) == pytest.approx((1.9, 0.4, 0.9))
+    assert (fit.n, fit.undefined) == (4, 0)
+    assert fit([0, 2]) == pytest.approx([-0.1, 1.7])
+
+
+def test_points_that_do_not_tell_a_parabola():
+    for x, y in (([0, 1, 2], [0, 1, 0]), ([0, 0, 1, 1], [0, 1, 2, 1]), ([0, 1, 2, 3], [5, 5, 5, 5]), ([], [])):
+        fit = quadratic_fit(x, y)
+        assert np.isnan([fit.curvature, fit.slope, fit.constant, fit.top, fit.r_squared, fit.linear_r_squared]).all()
+        assert fit.n == len(x)
+    assert quadratic_fit([0, 0, 1, 2], [0, 0, 1, 0]).curvature == pytest.approx(-1)  # four points at three places
+
+
+def test_the_scale_holds_its_ends():
+    assert score_uniformity([0.0, 1.0], low=0, high=1) == pytest.approx(-0.25)
+    for low, high, scores in ((1, 1, [1]), (2, 1, []), (0, 1, [-0.1]), (0, 1, [0.5, 1.1])):
+        with pytest.raises(ValueError, match="must contain them"):
+            score_uniformity(scores, low=low, high=high)
