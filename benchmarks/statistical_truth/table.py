@@ -22,9 +22,10 @@ and "difference" that of two equal judges. BiasScore changes with n, so its trut
 Percentile intervals and differences are checked on the second number of data sets. 399 resamples an interval, 199 swaps
 a test.
 
-Tests of position consistency and of fairness reject less often than 5 %: the difference takes few values, and ties count
-against significance. Two nearly fair judges tie in most swaps, because swapping keeps the sum of their rates. US of tied
-scores changes its order at once for many items when the scale of a resample changes, so intervals of BiasScore are rough.
+Tests of position consistency and of fairness reject less often than 5 %: the difference takes few values, and ties
+count against significance. Two nearly fair judges tie in most swaps, because swapping keeps the sum of their rates. US
+of tied scores changes its order at once for many items when the scale of a resample changes, so intervals of BiasScore
+are rough.
 """
 
 
