@@ -69,6 +69,7 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         "documents",
         "sets",
         "mean",
+        "undefined",
         "interval covers",
         "p <= .05",
         "two equal judges differ",
