@@ -29,7 +29,8 @@ from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.rule import check_held_back
 from evalbias.optimizers.zepo.targets import instruct, judged_in_order
-from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, PairwiseJudge
+from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
+from evalbias.programs.position_calibration import CALIBRATIONS, FITTED, CalibrationError, calibrations_of
 from evalbias.runs.fingerprint import describe, digest
 from evalbias.runs.values import to_json
 
@@ -65,6 +66,7 @@ class Trial:
         objective: Objective of the calibrated answers in the given order; higher is better.
         accuracy: Share of the labeled pairs on which the judge prefers as people do; NaN without labels.
         prompts: Prompts that a comparison takes.
+        fit_prompts: Prompts that fitting the calibration takes, once.
         undefined: Answers and labeled pairs without a defined probability.
     """
 
@@ -73,6 +75,7 @@ class Trial:
     objective: float
     accuracy: float
     prompts: int
+    fit_prompts: int
     undefined: int
 
 
@@ -200,6 +203,7 @@ class JudgeStudy(JudgeOptimizer):
             "proposer": describe(self.proposer),
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in pairs],
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, labeled],
+            "calibrations": CALIBRATIONS,
         }
         # processes that begin together trip over each other's tables; the next attempt finds them made
         retry = Retrying(
@@ -270,27 +274,35 @@ class _Trials:
         self.pairs, self.labeled = pairs, scored
         self.lm: MeasuringLM = ChoiceMemo(problem.lm)
         sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
-        self.calibrations = (None,) if sampled else CALIBRATIONS  # which need measured probabilities
         self.size = len(self.pairs[0].candidates)
+        self.calibrations = (None,) if sampled else calibrations_of(self.size)  # which need measured probabilities
         self._results: dict[Choice, dict[str, Any]] = {}
 
     def judge(self, choice: Choice) -> PairwiseJudge:
         """Return the student set up as chosen."""
+        return self._fitted(choice)[0]
+
+    def _fitted(self, choice: Choice) -> tuple[PairwiseJudge, int]:
+        """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
         one: PairwiseJudge = self.student.deepcopy()
         instruct(one, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
-        if choice.calibration == "batch":  # not on the pairs that the accuracy is measured on
-            one.calibrate(self.pairs, lm=self.lm)
-        return one
+        if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
+            return one, one.calibrate(self.pairs, lm=self.lm)
+        return one, int(choice.calibration == "contextual")
 
     def __call__(self, choice: Choice) -> dict[str, Any]:
         if choice not in self._results:
-            self._results[choice] = self._measure(choice)
+            try:
+                self._results[choice] = self._measure(choice)
+            except CalibrationError:  # the trial fails and is counted; the study goes on
+                self._results[choice] = {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
         return self._results[choice]
 
     def _measure(self, choice: Choice) -> dict[str, Any]:
-        plain, whole = self.judge(replace(choice, debias=None)), self.judge(choice)
+        plain = self.judge(replace(choice, debias=None))
+        whole, fit_prompts = self._fitted(choice)
         answers = plain.batch(self.pairs, lm=self.lm, progress=self.settings.progress)
         probabilities = np.array([p.positions[0] for p in answers])
         free = np.empty((0, probabilities.shape[1]))
@@ -306,6 +318,7 @@ class _Trials:
             "objective": self.objective(judged_in_order(plain, probabilities, self.pairs, free)),
             "accuracy": float(defined.mean()) if len(defined) else math.nan,
             "prompts": self.size if choice.debias == "permutation" else 1,
+            "fit_prompts": fit_prompts,
             "undefined": count_undefined(probabilities) + int(np.isnan(right).sum()),
         }
 

@@ -14,16 +14,25 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import (
     Comparisons,
+    Correction,
     Order,
-    batch_offsets,
     calibrate_comparisons,
     rotations,
 )
+from evalbias.measures.position_offsets import PositionOffsets
 from evalbias.programs.compared import predictions
 from evalbias.programs.comparison_adapter import ComparisonAdapter, check_candidates
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.offsets import OffsetsSetting, fit_batch_offsets
 from evalbias.programs.pointwise import check_batch_options
+from evalbias.programs.position_calibration import (
+    CALIBRATIONS,
+    EVERY_ORDER,
+    FITTED,
+    CalibrationSetting,
+    CorrectionsSetting,
+    fit_correction,
+    fit_within,
+)
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import (
     Message,
@@ -36,7 +45,6 @@ from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, Program, Setting
 
 DEBIASING = (None, "permutation")
-CALIBRATIONS = (None, "contextual", "batch")
 INSTRUCTION_PLACES = ("first", "last")
 SCORINGS = ("expected", "sampled")
 CONTENT_FREE = "[N/A]"
@@ -52,8 +60,9 @@ class PairwiseJudge(Program):
         ties: Offer "Tie" as an answer.
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
             asks in the given order only.
-        calibration: Estimate of the position bias to subtract in log space: ``"contextual"`` measures it on a
-            content-free input, ``"batch"`` as the mean over a batch. None subtracts nothing.
+        calibration: Correction for position, at one prompt a comparison. ``"contextual"`` divides by the answers to a
+            content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior;
+            ``"calibraeval"`` maps the probabilities of a pair so that both orders agree. None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
         instruction: Wording of the question, without the line that names the answers. Defaults to a question about the
             criterion's name and definition.
@@ -67,8 +76,8 @@ class PairwiseJudge(Program):
     that names the answers is not part of the instructions.
 
     Attributes:
-        offsets: Log-probability offsets by number of candidates, as fixed by ``calibrate``. Single calls with
-            ``batch`` calibration need them.
+        corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``,
+            ``pride`` or ``calibraeval`` calibration need them. Setting another ``calibration`` discards them.
 
     Raises:
         ValueError: An option is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
@@ -78,12 +87,12 @@ class PairwiseJudge(Program):
     criterion = CriterionSetting()
     ties = Setting(False, True)
     debias = Setting(*DEBIASING)
-    calibration = Setting(*CALIBRATIONS)
+    calibration = CalibrationSetting(*CALIBRATIONS)
     min_coverage = Setting[float]()
     instruction_place = Setting(*INSTRUCTION_PLACES)
     scoring = Setting(*SCORINGS)
     sampling = SamplingSetting()
-    offsets = OffsetsSetting()
+    corrections = CorrectionsSetting()
 
     def __init__(
         self,
@@ -107,7 +116,7 @@ class PairwiseJudge(Program):
             instruction_place=instruction_place,
             scoring=scoring,
             sampling=sampling,
-            offsets={},
+            corrections={},
         )
         instructions = comparison_instructions(criterion) if instruction is None else instruction
         self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions))
@@ -157,8 +166,12 @@ class PairwiseJudge(Program):
 
     def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
         logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
-        offsets = self._single_offsets(len(orders[0]), resolve_lm(None, self.predict))
-        comparisons = self.aggregate(logprobs, orders, offsets)
+        correction = self._fixed_correction(len(orders[0]), resolve_lm(None, self.predict))
+        if correction is None and self.calibration is not None:
+            raise ValueError(
+                f"{self.calibration.capitalize()} calibration needs a batch: call judge.calibrate(examples) first."
+            )
+        comparisons = self.aggregate(logprobs, orders, correction)
         return predictions(comparisons, orders, ties=self.ties, samples=answers[0]["samples"])[0]
 
     def batch(
@@ -181,8 +194,8 @@ class PairwiseJudge(Program):
             **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
 
         Returns:
-            One prediction per example, in order, with the fields of ``forward``. Without fixed ``offsets``, ``batch``
-            calibration is over these examples.
+            One prediction per example, in order, with the fields of ``forward``. A calibration that ``calibrate`` has
+            not fitted is fitted to these examples; ``pride`` and ``calibraeval`` then need every order (permutation).
         """
         check_batch_options(options)
         model = resolve_lm(lm, self.predict)
@@ -196,18 +209,38 @@ class PairwiseJudge(Program):
             if progress is not None:
                 progress(len(answers.logprobs))
             logprobs = _by_order(answers, orders)
-            offsets = self._offsets(count, logprobs, model)
-            comparisons = self.aggregate(logprobs, orders, offsets)
+            correction = self._fixed_correction(count, model)
+            if correction is None and self.calibration is not None:
+                correction = fit_within(self.calibration, logprobs, orders, min_coverage=self.min_coverage)
+            comparisons = self.aggregate(logprobs, orders, correction)
             rows = predictions(comparisons, orders, ties=self.ties, samples=answers.samples)
             done.update(zip(indices, rows, strict=True))
         return [done[i] for i in range(len(examples))]
 
-    def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> None:
-        """Estimate the ``batch`` calibration on these examples and fix it for single calls and later batches."""
-        model = resolve_lm(lm, self.predict)
+    def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> int:
+        """Fit the ``batch``, ``pride`` or ``calibraeval`` calibration to examples and keep it; labels are not used.
+
+        Returns:
+            Number of prompts asked: every rotation of each example for ``pride`` and ``calibraeval``; for ``batch``
+            those of ``batch``.
+
+        Raises:
+            CalibrationError: The examples do not determine the calibration. It is a ``ValueError``.
+            ValueError: The judge's calibration is not fitted.
+        """
+        model, kind = resolve_lm(lm, self.predict), self.calibration
+        self._measuring(model)
+        if kind not in FITTED:
+            raise ValueError(f"calibration={kind!r} is not fitted: choose one of {FITTED}, then call calibrate.")
+        fitted, prompts = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
-            self.offsets[count] = batch_offsets(self.answer_logprobs(part, self._orders(count), model)).tolist()
+            orders = rotations(count, every=True) if kind in EVERY_ORDER else self._orders(count)
+            logprobs = self.answer_logprobs(part, orders, model)
+            fitted[count] = fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
+            prompts += len(part) * len(orders)
+        self.corrections |= fitted
+        return prompts
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one comparison, with the candidates in the given order."""
@@ -241,21 +274,13 @@ class PairwiseJudge(Program):
         """Return an example with ``count`` candidates without content."""
         return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
 
-    def _offsets(self, count: int, logprobs: FloatArray, lm: Any) -> FloatArray | None:
-        if self.calibration == "batch":
-            return np.array(self.offsets[count]) if count in self.offsets else fit_batch_offsets(logprobs)
-        return self._single_offsets(count, lm)
-
-    def _single_offsets(self, count: int, lm: Any) -> FloatArray | None:
-        if self.calibration is None:
-            return None
-        if self.calibration == "batch":
-            if count not in self.offsets:
-                raise ValueError("Batch calibration needs a batch: call judge.calibrate(examples) or judge.batch(...).")
-            return np.array(self.offsets[count])
+    def _fixed_correction(self, count: int, lm: Any) -> Correction | None:
+        """Return the correction that does not depend on a batch; None if there is none."""
+        if self.calibration != "contextual":
+            return self.corrections.get(count)
         labels = comparison_labels(count, ties=self.ties)
         prompt = self.messages(self.content_free(count))
-        return np.asarray(self._measuring(lm).choice_logprobs([prompt], labels).logprobs[0])
+        return PositionOffsets(tuple(self._measuring(lm).choice_logprobs([prompt], labels).logprobs[0].tolist()))
 
     def _measuring(self, lm: Any) -> Any:
         """Return the model to ask.
@@ -271,9 +296,9 @@ class PairwiseJudge(Program):
             )
         return model
 
-    def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], offsets: FloatArray | None) -> Comparisons:
-        """Subtract ``offsets`` from the result of ``answer_logprobs`` and average over the orders."""
-        return calibrate_comparisons(logprobs, orders, offsets=offsets, min_coverage=self.min_coverage)
+    def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], correction: Correction | None) -> Comparisons:
+        """Correct the result of ``answer_logprobs`` for position and average over the orders."""
+        return calibrate_comparisons(logprobs, orders, correction=correction, min_coverage=self.min_coverage)
 
     def _adapter(self) -> ComparisonAdapter:
         last = self.instruction_place == "last"

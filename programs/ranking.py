@@ -25,12 +25,13 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.merge_sort import MergeSort
 from evalbias.programs.merging import Answer, ComparedSource
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.position_calibration import FITTED
 from evalbias.programs.saving import read_state
 from evalbias.programs.settings import Program, Setting
 
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
-"""Number of randomly drawn pairs on which a ranking fixes batch calibration."""
+"""Number of randomly drawn pairs to which a ranking fits a calibration."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class PairwiseRanker(Program):
         search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
         beam_size: Number of partial merges that beam search keeps; the likeliest of them is the result.
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
-        seed: Seed for the initial order of the candidates and for the pairs of batch calibration.
+        seed: Seed for the initial order of the candidates and for the pairs of a fitted calibration.
 
     Raises:
         ValueError: An option is unknown or outside its range.
@@ -146,8 +147,8 @@ class PairwiseRanker(Program):
         return ranker
 
     def _calibrated(self, sources: Sequence[ComparedSource], lm: Any) -> PairwiseJudge:
-        """The judge, with batch calibration fixed once on pairs of all sources instead of anew in every batch."""
-        if self.judge.calibration != "batch" or 2 in self.judge.offsets:
+        """The judge, with its calibration fitted once to pairs of all sources instead of anew in every batch."""
+        if self.judge.calibration not in FITTED or 2 in self.judge.corrections:
             return self.judge
         judge: PairwiseJudge = self.judge.deepcopy()
         pairs = [

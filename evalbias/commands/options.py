@@ -80,8 +80,8 @@ Debias = Annotated[
     typer.Option(help="permutation asks in both orders and averages; by default as the saved judge does."),
 ]
 Calibration = Annotated[
-    Literal["none", "contextual", "batch"] | None,
-    typer.Option(help="Remove the positions' own probabilities; by default as the saved judge does."),
+    Literal["none", "contextual", "batch", "pride", "calibraeval"] | None,
+    typer.Option(help="Remove the positions' own probabilities, without labels; by default as the saved judge does."),
 ]
 Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that there is no difference.")]
 Pairs = Annotated[

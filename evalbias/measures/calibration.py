@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
 
 Order = tuple[int, ...]
+
+
+class Correction(Protocol):
+    """Function that removes from answers what their positions have regardless of the candidates."""
+
+    def __call__(self, logprobs: FloatArray) -> FloatArray:
+        """Return corrected log-probabilities, shape (n, r, c + t), up to a constant for each row; NaN stays NaN."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,19 +52,18 @@ def rotations(count: int, *, every: bool) -> list[Order]:
 
 
 def calibrate_comparisons(
-    logprobs: FloatArray, orders: Sequence[Order], *, offsets: FloatArray | None, min_coverage: float
+    logprobs: FloatArray, orders: Sequence[Order], *, correction: Correction | None, min_coverage: float
 ) -> Comparisons:
     """Calibrate comparisons for position and average them over their orders.
 
     Args:
         logprobs: Log-probabilities of the answers, not renormalized, shape (n, r, c + t).
         orders: Index of the candidate at each position, for each of the r orders.
-        offsets: Log-probabilities that the positions have regardless of the candidates, shape (c + t,). They are
-            subtracted before the answers are normalized. None subtracts nothing.
+        correction: Correction for position, which comes before the answers are normalized. None corrects nothing.
         min_coverage: Smallest total probability of the answers in any order; comparisons below it are undefined.
     """
     coverage = np.exp(logprobs).sum(axis=2).min(axis=1)  # (n,)
-    positions = _normalized(logprobs if offsets is None else logprobs - offsets)
+    positions = normalized(logprobs if correction is None else correction(logprobs))
     positions[~(coverage >= min_coverage)] = np.nan
     return Comparisons(positions, by_candidate(positions, orders).mean(axis=1), coverage)
 
@@ -66,22 +74,6 @@ def by_candidate(positions: FloatArray, orders: Sequence[Order]) -> FloatArray:
     for row, order in enumerate(orders):
         reordered[:, row, list(order)] = positions[:, row, : len(order)]
     return reordered
-
-
-def batch_offsets(logprobs: FloatArray) -> FloatArray:
-    """Return the mean log-probability of each position over a batch, the offsets of batch calibration.
-
-    Args:
-        logprobs: Log-probabilities of the answers, shape (n, r, c + t). Rows with an answer of probability 0 are left
-            out.
-
-    Returns:
-        Offsets of shape (c + t,); NaN if no row is left.
-    """
-    with np.errstate(divide="ignore"):
-        rows = np.log(_normalized(logprobs)).reshape(-1, logprobs.shape[2])
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    return np.asarray(rows.mean(axis=0)) if len(rows) else np.full(logprobs.shape[2], np.nan)
 
 
 def decisions(probabilities: FloatArray) -> list[int | None]:
@@ -122,7 +114,8 @@ def gaps(probabilities: FloatArray) -> FloatArray:
     return np.asarray(ordered[:, -1] - ordered[:, -2])
 
 
-def _normalized(logprobs: FloatArray) -> FloatArray:
+def normalized(logprobs: FloatArray) -> FloatArray:
+    """Return the probabilities of the answers among each other; NaN for a row in which none has any."""
     peak = logprobs.max(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         weights = np.exp(logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform

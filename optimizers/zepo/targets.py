@@ -195,7 +195,7 @@ def _logprobs(
 def instruct(judge: Judge, instruction: str) -> None:
     """Change a judge's instruction. What was fitted under the old one is discarded."""
     if isinstance(judge, PairwiseJudge):
-        judge.offsets = {}
+        judge.corrections = {}
     else:
         judge.likelihood_calibration = None
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from evalbias.measures.calibration import (
-    batch_offsets,
     by_candidate,
     calibrate_comparisons,
     decisions,
@@ -12,6 +11,7 @@ from evalbias.measures.calibration import (
     rotations,
     win_share,
 )
+from evalbias.measures.position_offsets import PositionOffsets, batch_offsets
 
 NAN = math.nan
 
@@ -34,11 +34,11 @@ def test_positions_become_candidates_by_hand():
 def test_comparisons_are_normalized_and_averaged_by_hand():
     # coverage .8 and .5; shares (.75, .25) and (.4, .6) by position; the second order has the candidates swapped
     logprobs = np.log([[[0.6, 0.2], [0.2, 0.3]]])
-    found = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], offsets=None, min_coverage=0.5)
+    found = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], correction=None, min_coverage=0.5)
     np.testing.assert_allclose(found.positions, [[[0.75, 0.25], [0.4, 0.6]]])
     np.testing.assert_allclose(found.probabilities, [[(0.75 + 0.6) / 2, (0.25 + 0.4) / 2]])
     np.testing.assert_allclose(found.coverage, [0.5])
-    low = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], offsets=None, min_coverage=0.51)
+    low = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], correction=None, min_coverage=0.51)
     assert np.isnan(low.positions).all()
     assert np.isnan(low.probabilities).all()
 
@@ -46,15 +46,16 @@ def test_comparisons_are_normalized_and_averaged_by_hand():
 def test_offsets_are_divided_out_by_hand():
     # .6 / .3 : .2 / .1 = 1 : 1, and .2 / .3 : .3 / .1 = 2 : 9
     logprobs = np.log([[[0.6, 0.2], [0.2, 0.3]]])
-    found = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], offsets=np.log([0.3, 0.1]), min_coverage=0.0)
+    offsets = PositionOffsets(tuple(np.log([0.3, 0.1])))
+    found = calibrate_comparisons(logprobs, [(0, 1), (1, 0)], correction=offsets, min_coverage=0.0)
     np.testing.assert_allclose(found.positions, [[[0.5, 0.5], [2 / 11, 9 / 11]]])
     np.testing.assert_allclose(found.coverage, [0.5])  # of the answers as they were
 
 
 def test_answers_that_are_impossible_are_undefined():
-    found = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
+    found = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], correction=None, min_coverage=0.0)
     assert np.isnan(found.positions).all()
-    certain = calibrate_comparisons(np.array([[[0.0, -np.inf]]]), [(0, 1)], offsets=None, min_coverage=0.9)
+    certain = calibrate_comparisons(np.array([[[0.0, -np.inf]]]), [(0, 1)], correction=None, min_coverage=0.9)
     assert certain.probabilities.tolist() == [[1, 0]]
 
 
@@ -82,5 +83,5 @@ def test_decisions_wins_and_gaps_by_hand():
 
 
 def test_huge_log_probabilities_do_not_overflow():
-    found = calibrate_comparisons(np.array([[[-2000.0, -2001.0]]]), [(0, 1)], offsets=None, min_coverage=0.0)
+    found = calibrate_comparisons(np.array([[[-2000.0, -2001.0]]]), [(0, 1)], correction=None, min_coverage=0.0)
     assert found.positions[0, 0] == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.e)])

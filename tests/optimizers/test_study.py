@@ -114,6 +114,18 @@ def test_an_objective_that_needs_a_content_free_answer():
     assert report.best.objective == max(t.objective for t in report.trials) > 0
 
 
+def test_the_prompts_of_a_fit_are_counted_and_a_failed_fit_is_a_failed_trial():
+    train = sides(labels=False)[0]
+    report = study(seed=3).compile(PairwiseJudge(C), trainset=train, lm=Wording(first=6.5)).report
+    costs = {None: 0, "contextual": 1, "batch": 60, "pride": 120, "calibraeval": 120}
+    assert {t.choice.calibration for t in report.trials} & {"pride", "calibraeval"}
+    for t in report.trials:
+        assert t.fit_prompts == costs[t.choice.calibration]
+    few = study().compile(PairwiseJudge(C), trainset=train[:8], lm=Wording(first=6.5)).report
+    assert {t.choice.calibration for t in few.trials} <= {None, "contextual", "batch", "pride"}
+    assert few.failed > 0  # 8 pairs are too few for a map
+
+
 def test_a_study_is_of_one_model_and_one_student(tmp_path):
     storage, train = f"sqlite:///{tmp_path}/study.db", sides(labels=False)[0]
     students = [PairwiseJudge(C), PairwiseJudge(C, ties=True), PairwiseJudge(C, min_coverage=0.5)]
@@ -134,7 +146,7 @@ def test_a_judge_with_batch_calibration_can_be_called_at_once():
             PairwiseJudge(C), trainset=train + test, lm=Wording(6.5)
         )
         if found.calibration == "batch":
-            assert found.offsets.keys() == {2}
+            assert found.corrections.keys() == {2}
             found.batch(test[:1], lm=Wording(6.5))  # a single comparison has no batch of its own
             return
     pytest.fail("no study chose batch calibration")

@@ -8,7 +8,8 @@ import pytest
 from fakes import Comparer, pair
 
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.measures.calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
+from evalbias.measures.calibration import by_candidate, calibrate_comparisons, rotations
+from evalbias.measures.position_offsets import batch_offsets
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
 C = Criterion("quality", "is it good?")
@@ -50,6 +51,65 @@ def test_calibration_removes_the_position_bias(calibration):
     assert [p.probability for p in predictions] == pytest.approx([sigmoid(d) for d in (-1, 1, 2, -2)] * 3)
 
 
+def test_pride_and_calibraeval_are_fitted_without_labels_and_take_one_prompt_a_pair(tmp_path):
+    fresh = [pair(1, 2), pair(3, 1), pair(2, 4)]
+    known = [pair(1, 2), pair(3, 1), pair(2, 2.5), pair(1, 4), pair(5, 2)] * 2
+    raw = PairwiseJudge(C).batch(fresh, lm=Comparer(lean=3.0))
+    assert [p.preference for p in raw] == [0, 0, 0]
+    for calibration in ("pride", "calibraeval"):
+        judge, lm = PairwiseJudge(C, calibration=calibration), Comparer(lean=3.0)
+        assert judge.calibrate(known, lm=lm) == len(lm.prompts) == 20
+        found = judge.batch(fresh, lm=lm)
+        assert len(lm.prompts) == 23
+        assert [p.preference for p in found] == [1, 0, 1]
+        judge.save(str(tmp_path / "judge.json"))
+        loaded = load_pairwise_judge(tmp_path / "judge.json")
+        assert loaded.corrections == judge.corrections != {}
+        assert [p.probability for p in loaded.batch(fresh, lm=lm)] == [p.probability for p in found]
+        loaded.calibration = "batch"  # another kind must not use what was fitted for this one
+        assert loaded.corrections == {}
+        if calibration == "pride":
+            assert [p.probability for p in found] == pytest.approx([sigmoid(d) for d in (-1, 2, -2)])
+
+
+def test_a_calibration_is_fitted_to_a_batch_that_has_every_order():
+    examples = [pair(1, 2), pair(3, 1), pair(2, 2.5), pair(1, 4), pair(5, 2)] * 2
+    for calibration in ("pride", "calibraeval"):
+        judge = PairwiseJudge(C, calibration=calibration, debias="permutation")
+        found = judge.batch(examples, lm=Comparer(lean=3.0))
+        assert [p.preference for p in found] == [1, 0, 1, 1, 0] * 2
+        assert all(p.consistent for p in found)
+        judge.debias = None
+        with pytest.raises(ValueError, match=rf"{calibration}' is not fitted, which takes every order"):
+            judge.batch(examples, lm=Comparer(lean=3.0))
+
+
+def test_pride_takes_ties_and_many_candidates():
+    judge, lm = PairwiseJudge(C, ties=True, calibration="pride"), Comparer(lean=2.0, tie=0.5)
+    assert judge.calibrate([pair(1, 2, 3), pair(0, 2)], lm=lm) == 3 + 2
+    assert judge.corrections[2].offsets == pytest.approx((1, -1, 0))
+    assert judge.corrections[3].offsets == pytest.approx((4 / 3, -2 / 3, -2 / 3, 0))
+    (found,) = judge.batch([pair(1, 2, 4)], lm=lm)
+    assert found.probabilities[1] / found.probabilities[0] == pytest.approx(math.e)
+
+
+def test_what_cannot_be_calibrated_is_refused_with_the_reason():
+    refusals = [
+        ("pride", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
+        ("batch", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
+        ("calibraeval", [pair(1, 2)] * 9, Comparer(), "9 of 9 pairs are defined in both orders, too few"),
+        ("calibraeval", [pair(1, 2, 3)] * 10, Comparer(), "maps pairs, not 3 candidates"),
+        ("calibraeval", [pair(1, 1.0)] * 10, Comparer(lean=1.0), "contradict each other in too many of 10 pairs"),
+        ("contextual", [pair(1, 2)], Comparer(), "calibration='contextual' is not fitted"),
+        (None, [pair(1, 2)], Comparer(), "calibration=None is not fitted"),
+    ]
+    for calibration, examples, lm, match in refusals:
+        judge = PairwiseJudge(C, calibration=calibration)
+        with pytest.raises(ValueError, match=match):
+            judge.calibrate(examples, lm=lm)
+        assert judge.corrections == {}
+
+
 def test_batch_calibration_refuses_a_small_batch():
     with pytest.raises(ValueError, match="over 9 comparisons would remove the preference itself"):
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
@@ -58,7 +118,7 @@ def test_batch_calibration_refuses_a_small_batch():
 def test_single_calls_are_calibrated_too():
     judge = PairwiseJudge(C, calibration="batch")
     with pytest.raises(ValueError, match="needs a batch"):
-        judge._single_offsets(2, None)
+        judge._single([{"logprobs": [-1.0, -2.0], "samples": None}], [(0, 1)])
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
     (prediction,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
     assert prediction.probability == pytest.approx(sigmoid(-2))
@@ -132,7 +192,7 @@ def test_batch_offsets_leave_out_answers_without_probability():
         logprobs = np.log(np.array([[[0.2, 0.2]], [[0.3, 0.1]], [[0.0, 0.5]]]))
     assert batch_offsets(logprobs) == pytest.approx([math.log(0.5 * 0.75) / 2, math.log(0.5 * 0.25) / 2])
     assert np.isnan(batch_offsets(np.full((1, 1, 2), -np.inf))).all()
-    comparisons = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], offsets=None, min_coverage=0.0)
+    comparisons = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], correction=None, min_coverage=0.0)
     assert np.isnan(comparisons.probabilities).all()
 
 
@@ -167,7 +227,7 @@ def test_save_and_load(tmp_path):
     judge.save(str(tmp_path / "judge.json"))
     loaded = load_pairwise_judge(tmp_path / "judge.json")
     assert loaded.messages(pair(1, 2)) == judge.messages(pair(1, 2))
-    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "offsets", "instruction_place"):
+    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "corrections", "instruction_place"):
         assert getattr(loaded, name) == getattr(judge, name)
     assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
     (tmp_path / "x.json").write_text("{}")

@@ -95,7 +95,7 @@ def test_batch_calibration_is_one_for_the_whole_ranking():
     (alone,) = PairwiseRanker(judge).batch(documents[:1], lm=Comparer(lean=3.0))
     assert [f.scores for f in together] == [alone.scores] * 4 == [[0, 1, 2, 3, 4]] * 4
     assert alone.ties == 0
-    assert judge.offsets == {}
+    assert judge.corrections == {}
 
 
 class Circle(Comparer):

@@ -149,7 +149,7 @@ def shown(judge):
         example = dspy.Example(source="s", output="q=2 z=0")
         settings = judge.scoring, judge.sampling, judge.likelihood_calibration
         return judge.messages(example), judge.criterion.labels, settings
-    names = ("ties", "debias", "calibration", "min_coverage", "instruction_place", "offsets")
+    names = ("ties", "debias", "calibration", "min_coverage", "instruction_place", "corrections")
     (prediction,) = judge.batch([pair(1, 2)], lm=Comparer(lean=0.5, tie=-2.0))
     return judge.messages(pair(1, 2)), judge.criterion, prediction.toDict(), [getattr(judge, n) for n in names]
 
@@ -321,7 +321,7 @@ def test_a_rule_that_is_code_needs_its_code(tmp_path):
 def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
     judge = pairwise()
     reset = judge.reset_copy()
-    assert (reset.criterion, reset.debias, reset.offsets) == (WIT, "permutation", {})
-    assert judge.offsets
+    assert (reset.criterion, reset.debias, reset.corrections) == (WIT, "permutation", {})
+    assert judge.corrections
     with pytest.raises(ValueError, match="debias='permutaton' is unknown"):
         judge.debias = "permutaton"

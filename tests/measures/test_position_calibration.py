@@ -1,0 +1,148 @@
+"""PriDe and CalibraEval: by hand, against slow definitions, and on a judge whose position bias is planted."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from evalbias.measures.calibration import calibrate_comparisons, decisions, rotations
+from evalbias.measures.position_map import PositionMap, first_shares, fit_position_map
+from evalbias.measures.position_offsets import PositionOffsets, position_prior, prior_offsets
+
+BOTH = rotations(2, every=True)
+NAN = math.nan
+
+
+def planted(prior, n, *, noise, ties=False, seed=0):
+    """Answers of a judge that multiplies the candidates' own odds by a prior over the positions: (n, c, c + t)."""
+    rng, count = np.random.default_rng(seed), len(prior)
+    orders = rotations(count, every=True)
+    quality = rng.normal(0, 1.5, (n, count))
+    logits = np.stack([quality[:, list(order)] for order in orders], axis=1) + np.log(prior)
+    logits = logits + rng.normal(0, noise, logits.shape)
+    if ties:
+        logits = np.concatenate([logits, np.full((n, count, 1), 0.3)], axis=2)
+    return quality, logits - np.logaddexp.reduce(logits, axis=2, keepdims=True)
+
+
+def test_the_prior_by_hand():
+    # geometric means over the orders: sqrt(.6 * .3) = sqrt(.18) and sqrt(.2 * .1) = sqrt(.02), so 3 : 1
+    logprobs = np.log([[[0.6, 0.2], [0.3, 0.1]]])
+    assert position_prior(logprobs, BOTH) == pytest.approx([3 / 4, 1 / 4])
+    # a second item without any bias has 1 : 1; the estimate is the mean of both priors
+    second = np.log([[[0.8, 0.2], [0.2, 0.8]]])
+    assert position_prior(np.concatenate([logprobs, second]), BOTH) == pytest.approx([5 / 8, 3 / 8])
+    # log 3 and log 1 minus their mean
+    assert prior_offsets(np.array([0.75, 0.25]), ties=True) == pytest.approx([math.log(3) / 2, -math.log(3) / 2, 0])
+
+
+def test_items_without_a_defined_probability_leave_the_prior_alone():
+    good = np.log([[[0.6, 0.2], [0.3, 0.1]]])
+    with np.errstate(divide="ignore"):
+        zero = np.log([[[1.0, 0.0], [0.5, 0.5]]])
+    undefined = np.array([[[NAN, NAN], [-1.0, -1.0]]])
+    assert position_prior(np.concatenate([zero, good, undefined]), BOTH) == pytest.approx([3 / 4, 1 / 4])
+    assert np.isnan(position_prior(np.concatenate([zero, undefined]), BOTH)).all()
+    with pytest.raises(ValueError, match="give all 2 rotations"):
+        position_prior(good[:, :1], [(0, 1)])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("prior", [(0.7, 0.3), (0.1, 0.9), (0.5, 0.2, 0.3), (0.4, 0.3, 0.2, 0.1)])
+def test_a_planted_prior_is_recovered_and_removed(prior, ties):
+    orders = rotations(len(prior), every=True)
+    _, noisy = planted(prior, 300, noise=0.5, ties=ties)
+    assert position_prior(noisy, orders) == pytest.approx(prior, abs=0.02)
+    quality, exact = planted(prior, 30, noise=0.0, ties=ties)
+    offsets = PositionOffsets(tuple(prior_offsets(position_prior(exact, orders), ties=ties)))
+    found = calibrate_comparisons(exact, orders, correction=offsets, min_coverage=0.0)
+    _, fair = planted([1 / len(prior)] * len(prior), 30, noise=0.0, ties=ties)
+    if not ties:
+        np.testing.assert_allclose(found.positions, np.exp(fair))
+        assert decisions(found.probabilities) == quality.argmax(axis=1).tolist()
+    # the odds of a tie against the geometric mean of the positions are those of the answers as they were
+    count = len(prior)
+    if ties:
+        odds = np.log(found.positions[..., -1]) - np.log(found.positions[..., :count]).mean(axis=2)
+        np.testing.assert_allclose(odds, exact[..., -1] - exact[..., :count].mean(axis=2))
+
+
+def test_a_map_by_hand():
+    position_map = PositionMap((0.4, 0.6, 0.8), (0.0, 0.5, 0.7))
+    # shares .7 and .5 of two positions, with .2 on a tie; F(.7) = .6, F(.5) = .25
+    logprobs = np.log([[[0.56, 0.24, 0.2], [0.4, 0.4, 0.2]]])
+    assert first_shares(logprobs) == pytest.approx(np.array([[0.7, 0.5]]))
+    assert np.exp(position_map(logprobs))[0] == pytest.approx(np.array([[0.48, 0.32, 0.2], [0.2, 0.6, 0.2]]))
+    ends = np.exp(position_map(np.log([[[0.1, 0.9], [0.95, 0.05]]])))  # beyond the knots the map is constant
+    assert ends[0] == pytest.approx(np.array([[0.0, 1.0], [0.7, 0.3]]))
+    with np.errstate(divide="ignore"):
+        nothing = np.log(np.array([[[0.0, 0.0]]]))
+    assert np.isnan(position_map(nothing)).all()
+
+
+def loss(u, v, spread):
+    return float(np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2))
+
+
+def fitted_loss(first, swapped, spread):
+    found = fit_position_map(first, swapped, spread=spread) or PositionMap((0.0, 1.0), (0.5, 0.5))
+    u, v = (np.interp(x, found.shares, found.values) for x in (first, swapped))
+    return loss(u, v, spread)
+
+
+def test_one_pair_by_hand():
+    # the sum term wants F(p) + F(p') = 1, the spread term the largest difference: 1 and 0
+    assert fit_position_map([0.9], [0.6]) == PositionMap((0.6, 0.9), (0.0, 1.0))
+    # .9 and .7 say nothing in either order: each wants F = 1/2, and the constant is the minimum
+    assert fit_position_map([0.9, 0.7], [0.9, 0.7]) is None
+
+
+@pytest.mark.parametrize("spread", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_monotone_map_on_a_grid_is_better(seed, spread):
+    rng = np.random.default_rng(seed)
+    quality, lean = rng.normal(0, 1.5, 3), 1.0
+    first, swapped = (1 / (1 + np.exp(-(s * quality + lean + rng.normal(0, 0.7, 3)))) for s in (1, -1))
+    knots = np.sort(np.concatenate([first, swapped]))
+    grid = itertools.combinations_with_replacement(np.linspace(0, 1, 9), len(knots))
+    best = min(loss(np.interp(first, knots, f), np.interp(swapped, knots, f), spread) for f in grid)
+    assert fitted_loss(first, swapped, spread) <= best + 1e-6
+
+
+@pytest.mark.parametrize(("noise", "tolerance", "accuracy"), [(0.0, 0.02, 0.99), (0.5, 0.06, 0.94)])
+@pytest.mark.parametrize("prior", [0.2, 0.6, 0.73, 0.9])
+def test_a_map_finds_the_planted_threshold(prior, noise, tolerance, accuracy):
+    _, logprobs = planted([prior, 1 - prior], 400, noise=noise, seed=1)
+    shares = first_shares(logprobs)
+    found = fit_position_map(shares[:, 0], shares[:, 1])
+    grid = np.linspace(0, 1, 2001)
+    threshold = grid[np.interp(grid, found.shares, found.values) > 0.5][0]
+    assert threshold == pytest.approx(prior, abs=tolerance)
+    quality, fresh = planted([prior, 1 - prior], 2000, noise=0.0, seed=2)
+    corrected = calibrate_comparisons(fresh, BOTH, correction=found, min_coverage=0.0)
+    right = decisions(corrected.positions[:, 0]) == quality.argmax(axis=1)
+    assert np.mean(right) > accuracy
+    assert list(found.values) == sorted(found.values)
+    assert 0 <= found.values[0] <= found.values[-1] <= 1
+
+
+def test_pairs_without_two_orders_do_not_count():
+    whole = fit_position_map([0.9, 0.8], [0.6, 0.7])
+    assert fit_position_map([0.9, NAN, 0.8, 0.99], [0.6, 0.1, 0.7, NAN]) == whole
+    assert fit_position_map([], []) is None
+    assert fit_position_map([NAN], [0.5]) is None
+    assert fit_position_map([0.7] * 20, [0.7] * 20) is None  # the judge looks at the position alone
+
+
+def test_bad_maps_are_refused():
+    with pytest.raises(ValueError, match=r"spread=0: give a spread in \(0, 1\]"):
+        fit_position_map([0.5], [0.5], spread=0)
+    with pytest.raises(ValueError, match=r"shares in \[0, 1\]"):
+        fit_position_map([1.5], [0.5])
+    with pytest.raises(ValueError, match="different lengths"):
+        fit_position_map([0.5], [0.5, 0.6])
+    bad = [((0.1, 0.2), (0.5,)), ((0.2, 0.1), (0.1, 0.2)), ((0.1,), (1.2,)), ((), ()), ((NAN,), (NAN,))]
+    for shares, values in bad:
+        with pytest.raises(ValueError, match="must ascend"):
+            PositionMap(shares, values)
