@@ -60,6 +60,9 @@ def test_measure_likelihood(items, tmp_path):
     assert len(run["data_sha256"]) == 64
     shown = evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout
     assert "answers asked 0, replayed 280" in shown
+    shown = " ".join(shown.split())
+    assert "quality: At equal quality, an output that is one standard deviation likelier gets between" in shown
+    assert "State the reliability (--reliability R), or have a second person rate the items." in shown
     other = evalbias("measure", "likelihood", *options, "--seed", 1, cwd=tmp_path, check=False)
     assert other.returncode == 2
     assert "holds a run with other settings" in other.stderr
@@ -84,7 +87,7 @@ def test_compile_and_judge(items, tmp_path):
     for row in ("given", "paper's", "compiled", "LS alone", "length alone", "answers asked 0"):
         assert row in shown
     (found,) = json.loads(told.stdout)["likelihood"].values()
-    assert found["changes"].keys() == {"bias_score", "bias_score_z", "performance"}
+    assert found["changes"].keys() == {"likelihood_effect", "bias_score", "bias_score_z", "performance"}
     assert found["changes"]["bias_score"].keys() == {"before", "after", "difference", "test", "itemwise_test"}
     judge = tmp_path / f"run/judge-{world.NAME}.json"
     told = evalbias(

@@ -18,6 +18,7 @@ from evalbias.commands.options import (
     Normalization,
     Out,
     Reduction,
+    Reliability,
     Resamples,
     Scale,
     Seed,
@@ -44,11 +45,15 @@ def measure_likelihood(
     split_by: SplitBy = "instance",
     reduction: Reduction = "sum",
     limit: Limit = None,
+    reliability: Reliability = None,
 ) -> None:
     """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
+    from rich.console import Group
+
     from evalbias.commands.run import Run
     from evalbias.commands.task import open_task
     from evalbias.evaluation import judge_examples, measure, total
+    from evalbias.evaluation.effect_words import bias_score_caution, effect_sentence
     from evalbias.evaluation.likelihood import LikelihoodBias
     from evalbias.lm.memo import LikelihoodMemo
     from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
@@ -57,8 +62,10 @@ def measure_likelihood(
     from evalbias.report.tables import measurement_table
 
     task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
-    options = {"k": k, "reduction": reduction}
-    bias = LikelihoodBias()
+    options: dict[str, object] = {"k": k, "reduction": reduction}
+    if reliability is not None:
+        options["reliability"] = reliability
+    bias = LikelihoodBias(reliability)
     with Run(
         "measure likelihood",
         task,
@@ -82,8 +89,18 @@ def measure_likelihood(
         measurements = {name: measure(bias, one, seed=seed) for name, one in judged.items()}
         for name, one in judged.items():
             likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"))
-        brief = {"likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()}}
-        run.finish({"likelihood": measurements}, brief, as_json, measurement_table(measurements), coverage)
+        scale = task.criteria[0].scale
+        effects = {name: bias.effect(one) for name, one in judged.items()}
+        sentences = {name: effect_sentence(effect, scale) for name, effect in effects.items()}
+        cautions = {name: bias_score_caution(one) for name, one in judged.items()}
+        brief = {
+            "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
+            "effects": effects,
+            "sentences": sentences,
+        }
+        said = [f"{name}: {' '.join(filter(None, (text, cautions[name])))}" for name, text in sentences.items()]
+        result = {"likelihood": measurements, "effects": effects}
+        run.finish(result, brief, as_json, Group(measurement_table(measurements), *said), coverage)
 
 
 @opening_models

@@ -53,6 +53,15 @@ Bare = Annotated[
         "--bare", help="The paper's method as it is, which may make a judge worse, instead of what is shown to help."
     ),
 ]
+Reliability = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of a single rating's variance that is quality, for items with one rating each; without it the "
+        "effect of likelihood has bounds only.",
+        min=0.01,
+        max=1.0,
+    ),
+]
 Limit = Annotated[int | None, typer.Option(help="Use only so many items, drawn with the seed.", min=1)]
 Candidates = Annotated[
     Path | None,

@@ -25,7 +25,7 @@ class Change:
         after: Estimate of the second judge, on the same items.
         difference: After minus before, with its paired 95 % bootstrap interval.
         test: Two-sided paired permutation test of after against before, which swaps the outputs of an input together;
-            None where the statistic is too costly.
+            None where the statistic is too costly or the interval of the difference has its own test.
         itemwise_test: The test of the papers' tables, which swaps item by item whatever inputs they share; the same as
             ``test`` where every item has its own input.
     """
@@ -43,8 +43,8 @@ class Change:
 
     @property
     def p_value(self) -> float:
-        """P of the test, in (0, 1]; NaN where there is none."""
-        return float("nan") if self.test is None else self.test.p_value
+        """P of the test, in (0, 1], or of the interval's own; NaN where there is none."""
+        return self.difference.p_value if self.test is None else self.test.p_value
 
     def text(self) -> str:
         """Format as "before -> after" with the paper's sign of significance."""

@@ -29,7 +29,8 @@ class Sample:
         null: Value of an unbiased judge; None where the estimate is not of a bias.
         excluded: Number of items left out by definition, such as pairs of equal lengths; their values are NaN.
         signed: Whether tables show a sign.
-        tested: Whether ``compare`` tests it; resampling a costly statistic 100,000 times takes too long.
+        tested: Whether ``compare`` tests it by swaps. Not a statistic that is too costly to resample 100,000 times, or
+            one whose interval has its own test.
     """
 
     values: FloatArray

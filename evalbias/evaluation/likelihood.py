@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from evalbias.evaluation.estimates import Sample
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.estimates import Sample, clusters_of
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.decision_statistics import OddsStatistic
+from evalbias.measures.effect import LikelihoodEffect
+from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.rank_statistic import bias_score_statistic, performance_statistic
 from evalbias.measures.ranks import spearman_rows
 from evalbias.measures.statistic import Statistic
 
+EFFECT = "likelihood_effect"
 
+
+@dataclass(frozen=True)
 class LikelihoodBias:
-    """BiasScore and performance of a judge that scores; pull of the likelier candidate on one that compares.
+    """Effect of likelihood on a judge at equal quality, and the paper's BiasScore.
 
-    Estimates of a judge that scores: ``bias_score`` (eq 5, with the published normalization, which depends on the
-    extremes and thereby on n), ``bias_score_z`` (the same of z-scores, which does not) and ``performance``. Of one that
-    compares:
-    ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
-    (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
-    ``odds_of_first`` (odds of the first position between equally likely candidates).
+    Estimates of a judge that scores: ``likelihood_effect`` (change in the score, in standard deviations, for an output
+    that is one standard deviation likelier, at equal quality; NaN with one rating of unknown reliability),
+    ``bias_score`` (eq 5, with the published normalization, which depends on the extremes and thereby on n),
+    ``bias_score_z`` (the same of z-scores, which does not) and ``performance``. Of one that compares:
+    ``likelihood_effect`` (the same for the log-odds of a candidate's win; only where people rated or compared the
+    candidates), ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability),
+    ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed)
+    and ``odds_of_first`` (odds of the first position between equally likely candidates).
+
+    Attributes:
+        reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
 
-    name = "likelihood"
-    headlines = ("bias_score", "performance", "likelihood_correlation")
-    objective = None
+    reliability: float | None = None
+    name: ClassVar[str] = "likelihood"
+    headlines: ClassVar[tuple[str, ...]] = (EFFECT, "bias_score", "performance", "likelihood_correlation")
+    objective: ClassVar[str | None] = None
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
@@ -39,20 +53,52 @@ class LikelihoodBias:
         if judged.pairwise:
             return _pairwise_samples(judged, likelihoods)
         human = judged.covariate(HUMAN_SCORES)
-        scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # both estimates on the same items
+        scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # these estimates on the same items
         published = bias_score_statistic(likelihoods, human)
         standardized = bias_score_statistic(likelihoods, human, normalization="z-score")
         return {
+            EFFECT: _effect_sample(judged.answers, self.statistic(judged)),
             "bias_score": Sample(scores, published, "BiasScore", null=0.0),
             "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0),
             "performance": Sample(scores, performance_statistic(human), "performance"),
         }
 
+    def effect(self, judged: Judged) -> LikelihoodEffect:
+        """Measure the likelihood effect of a judge that scores, with its slopes, its F and why it may be undefined.
+
+        Raises:
+            ValueError: A covariate is missing, or a reliability is given for items with several ratings.
+        """
+        return self.statistic(judged).measure(judged.answers, clusters=clusters_of(judged))
+
+    def statistic(self, judged: Judged) -> EffectStatistic:
+        """Return the likelihood effect as a statistic of the scores; a mean is the one rating where there are none."""
+        ratings = judged.covariates.get(RATINGS)
+        if ratings is None:
+            ratings = judged.covariate(HUMAN_SCORES)[:, None]
+        return EffectStatistic(judged.covariate(LIKELIHOODS), ratings, reliability=self.reliability)
+
+
+def _effect_sample(scores: FloatArray, statistic: EffectStatistic) -> Sample:
+    values = np.where(statistic.usable, scores, np.nan)
+    return Sample(values, statistic, "effect of LS", null=0.0, tested=False)
+
+
+def _log_odds(wins: FloatArray) -> FloatArray:
+    """(n,) log-odds of the first candidate's win from those of the first position (n, r); NaN where one is certain."""
+    with np.errstate(divide="ignore"):
+        odds = np.log(wins) - np.log1p(-wins)
+    odds = np.where(np.isfinite(odds), odds, np.nan)
+    return np.asarray(odds[:, 0] if odds.shape[1] == 1 else (odds[:, 0] - odds[:, 1]) / 2)
+
 
 def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Sample]:
     difference = likelihoods[:, 0] - likelihoods[:, 1]
     wins = judged.answers[:, :, 0] + (judged.answers[:, :, 2] / 2 if judged.ties else 0)  # (n, r) first position
+    ratings = judged.covariates.get(RATINGS)
+    effect = {} if ratings is None else {EFFECT: _effect_sample(_log_odds(wins), EffectStatistic(difference, ratings))}
     return {
+        **effect,
         "likelihood_correlation": Sample(wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0),
         "odds_per_nat": Sample(
             wins, _Orders(OddsStatistic(difference)), "odds per nat", null=1.0, signed=False, tested=False

@@ -5,6 +5,7 @@ from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, mea
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
 from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
+from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
@@ -37,6 +38,7 @@ from evalbias.measures.uniformity import score_uniformity
 __all__ = [
     "Agreement",
     "ConfidenceInterval",
+    "EffectStatistic",
     "FairnessStatistic",
     "LikelihoodBias",
     "LikelihoodEffect",

@@ -33,6 +33,7 @@ class ConfidenceInterval:
         n_resamples: Resamples drawn; 0 if the interval needs none.
         undefined: Resamples without a statistic, left out.
         units: Units that count as independent: clusters, or items where there are no clusters.
+        p_value: Two-sided p of the test against 0 that belongs to the interval; NaN where it has none.
     """
 
     low: float
@@ -41,6 +42,7 @@ class ConfidenceInterval:
     n_resamples: int
     undefined: int
     units: int
+    p_value: float = float("nan")
 
 
 def bootstrap_ci(

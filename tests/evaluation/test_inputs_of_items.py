@@ -53,7 +53,7 @@ def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(
     for inputs in (tuple(map(str, range(120))), ("one",) * 120):
         one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
         assert one.clusters is None
-        assert one.estimates == bare.estimates
+        assert str(one.estimates) == str(bare.estimates)  # the likelihood effect of one rating is NaN
         change = compare(one, two, n_resamples=50, seed=0)["performance"]
         assert change.test is change.itemwise_test
 

@@ -51,7 +51,9 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
     bias = measurement["bias_score"]
     assert bias.low < bias.value < bias.high
     row = cells(measurement_table({"quality": measurement}), "quality")
-    assert row[1:3] == [f"{bias.value:+.2f}", f"{bias.low:+.2f} to {bias.high:+.2f}"]
+    effect = measurement["likelihood_effect"]
+    assert effect.low < effect.value < effect.high
+    assert row[1:4] == [f"{effect.value:+.2f}", f"{effect.low:+.2f} to {effect.high:+.2f}", f"{bias.value:+.2f}"]
     content = json.loads(json.dumps(to_json(measurement), allow_nan=False))
     assert content["estimates"]["bias_score"]["value"] == bias.value
     assert len(content["items"]["likelihoods"]) == len(content["items"]["id"]) == 80
@@ -66,6 +68,10 @@ def test_a_comparison_carries_the_papers_signs(judged):
     change = compare(*(measure(LikelihoodBias(), one, seed=0) for one in judged), n_resamples=999, seed=0)
     row = cells(comparison_table({"quality": change}), "quality")
     bias, performance = change["bias_score"], change["performance"]
+    effect = change["likelihood_effect"]
+    assert row[1].startswith(f"{effect.before.value:+.2f} -> {effect.after.value:+.2f}")
+    assert row[2] == f"{effect.difference.p_value:.5f}"
+    row = [row[0], *row[3:]]
     assert row[1] == f"{bias.before.value:+.2f} -> {bias.after.value:+.2f}*"
     assert row[2:4] == [
         f"{bias.p_value:.5f}",

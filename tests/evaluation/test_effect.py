@@ -1,0 +1,194 @@
+"""The likelihood effect of judged items: estimates, comparisons, pairs, and what is said about it."""
+
+import math
+from dataclasses import replace
+
+import dspy
+import numpy as np
+import pytest
+
+from evalbias.evaluation import BIASES, Judged, compare, measure, total
+from evalbias.evaluation.effect_words import bias_score_caution, effect_sentence
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
+from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.measures import EffectStatistic, likelihood_effect, likelihood_effect_change
+from evalbias.programs import Criterion
+
+NAN = math.nan
+LIKELIER = "At equal quality, an output that is one standard deviation likelier"
+
+
+def simulated(n=240, effect=0.4, *, seed=0, outputs=1, **covariates):
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=n)
+    ls = 0.5 * quality + rng.normal(size=n)
+    ratings = quality[:, None] + 0.7 * rng.normal(size=(n, 3))
+    scores = 3 + quality + effect * ls + 0.5 * rng.normal(size=n)
+    covariates = {LIKELIHOODS: ls, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings, **covariates}
+    inputs = tuple(f"d{i // outputs}" for i in range(n))
+    return Judged(tuple(map(str, range(n))), "wit", scores, covariates, inputs)
+
+
+def test_the_effect_leads_with_its_own_interval_over_inputs():
+    judged = simulated(outputs=4)
+    found = measure(LikelihoodBias(), judged, seed=0, n_resamples=50)
+    direct = likelihood_effect(
+        judged.covariates[LIKELIHOODS], judged.answers, judged.covariates[RATINGS], clusters=judged.inputs
+    )
+    first = found["likelihood_effect"]
+    assert next(iter(found.estimates)) == found.headlines[0] == "likelihood_effect"
+    assert (first.value, first.low, first.high) == pytest.approx((direct.effect, direct.low, direct.high))
+    assert (first.null, first.n, first.undefined, first.units) == (0.0, 240, 0, 60)
+    assert first.value > 0.2
+    assert LikelihoodBias().effect(judged) == direct
+    assert BIASES["likelihood"] == LikelihoodBias()
+
+
+def test_items_without_two_ratings_do_not_count():
+    judged = simulated()
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:10, 1:] = NAN
+    ratings[10] = NAN
+    changed = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
+    found = measure(LikelihoodBias(), changed, seed=0, n_resamples=50)
+    assert (found["likelihood_effect"].n, found["likelihood_effect"].undefined) == (229, 11)
+    assert found["bias_score"].n == 240
+    rest = likelihood_effect(*(v[11:] for v in (judged.covariates[LIKELIHOODS], judged.answers, ratings)))
+    assert found["likelihood_effect"].value == pytest.approx(rest.effect)
+
+
+def test_two_judges_are_compared_by_the_paired_effect():
+    before = simulated(effect=0.5)
+    after = replace(before, answers=before.answers - 0.5 * before.covariates[LIKELIHOODS])
+    bias = LikelihoodBias()
+    change = compare(*(measure(bias, one, seed=0, n_resamples=50) for one in (before, after)), n_resamples=200, seed=0)
+    found = change["likelihood_effect"]
+    arrays = (before.covariates[LIKELIHOODS], before.answers, after.answers, before.covariates[RATINGS])
+    direct = likelihood_effect_change(*arrays)
+    assert found.difference.estimate == pytest.approx(direct.effect)
+    assert (found.difference.low, found.difference.high) == pytest.approx((direct.low, direct.high))
+    assert found.p_value == direct.p_value < 1e-6
+    assert found.test is None
+    assert found.after.value - found.before.value == pytest.approx(direct.effect)
+    assert found.text().endswith("*")
+    other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (simulated(seed=1), before))
+    with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
+        compare(first, other, seed=0)
+    with pytest.raises(ValueError, match="has a 95 % interval only"):
+        bias.statistic(before).interval(before.answers, confidence=0.9, seed=0)
+
+
+def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
+    judged = simulated()
+    bare = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k != RATINGS})
+    found = measure(LikelihoodBias(), bare, seed=0, n_resamples=50)["likelihood_effect"]
+    assert math.isnan(found.value)
+    assert found.low < 0.1 < found.high
+    known = LikelihoodBias(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
+    stated = measure(known, bare, seed=0, n_resamples=50)["likelihood_effect"]
+    best = measure(LikelihoodBias(), judged, seed=0, n_resamples=50)["likelihood_effect"]
+    assert stated.value == pytest.approx(best.value, abs=0.06)
+    with pytest.raises(ValueError, match="have several ratings"):
+        known.effect(judged)
+
+
+def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
+    rng = np.random.default_rng(3)
+    quality, n = rng.normal(size=(400, 2)), 400
+    ls = 0.5 * quality + rng.normal(size=(n, 2))
+    ratings = quality[:, :, None] + 0.7 * rng.normal(size=(n, 2, 2))
+    differences = ratings[:, 0] - ratings[:, 1]
+    pull = 0.8 * (quality[:, 0] - quality[:, 1]) + 0.5 * (ls[:, 0] - ls[:, 1])
+    first, swapped = (1 / (1 + np.exp(-(0.4 + side * pull + 0.3 * rng.normal(size=n)))) for side in (1, -1))
+    answers = np.stack([np.stack([p, 1 - p], axis=1) for p in (first, swapped)], axis=1)  # (n, 2, 2)
+    judged = Judged(tuple(map(str, range(n))), "wit", answers, {LIKELIHOODS: ls, RATINGS: differences})
+    found = measure(LikelihoodBias(), judged, seed=0, n_resamples=20)["likelihood_effect"]
+    log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
+    direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences)
+    assert (found.value, found.low, found.high) == pytest.approx((direct.effect, direct.low, direct.high))
+    assert found.low > 0
+    answers[0, 0] = (1.0, 0.0)  # certain: no finite log-odds
+    again = measure(LikelihoodBias(), replace(judged, answers=answers), seed=0, n_resamples=20)["likelihood_effect"]
+    assert (again.n, again.undefined) == (399, 1)
+    one_order = replace(judged, answers=answers[1:, :1])
+    one_order = replace(one_order, ids=judged.ids[1:], covariates={LIKELIHOODS: ls[1:], RATINGS: differences[1:]})
+    single = measure(LikelihoodBias(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
+    direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
+    assert single.value == pytest.approx(direct.effect)
+    unrated = replace(judged, covariates={LIKELIHOODS: ls})
+    assert "likelihood_effect" not in LikelihoodBias().samples(unrated)
+
+
+def test_ratings_of_items_and_of_a_total():
+    examples = [dspy.Example(ratings={"wit": [1, None, 3]}), dspy.Example(), dspy.Example(ratings={"wit": [2]})]
+    rows = human_ratings(examples, Criterion("wit", "is it witty?"))
+    expected = np.array([[1, NAN, 3], [NAN, NAN, NAN], [2, NAN, NAN]])
+    assert np.array_equal(rows, expected, equal_nan=True)
+    both = [simulated(seed=0), simulated(seed=0)]
+    both[1] = replace(both[1], covariates={**both[1].covariates, RATINGS: both[1].covariates[RATINGS] + 2})
+    assert total(both).covariates[RATINGS] == pytest.approx(both[0].covariates[RATINGS] + 1)
+    both[1] = replace(both[1], covariates={**both[1].covariates, RATINGS: both[1].covariates[RATINGS][:, :2]})
+    assert RATINGS not in total(both).covariates
+
+
+def test_usable_items_by_hand():
+    statistic = EffectStatistic(np.array([1.0, NAN, 2.0]), np.array([[1.0, 2.0], [1.0, 2.0], [1.0, NAN]]))
+    assert statistic.usable.tolist() == [True, False, False]
+    single = EffectStatistic(np.array([1.0, NAN, 2.0]), np.array([[1.0], [1.0], [NAN]]))
+    assert single.usable.tolist() == [True, False, False]
+
+
+def effect(**fields):
+    ls, scores, ratings = (simulated().covariates[LIKELIHOODS], simulated().answers, simulated().covariates[RATINGS])
+    return replace(likelihood_effect(ls, scores, ratings), **{"score_sd": 0.5, "weak": False, "reason": "", **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            {"effect": 0.42, "low": 0.24, "high": 0.6},
+            LIKELIER + " gets 0.21 points on the scale of 1 to 5 "
+            "more (95 % interval +0.12 to +0.30): the judge overrates likely text.",
+        ),
+        (
+            {"effect": -0.42, "low": -0.6, "high": -0.24},
+            LIKELIER + " gets 0.21 points on the scale of 1 to 5 "
+            "fewer (95 % interval -0.30 to -0.12): the judge underrates likely text.",
+        ),
+        (
+            {"effect": 0.1, "low": -0.1, "high": 0.3},
+            LIKELIER + " gets 0.05 points on the scale of 1 to 5 "
+            "more (95 % interval -0.05 to +0.15): no effect of likelihood is shown.",
+        ),
+        (
+            {"effect": NAN, "low": 0.1, "high": 0.9, "bounds": (0.2, 0.8)},
+            LIKELIER + " gets between +0.10 and +0.40 points on "
+            "the scale of 1 to 5, depending on how reliable an item's one rating is (95 % interval for every "
+            "reliability from .5 to 1: +0.05 to +0.45): the judge overrates likely text. State the reliability "
+            "(--reliability R), or have a second person rate the items.",
+        ),
+        (
+            {"effect": NAN, "low": NAN, "high": NAN, "reason": "all items have the same score"},
+            "The likelihood effect cannot be told: all items have the same score.",
+        ),
+    ],
+)
+def test_the_effect_in_words(fields, said):
+    assert effect_sentence(effect(**fields), (1, 5)) == said
+
+
+def test_a_weak_instrument_is_told():
+    said = effect_sentence(effect(weak=True, first_stage_f=4.21), (1, 5))
+    assert "hold the quality fixed only weakly (F = 4.2, below 10)" in said
+
+
+def test_a_bias_score_that_hangs_on_few_items_is_told():
+    judged = simulated(400)
+    assert bias_score_caution(judged) == ""
+    few = simulated(40)
+    assert bias_score_caution(few).startswith("BiasScore follows the range of the scores: 40 items are few for it")
+    scores = judged.answers.copy()
+    scores[np.argmin(judged.covariates[LIKELIHOODS])] = 60.0
+    told = bias_score_caution(replace(judged, answers=scores))
+    assert "items with the lowest and highest scores it is" in told
