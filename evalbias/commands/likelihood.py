@@ -89,9 +89,8 @@ def measure_likelihood(
         measurements = {name: measure(bias, one, seed=seed) for name, one in judged.items()}
         for name, one in judged.items():
             likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"))
-        scale = task.criteria[0].scale
         effects = {name: bias.effect(one) for name, one in judged.items()}
-        sentences = {name: effect_sentence(effect, scale) for name, effect in effects.items()}
+        sentences = {name: effect_sentence(effect, task.criteria[0].scale) for name, effect in effects.items()}
         cautions = {name: bias_score_caution(one) for name, one in judged.items()}
         brief = {
             "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},

@@ -49,7 +49,8 @@ class LikelihoodEffect:
         p_value: Two-sided p of the test against 0.
         bounds: Smallest and largest effect that the unknown reliability of a single rating allows; both are the effect
             where the reliability is known.
-        slopes: The other coefficients of the model: ``"quality"`` and the covariates.
+        slopes: The other coefficients of the model: ``"quality"`` for one point of the ratings, the covariates for one
+            standard deviation, ``name=level`` against the first level.
         score_sd: Standard deviation of the scores, in points: ``effect * score_sd`` is the effect in points.
         reliability: Share of the mean rating's variance that is quality; NaN if unknown.
         first_stage_f: F of one rating as instrument for another; NaN for a single rating.
