@@ -80,4 +80,5 @@ class EffectStatistic(Statistic):
 def _interval(found: LikelihoodEffect, confidence: float) -> ConfidenceInterval:
     if confidence != 0.95:
         raise ValueError(f"confidence={confidence}: the likelihood effect has a 95 % interval only.")
-    return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, found.p_value)
+    p_value = found.p_value if found.effect == found.effect else np.nan  # bounds have no estimate that could be marked
+    return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value)

@@ -51,7 +51,8 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
     for heading in ("n", "undefined"):
         table.add_column(heading, justify="right")
     for criterion, comparison in comparisons.items():
-        cells = [cell for name in names for cell in (comparison[name].text(), f"{comparison[name].p_value:.5f}")]
+        changes = [comparison[name] for name in names]
+        cells = [cell for c in changes for cell in (c.text(), "" if np.isnan(c.p_value) else f"{c.p_value:.5f}")]
         table.add_row(criterion, *cells, str(comparison.n), str(comparison.undefined))
     return table
 
