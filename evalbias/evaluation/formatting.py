@@ -7,7 +7,7 @@ from html import escape
 
 from rich.table import Table
 
-SIGNIFICANCE = "* p < .05, † p < .06 (paired permutation test)"
+SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
 
 
 def number(value: float) -> str:
@@ -28,6 +28,16 @@ def share(value: float) -> str:
 def short(cell: str) -> str:
     """Replace "undefined" by a dash, for wide tables."""
     return cell.replace("undefined", "-")
+
+
+def p_text(p_value: float) -> str:
+    """Format a p-value with five decimals; empty where there is none.
+
+    Examples:
+        >>> p_text(0.0314), p_text(1e-9), p_text(float("nan"))
+        ('0.03140', '< 0.00001', '')
+    """
+    return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
 
 
 def mark(p_value: float) -> str:

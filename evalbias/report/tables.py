@@ -12,7 +12,7 @@ from evalbias.evaluation.agreement import NAME as AGREEMENT
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.formatting import SIGNIFICANCE, mark, number
+from evalbias.evaluation.formatting import SIGNIFICANCE, mark, number, p_text
 from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
 
@@ -52,7 +52,7 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
         table.add_column(heading, justify="right")
     for criterion, comparison in comparisons.items():
         changes = [comparison[name] for name in names]
-        cells = [cell for c in changes for cell in (c.text(), "" if np.isnan(c.p_value) else f"{c.p_value:.5f}")]
+        cells = [cell for change in changes for cell in (change.text(), p_text(change.p_value))]
         table.add_row(criterion, *cells, str(comparison.n), str(comparison.undefined))
     return table
 
