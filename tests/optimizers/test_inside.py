@@ -13,6 +13,7 @@ from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preferen
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import SelfRefine
+from evalbias.runs.values import to_json
 
 C = Criterion("quality", "is it good?")
 
@@ -82,7 +83,7 @@ def test_the_label_score_is_read_like_scores():
         for change in (list, by_score)
     )
     assert plain.predict.demos == named.predict.demos
-    assert plain.report.comparison == named.report.comparison
+    assert to_json(plain.report.comparison) == to_json(named.report.comparison)
     train = by_score(train)
     train[3] = train[3].copy(scores={"wit": 2})
     with pytest.raises(ValueError, match=r"'1-3' has no score on 'quality', only on \['wit'\]; its 'score'"):
