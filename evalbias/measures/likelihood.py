@@ -87,8 +87,8 @@ def unfairness_scores(
     An item with one undefined score is left out of both normalizations. The range depends on the extremes of the
     sample and grows with n, so US of the same item, and BiasScore, differ between small and large samples of one judge:
     the mean BiasScore of a simulated judge whose likelihood effect is .3 is .09 at n = 30, .00 at 120, -.09 at 568 and
-    -.16 at 3000. The standard deviation does not grow: with ``"z-score"`` it is .16 or .17 at every n. Both are negative
-    (-.19 to -.33, and -.15 to -.16) for a judge without an effect, because the ratings that stand for quality are noisy
+    -.16 at 3000. The standard deviation does not grow: with ``"z-score"`` it is .16 or .17. Both are negative (-.19 to
+    -.33, and -.15 to -.16) for a judge without an effect, because the ratings that stand for quality are noisy
     (``benchmarks/statistical_truth``).
 
     Args:
