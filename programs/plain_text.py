@@ -11,6 +11,9 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from evalbias.lm.refusals import HARMLESS
+from evalbias.lm.refused_requests import ERRORS, own_refusal, reason_of, trial_after
+from evalbias.lm.types import PromptRefused
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
 
@@ -50,7 +53,24 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
         self.predict = Predictor(signature, **config)
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
-        """Ask the model once."""
+        """Ask the model once.
+
+        Raises:
+            PromptRefused: The model refuses the inputs, for example because they are too long.
+            RequestRefused: The model refuses the settings, and so a harmless text too.
+        """
+        try:
+            return self._asked(**inputs)
+        except ERRORS as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            if own_refusal(error) is None:
+                with trial_after(error), dspy.context(trace=[]):  # no step of the program
+                    self._asked(**dict.fromkeys(inputs, HARMLESS))
+            raise PromptRefused({0: reason}, names={0: "The prompt"}) from error
+
+    def _asked(self, **inputs: Any) -> dspy.Prediction:
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)

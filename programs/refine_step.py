@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import dspy
 from dspy.utils.callback import BaseCallback
 from dspy.utils.usage_tracker import UsageTracker
 
+from evalbias.lm.types import PromptRefused
 from evalbias.programs.feedback.source import Feedback, FeedbackSource, validated
 from evalbias.programs.resample import sample, temperatures
 
 EMPTY = "The output is empty."
 """Feedback on an empty output, which is not shown to the feedback source."""
+REFUSED = "The output cannot be judged."
+"""Feedback on an output that the feedback source's model refuses; the reason is the step's status."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,8 @@ class ItemFeedback:
     """Feedback on the outputs of one item: a source that decodes greedily is asked once for each different output.
 
     A source that draws its answer, at a temperature above 0, is asked every time, for a draw of its own. The same text
-    may then get a better score and replace itself, as in the published loops.
+    may then get a better score and replace itself, as in the published loops. Feedback on an output that the source's
+    model refuses, for example because it is too long, is undefined; the log and its status say why.
 
     Args:
         source: Source to ask.
@@ -96,11 +102,20 @@ class ItemFeedback:
         """Return the source's feedback on an output of the item."""
         if self._drawn:
             self._count += 1
-            drawn: Feedback = sample(self._source, self._count - 1, self._seed, example, output)
-            return drawn
+            return self._told(partial(sample, self._source, self._count - 1, self._seed), example, output)
         if output not in self._answers:
-            self._answers[output] = self._source(example, output)
+            self._answers[output] = self._told(self._source, example, output)
         return self._answers[output]
+
+    def _told(self, ask: Callable[..., Feedback], example: Mapping[str, Any], output: str) -> Feedback:
+        try:
+            return ask(example, output)
+        except PromptRefused as refusal:
+            reason = f"The prompt {next(iter(refusal.refused.values()))}"
+            logging.getLogger(__name__).warning(
+                "The feedback %r on an output of the item %r is undefined. %s", self.name, example.get("id"), reason
+            )
+            return Feedback(float("nan"), REFUSED, status=f"refused: {reason}")
 
 
 def input_names(generate: dspy.Module) -> frozenset[str]:

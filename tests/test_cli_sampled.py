@@ -6,7 +6,9 @@ import pytest
 from commands import evalbias
 from fake_server import serving
 
+from evalbias import PointwiseJudge
 from evalbias.data import world
+from evalbias.programs.criteria import SYNTHETIC
 
 
 @pytest.fixture
@@ -55,6 +57,22 @@ def test_the_token_limit_of_the_answers_is_sent_recorded_and_part_of_the_key(lms
     recorded = [json.loads(path.read_text())["sampling"] for path in tmp_path.glob("runs/*/run.json")]
     expected = [{"samples": 2, "temperature": 0.5, "max_tokens": limit, "seed": 0} for limit in (5, 16)]
     assert sorted(recorded, key=lambda one: one["max_tokens"]) == expected
+
+
+def test_a_judges_answers_are_drawn_with_the_seed_of_the_command(lms, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
+    drawn = []
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown, fake.most_top, fake.context = set(), 0, 2048
+        options = ["--judge", "judge.json", "--data", file, "--lm", "dspy:openai/tiny", "--api-base", address]
+        for seed in (0, 7):
+            before = len(fake.requests)
+            evalbias("judge", *options, "--samples", 2, "--seed", seed, "--out", f"run{seed}", cwd=tmp_path)
+            drawn.append({body["seed"] for _, body, *_ in fake.requests[before:] if body.get("seed") is not None})
+            assert json.loads((tmp_path / f"run{seed}/run.json").read_text())["sampling"]["seed"] == seed
+    assert [len(seeds) for seeds in drawn] == [8, 8]
+    assert not drawn[0] & drawn[1]
 
 
 def limits(requests):

@@ -143,6 +143,21 @@ def workers():
 
 
 @pytest.mark.slow
+def test_workers_draw_with_the_seed_of_the_command(corpus, tmp_path, monkeypatch):
+    given = []
+
+    def judged(todo, arguments, actors):
+        given.append(arguments["sampling"])
+        yield {"error": "no worker here"}
+
+    monkeypatch.setattr(run_on_ray, "judge_chunks", judged)
+    files = (corpus / "judge.json", corpus / "items.jsonl", "embedded", ModelOptions(samples=2))
+    with Corpus(*files, tmp_path / "run", seed=3) as sampled, pytest.raises(ValueError, match="no worker here"):
+        sampled.run(None, lambda _: None)
+    recorded = json.loads((tmp_path / "run/run.json").read_text())["sampling"]
+    assert (given[0].seed, recorded["seed"], recorded["samples"]) == (3, 3, 2)
+
+
 def test_the_command_refuses_what_it_cannot_spread(corpus, tmp_path):
     arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--out", tmp_path]
     (corpus / "empty.jsonl").write_text("\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evalbias.commands.options import LM, Data, Json, Models, Out, opening_models
+from evalbias.commands.options import LM, Data, Json, Models, Out, Seed, opening_models
 
 if TYPE_CHECKING:
     from evalbias.programs.refused import Refused
@@ -34,6 +34,7 @@ def judge(
             help="An item that the model cannot take, such as one that is too long: undefined and named, or an error."
         ),
     ] = "undefined",
+    seed: Seed = 0,
     *,
     models: Models,
     out: Out = None,
@@ -41,13 +42,13 @@ def judge(
 ) -> None:
     """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
     if workers is None:
-        _judge_here(judge, data, lm, refused, models, out, as_json)
+        _judge_here(judge, data, lm, refused, seed, models, out, as_json)
     else:
-        _judge_on_ray(judge, data, lm, workers, refused, models, out, as_json)
+        _judge_on_ray(judge, data, lm, workers, refused, seed, models, out, as_json)
 
 
 def _judge_here(
-    judge: Path, data: str, lm: str, refused: Refused, models: Models, out: Path | None, as_json: bool
+    judge: Path, data: str, lm: str, refused: Refused, seed: int, models: Models, out: Path | None, as_json: bool
 ) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.score_rows import rows_of, summary
@@ -62,7 +63,7 @@ def _judge_here(
     if not items and not items.left_out:
         raise DataError(f"{data} holds no items: there is nothing to judge.")
     task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
-    with Run("judge", task, lm=lm, models=models, out=out, options={"judge": file_digest(judge)}) as run:
+    with Run("judge", task, lm=lm, models=models, seed=seed, out=out, options={"judge": file_digest(judge)}) as run:
         with run.progress(len(items)):
             rows = rows_of(items, program.batch(items, lm=run.lm, refused=refused))
         file = run.folder.path / "scores.jsonl"
@@ -77,6 +78,7 @@ def _judge_on_ray(
     lm: str,
     workers: str,
     refused: Refused,
+    seed: int,
     models: Models,
     out: Path | None,
     as_json: bool,
@@ -88,7 +90,7 @@ def _judge_on_ray(
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
-    with Corpus(judge, Path(data), lm, models, out, refused) as corpus:
+    with Corpus(judge, Path(data), lm, models, out, refused, seed) as corpus:
         with progress_bar(corpus.items, "judging") as advance:
             counts = corpus.run(int(match[1]) if match[1] else None, advance)
         brief, coverage = summary(corpus.scores)

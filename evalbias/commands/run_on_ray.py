@@ -23,6 +23,7 @@ from evalbias.commands.score_rows import rows_of
 from evalbias.data import DataError
 from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.lm.contract import measuring
+from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
 from evalbias.programs.refused import Refused
@@ -45,17 +46,20 @@ class Worker:
         data: File of the corpus.
         lm: Name of the model.
         models: Options that decide how it is opened.
+        sampling: How often it is asked to estimate probabilities; None measures them.
         refused: See ``PointwiseJudge.batch``.
     """
 
-    def __init__(self, judge: str, data: str, lm: str, models: ModelOptions, refused: Refused) -> None:
+    def __init__(
+        self, judge: str, data: str, lm: str, models: ModelOptions, sampling: Sampling | None, refused: Refused
+    ) -> None:
         self._data = Path(data)
         self._refused = refused
         self._failed: str | None = None
         try:
             self._judge = load_judge(judge)
             self._lm = open_lm(lm, models)
-            self._measuring = measuring(self._lm, sampling_of(models))
+            self._measuring = measuring(self._lm, sampling)
         except (ValueError, OSError) as error:  # returned with the first chunk: Ray would print a page of calls
             self._failed = str(error)
 
@@ -90,6 +94,7 @@ class Corpus(Closable):
         models: Options that decide how it is opened.
         out: Run folder; by default one under runs/.
         refused: See ``PointwiseJudge.batch``.
+        seed: Seed of the answers from which probabilities are estimated.
 
     Raises:
         DataError: The corpus is not a plain ``.jsonl`` file.
@@ -104,7 +109,9 @@ class Corpus(Closable):
         models: ModelOptions,
         out: Path | None,
         refused: Refused = "undefined",
+        seed: int = 0,
     ) -> None:
+        sampling = sampling_of(models, seed=seed)
         resolved = str(Path(lm).resolve()) if Path(lm).exists() else lm  # actors run in another folder
         adapter = None if models.adapter is None else str(Path(models.adapter).resolve())
         self._arguments = {
@@ -112,6 +119,7 @@ class Corpus(Closable):
             "data": str(data.resolve()),
             "lm": resolved,
             "models": replace(models, adapter=adapter),
+            "sampling": sampling,
             "refused": refused,
         }
         self.program: PointwiseJudge = load_judge(judge)
@@ -128,7 +136,7 @@ class Corpus(Closable):
                 "template_options": models.template_options,
             },
         }
-        if (sampling := sampling_of(models)) is not None:
+        if sampling is not None:
             settings["sampling"] = asdict(sampling)
         self.folder = RunFolder(out, settings)
         self.scores = self.folder.path / "scores.jsonl"

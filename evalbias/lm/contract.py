@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -16,7 +16,16 @@ from evalbias.lm.conversation import Conversation, concurrently, explained, hold
 from evalbias.lm.refusals import harmless, settled
 from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, PromptRefused, stacked
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Interrupted,
+    LogLikelihood,
+    MeasuringLM,
+    Prompt,
+    PromptRefused,
+    Unanswered,
+    stacked,
+)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -205,13 +214,23 @@ class SampledLM:
         k = self.sampling.samples
         seeds = [seed for prompt in prompts for seed in self.sampling.seeds(prompt)]
         questions = list(zip([prompt for prompt in prompts for _ in range(k)], seeds, strict=True))
-        texts, refused = settled(lambda some: self._drawn(some), questions)
+
+        def estimates(texts: Mapping[int, str]) -> dict[int, ChoiceLogprobs]:
+            """Return the estimates for the prompts to which all k answers are there."""
+            numbers = {i: range(i * k, i * k + k) for i in range(len(prompts))}
+            rows = {i: [texts[n] for n in its] for i, its in numbers.items() if all(n in texts for n in its)}
+            return dict(zip(rows, estimate(list(rows.values()), choices, k).rows(), strict=True))
+
+        try:
+            texts, refused = settled(self._drawn, questions)
+        except (Unanswered, Interrupted) as error:
+            error.answered = estimates(error.answered)
+            raise
         reasons = {number // k: reason for number, reason in reversed(refused.items())}
-        rows = {i: [texts[n] for n in range(i * k, i * k + k)] for i in range(len(prompts)) if i not in reasons}
-        answer = estimate(list(rows.values()), choices, k)
+        answers = estimates(texts)
         if reasons:
-            raise PromptRefused(reasons, dict(zip(rows, answer.rows(), strict=True)))
-        return answer
+            raise PromptRefused(reasons, answers)
+        return stacked(list(answers.values())) if answers else estimate([], choices, k)
 
     def _drawn(self, questions: Sequence[tuple[Prompt, int]]) -> list[str]:
         prompts, seeds = zip(*questions, strict=True)

@@ -18,11 +18,10 @@ from dspy.utils.exceptions import LMError
 
 from evalbias.lm.dspy_compat import without_truncation_warning
 from evalbias.lm.refusals import harmless
-from evalbias.lm.refused_requests import ERRORS, own_refusal, reason_of
+from evalbias.lm.refused_requests import ERRORS, own_refusal, reason_of, trial_after
 from evalbias.lm.types import (
     Interrupted,
     Message,
-    NoProbabilities,
     Prompt,
     PromptRefused,
     RequestRefused,
@@ -84,18 +83,9 @@ def explained(control: Conversation[Any], refusal: Exception) -> Conversation[No
         NoProbabilities: The model reports no probabilities for the harmless text either.
         RequestRefused: The model refuses the harmless text too.
     """
-    if own_refusal(refusal) is not None:
-        return
-    try:
-        yield from control
-    except ERRORS as second:
-        if isinstance(second, NoProbabilities) or reason_of(second) is None:
-            raise
-        raise RequestRefused(
-            f"The request {reason_of(refusal)} A harmless text with the same settings is refused too: change the "
-            "settings or the model.",
-            {},
-        ) from refusal
+    if own_refusal(refusal) is None:
+        with trial_after(refusal):
+            yield from control
 
 
 def hold(lm: Any, conversation: Conversation[Answer]) -> Answer:

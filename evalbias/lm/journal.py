@@ -174,6 +174,8 @@ class JournaledLM:
                 answers, reasons = settled(ask, [item for _, item in part])
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
                 self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
+                kept = {number: self._answers[key] for number, key in enumerate(keys) if key in self._answers}
+                error.answered = {number: read(one) for number, one in kept.items()}
                 raise
             self._chunk = self._next(time.monotonic() - began, len(part))
             records = [{"key": part[i][0], **record(answer)} for i, answer in answers.items()]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.lm.contract import drawn
-from evalbias.lm.refusals import check_refused, settled_by_key
+from evalbias.lm.refusals import remembered
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, stacked
 
@@ -44,11 +44,7 @@ class LikelihoodMemo(_Memo):
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         keys = [repr(pair) for pair in pairs]
-        new = {key: pair for key, pair in zip(keys, pairs, strict=True) if key not in self._likelihoods}
-        answers, refused = settled_by_key(self._lm.loglikelihood, new)
-        self._likelihoods.update(answers)
-        check_refused(keys, refused, self._likelihoods.__getitem__)
-        return [self._likelihoods[key] for key in keys]
+        return remembered(self._lm.loglikelihood, pairs, keys, self._likelihoods)
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt, uncached; see ``MeasuringLM``."""
@@ -71,11 +67,7 @@ class ChoiceMemo(_Memo):
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
         keys = [hashlib.sha256(repr((prompt, choices)).encode()).hexdigest() for prompt in prompts]
-        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in self._rows}
-        answers, refused = settled_by_key(lambda some: self._lm.choice_logprobs(some, choices).rows(), new)
-        self._rows.update(answers)
-        check_refused(keys, refused, self._rows.__getitem__)
-        rows = [self._rows[key] for key in keys]
+        rows = remembered(lambda some: self._lm.choice_logprobs(some, choices).rows(), prompts, keys, self._rows)
         return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
 
     @property
@@ -87,16 +79,12 @@ class ChoiceMemo(_Memo):
         """Sample a text after every prompt, each with its own seed; see ``evalbias.lm.contract.drawn``."""
         questions = list(zip(prompts, seeds, strict=True))
         keys = [hashlib.sha256(repr((question, sampling)).encode()).hexdigest() for question in questions]
-        new = {key: question for key, question in zip(keys, questions, strict=True) if key not in self._texts}
 
         def ask(some: list[tuple[Prompt, int]]) -> list[str]:
             some_prompts, their_seeds = zip(*some, strict=True)
             return drawn(self._lm, some_prompts, their_seeds, sampling)
 
-        answers, refused = settled_by_key(ask, new)
-        self._texts.update(answers)
-        check_refused(keys, refused, self._texts.__getitem__)
-        return [self._texts[key] for key in keys]
+        return remembered(ask, questions, keys, self._texts)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context, uncached; see ``MeasuringLM``."""

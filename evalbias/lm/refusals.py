@@ -8,7 +8,7 @@ is left out; if it is refused too, so would be every item, and the call ends wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, TypeVar
 
 from evalbias.lm.types import Interrupted, Prompt, PromptRefused, Unanswered
@@ -66,12 +66,13 @@ def settled(
     Raises:
         Unanswered: There was a connection error; the exception holds all answers so far.
         Interrupted: The user interrupted a call; the exception holds all answers so far.
+        ValueError: The model gives more or fewer answers than it was asked for.
     """
     answered: dict[int, Answer] = {}
     refused: dict[int, str] = {}
     while waiting := [i for i in range(len(items)) if i not in answered and i not in refused]:
         try:
-            answers: Mapping[int, Answer] = dict(enumerate(ask([items[i] for i in waiting])))
+            answers: Mapping[int, Answer] = _numbered(ask([items[i] for i in waiting]), len(waiting))
         except PromptRefused as error:
             answers = error.answered
             refused |= {waiting[i]: reason for i, reason in error.refused.items()}
@@ -82,13 +83,42 @@ def settled(
     return dict(sorted(answered.items())), refused
 
 
-def settled_by_key(
-    ask: Callable[[list[Item]], Sequence[Answer]], items: Mapping[str, Item]
-) -> tuple[dict[str, Answer], dict[str, str]]:
-    """Ask about items by key; see ``settled``."""
-    keys = list(items)
-    answered, refused = settled(ask, list(items.values()))
-    return {keys[i]: answer for i, answer in answered.items()}, {keys[i]: reason for i, reason in refused.items()}
+def _numbered(answers: Sequence[Answer], asked: int) -> dict[int, Answer]:
+    if len(answers) != asked:  # asking again for those that are missing might never end
+        raise ValueError(f"The model gave {len(answers)} answers to {asked} prompts: correct it, one answer a prompt.")
+    return dict(enumerate(answers))
+
+
+def remembered(
+    ask: Callable[[list[Item]], Sequence[Answer]],
+    items: Sequence[Item],
+    keys: Sequence[str],
+    known: MutableMapping[str, Answer],
+) -> list[Answer]:
+    """Return the answers to all items; those that are not known yet are asked for and kept, whatever ends the call.
+
+    Args:
+        ask: Function from items to their answers.
+        items: Items of the call.
+        keys: Key of every item; items with the same key have the same answer.
+        known: Key -> answer; new answers are added.
+
+    Raises:
+        PromptRefused: Items are refused; the exception holds the answers of the others.
+        Unanswered: There was a connection error; the exception holds all answers so far.
+        Interrupted: The user interrupted a call; the exception holds all answers so far.
+    """
+    new = {key: item for key, item in zip(keys, items, strict=True) if key not in known}
+    names = list(new)
+    try:
+        answered, refused = settled(ask, list(new.values()))
+    except (Unanswered, Interrupted) as error:
+        known.update({names[i]: answer for i, answer in error.answered.items()})
+        error.answered = {number: known[key] for number, key in enumerate(keys) if key in known}
+        raise
+    known.update({names[i]: answer for i, answer in answered.items()})
+    check_refused(keys, {names[i]: reason for i, reason in refused.items()}, known.__getitem__)
+    return [known[key] for key in keys]
 
 
 def check_refused(keys: Sequence[str], refused: Mapping[str, str], answer: Callable[[str], Any]) -> None:

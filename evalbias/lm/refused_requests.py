@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dspy import lm15
 from dspy.utils.exceptions import LMError, LMInvalidRequestError, LMUnsupportedModelError
 
 from evalbias.lm.refusals import STATUSES
-from evalbias.lm.types import NoProbabilities, PromptRefused
+from evalbias.lm.types import NoProbabilities, PromptRefused, RequestRefused
 
 ERRORS = (LMError, lm15.LM15Error, NoProbabilities)
 """Errors of one request, of which ``reason_of`` tells those that may be about the prompt."""
@@ -28,6 +31,26 @@ def reason_of(error: BaseException) -> str | None:
     words = error.message.partition("\n\n")[0].strip()  # DSPy adds advice on conversations
     by = f" by {error.model}" if getattr(error, "model", None) else ""
     return f"is refused{by}: {words.rstrip('.') or f'status {error.status}, and DSPy passes no reason on'}."
+
+
+@contextmanager
+def trial_after(refusal: Exception) -> Iterator[None]:
+    """Ask about a harmless text, after a refusal; that it is answered shows that the prompt is to blame.
+
+    Raises:
+        NoProbabilities: The model reports no probabilities for the harmless text either.
+        RequestRefused: The model refuses the harmless text too.
+    """
+    try:
+        yield
+    except ERRORS as second:
+        if isinstance(second, NoProbabilities) or reason_of(second) is None:
+            raise
+        raise RequestRefused(
+            f"The request {reason_of(refusal)} A harmless text with the same settings is refused too: change the "
+            "settings or the model.",
+            {},
+        ) from refusal
 
 
 def own_refusal(error: BaseException | None) -> PromptRefused | None:

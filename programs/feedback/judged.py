@@ -7,6 +7,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.programs.adapter import text_problem
 from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -40,7 +41,13 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
         return float(self.judge.criterion.scale[1])
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Judge an output for an example."""
+        """Judge an output for an example; an output that is no text for a judge is undefined.
+
+        Raises:
+            PromptRefused: The model refuses the prompt; a loop takes the feedback as undefined.
+        """
+        if problem := text_problem(output):
+            return Feedback(float("nan"), f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         source = required_field(self.name, example, self.source)
         score = self.judge(
             source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output

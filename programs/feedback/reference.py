@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -77,4 +78,6 @@ class ScorerFeedback:
         """Score an output for an example with ``source`` and ``reference``."""
         source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
         score = float(self._score(source, output, reference))
+        if math.isnan(score):
+            return Feedback(score, "no score", status="no score")
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

@@ -19,7 +19,7 @@ class Feedback:
     """Feedback on one output.
 
     Attributes:
-        score: Score in the source's range; NaN if the feedback is empty, blocked or unreadable.
+        score: Score in the source's range; NaN if the feedback is empty, blocked, refused or unreadable.
         text: Text that the refiner is shown.
         errors: Errors that MQM feedback lists.
         status: Reason why the score is undefined, or an empty string.

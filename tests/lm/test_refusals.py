@@ -14,13 +14,13 @@ from fakes import FormulaLM
 from texts import writer
 
 from evalbias import Sampling, ServerLM
-from evalbias.lm.contract import measuring, written
+from evalbias.lm.contract import SampledLM, measuring, written
 from evalbias.lm.counting import CountingLM
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.memo import ChoiceMemo, LikelihoodMemo
 from evalbias.lm.refusals import HARMLESS, each, harmless, settled
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import NoProbabilities, PromptRefused, RequestRefused, Unanswered
+from evalbias.lm.types import Interrupted, NoProbabilities, PromptRefused, RequestRefused, Unanswered
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric
 
 C = Criterion("quality", "is it good?", (1, 3))
@@ -373,6 +373,51 @@ def test_answers_before_an_outage_are_kept():
         settled(ask, ["a", "b", "c", "d"])
     assert calls == [["a", "b", "c", "d"], ["c", "d"]]
     assert raised.value.answered == {0: "A", 3: "D"}
+
+
+@pytest.mark.parametrize("end", [lambda answers: Unanswered("down", answers), Interrupted])
+def test_wrapped_models_number_what_was_answered_before_an_outage_by_the_items_of_the_call(tmp_path, end):
+    """Items 0 and 1 are known, and 2 and 3 are the same; the model breaks off after one more prompt, or six texts."""
+
+    class Down(FormulaLM):
+        asked = 0
+
+        def choice_logprobs(self, prompts, choices):
+            Down.asked += len(prompts)
+            rows = FormulaLM.choice_logprobs(self, prompts, choices).rows()
+            if any("z=0.4" in prompt[-1]["content"] for prompt in prompts):
+                raise end(dict(enumerate(rows[:1])))
+            return FormulaLM.choice_logprobs(self, prompts, choices)
+
+        def drawn(self, prompts, seeds, sampling):
+            if any("z=0.4" in prompt[-1]["content"] for prompt in prompts):
+                raise end(dict.fromkeys(range(6), "3"))
+            return ["3"] * len(prompts)
+
+    prompts = [[{"role": "user", "content": f"q=2 z={z}"}] for z in (0.0, 0.1, 0.2, 0.2, 0.3, 0.4)]
+    for wrap in (ChoiceMemo, lambda lm: JournaledLM(lm, tmp_path / "j", model="m", chunk=8)):
+        wrapped = wrap(Down())
+        wrapped.choice_logprobs(prompts[:2], C.labels)
+        with pytest.raises((Unanswered, Interrupted)) as raised:
+            settled(lambda some, w=wrapped: w.choice_logprobs(some, C.labels).rows(), prompts)
+        assert list(raised.value.answered) == [0, 1, 2, 3]
+        before = Down.asked
+        again = wrapped.choice_logprobs(prompts[:4], C.labels)  # nothing that was answered is asked again
+        assert Down.asked == before
+        truth = FormulaLM().choice_logprobs(prompts[:4], C.labels)
+        np.testing.assert_array_equal(again.logprobs, truth.logprobs)
+    for wrapped_by in (None, ChoiceMemo, lambda lm: JournaledLM(lm, tmp_path / "k", model="m")):
+        sampled = SampledLM(Down() if wrapped_by is None else wrapped_by(Down()), Sampling(samples=2))
+        with pytest.raises((Unanswered, Interrupted)) as raised:
+            settled(lambda some, w=sampled: w.choice_logprobs(some, C.labels).rows(), prompts)
+        rows = raised.value.answered
+        assert {i: row.probabilities[0].tolist() for i, row in rows.items()} == {i: [0, 0, 1] for i in rows}
+        assert list(rows) == ([0, 1, 2] if wrapped_by is None else [0, 1, 2, 3])
+
+
+def test_a_model_that_gives_too_few_answers_is_not_asked_for_ever():
+    with pytest.raises(ValueError, match="gave 1 answers to 2 prompts"):
+        settled(lambda items: items[:1], ["a", "b"])
 
 
 def test_a_refusal_names_its_items():

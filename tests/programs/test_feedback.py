@@ -217,6 +217,12 @@ def test_a_judge_and_metrics_by_reference():
         ReferenceFeedback("ter")
     learned = ScorerFeedback("COMET", lambda s, o, r: len(o) / 10, low=0, high=1)
     assert learned(example, "four").score == pytest.approx(0.4)
+    undefined = ScorerFeedback("COMET", lambda s, o, r: math.nan, low=0, high=1)(example, "four")
+    assert (math.isnan(undefined.score), undefined.text, undefined.status) == (True, "no score", "no score")
+    for output, problem in (("", "is empty"), ("b\ud800", "holds")):
+        undefined = judged(example, output)
+        assert math.isnan(undefined.score)
+        assert undefined.status.startswith(f"the output {problem}")
 
 
 def test_a_judges_score_is_shown_as_text(lms):

@@ -6,8 +6,19 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
+from evalbias.lm.types import RequestRefused
+from evalbias.measures import QuantileMap
+from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.best_of_k import BestOfK
-from evalbias.programs.feedback import ConsistencyFeedback, Feedback
+from evalbias.programs.feedback import (
+    ConceptsFeedback,
+    ConsistencyFeedback,
+    Feedback,
+    InstructScore,
+    JudgeFeedback,
+    MappedFeedback,
+    MQMFeedback,
+)
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Improvement, SelfRefine
 
@@ -68,6 +79,61 @@ def test_undefined_feedback_is_never_accepted_but_an_undefined_first_score_is_re
     result = program(source="s")
     assert result.output == "a"
     assert math.isnan(result.score)
+
+
+ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="InstructScore")
+
+
+def refusing(text):
+    """Writes the text, but refuses prompts that name poison."""
+    lm = Scripted(text)
+    answer = lm.engine.complete
+
+    def complete(request):
+        response = answer(request)
+        if "poison" in request.messages[-1].text:
+            raise dspy.lm15.InvalidRequestError("flagged", status=400)
+        return response
+
+    lm.engine.complete = complete
+    return lm
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (lambda _: JudgeFeedback(PointwiseJudge(Criterion("quality", "is it good?"), scoring="direct")), "3"),
+        (lambda _: MQMFeedback(), "'cat' is a minor style/awkward error"),
+        (lambda _: ConceptsFeedback(), "dog"),
+        (InstructScore, "Your Translation contains 0 errors:"),
+        (lambda lm: MappedFeedback(InstructScore(lm), ITSELF), "Your Translation contains 0 errors:"),
+    ],
+)
+def test_feedback_on_an_output_that_the_model_refuses_is_undefined(source, text, caplog):
+    judge = refusing(text)
+    program, _ = loop(source=source(judge), max_iterations=3, perfect=None)
+    program.set_lm(judge)
+    program.generate.set_lm(Scripted("a cat"))
+    program.refine.set_lm(Scripted("poison", "poison", "poison 2"))
+    result = program(id="i7", source="s", reference="r", concepts=["dog"])
+    assert result.output == "a cat"
+    assert [step.accepted for step in result.steps] == [True, False, False, False]
+    assert [math.isnan(step.score) for step in result.steps] == [False, True, True, True]
+    assert all("refused by fake/scripted: flagged" in step.status for step in result.steps[1:])
+    assert not result.steps[0].status
+    told = [record.getMessage() for record in caplog.records if "is undefined" in record.getMessage()]
+    assert len(told) == 2  # one for each different output, which greedy feedback is asked about once
+    assert "an output of the item 'i7' is undefined. The prompt is refused" in told[0]
+    assert sum("poison" in prompt for prompt in judge.asked) == 2
+
+
+def test_settings_that_the_model_of_the_feedback_refuses_end_the_loop():
+    lm = Scripted(dspy.lm15.InvalidRequestError("no such parameter", status=400))
+    source = MQMFeedback()
+    source.set_lm(lm)
+    with pytest.raises(RequestRefused, match=r"no such parameter\. A harmless text with the same settings"):
+        source({"source": "s"}, "o")
+    assert ["Answer with one digit." in prompt for prompt in lm.asked] == [False, True]
 
 
 def test_a_loop_stops_at_a_perfect_score_or_on_a_plateau():

@@ -32,7 +32,8 @@ def preference(text, system):
 
 
 def quality(text, _):
-    q, sharp = float(re.findall(r"q=(-?[\d.]+)", text)[-1]), {}
+    found, sharp = re.findall(r"q=(-?[\d.]+)", text), {}
+    q = float(found[-1]) if found else 3.0  # the harmless text after a refusal
     for label in "12345":
         sharp[label] = math.exp(-((int(label) - q) ** 2))
     return {label: weight / sum(sharp.values()) for label, weight in sharp.items()}
