@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalbias.evaluation.formatting import count
+from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import LikelihoodEffect, bias_score, unfairness_scores
 
@@ -25,7 +25,7 @@ def effect_sentence(effect: LikelihoodEffect, scale: tuple[float, float]) -> str
     unit = effect.score_sd
     points = f"points on the scale of {scale[0]:g} to {scale[1]:g}"
     if np.isnan(effect.effect) and not np.isnan(effect.low):
-        low, high = (f"{end * unit:+.2f}" for end in effect.bounds)
+        low, high = (number(end * unit) for end in effect.bounds)
         return (
             f"{LIKELIER} gets between {low} and {high} {points}, depending on how reliable an item's one rating is "
             f"(95 % interval for every reliability from .5 to 1: {_span(effect)}): {_verdict(effect)}. State the "
@@ -72,7 +72,7 @@ def _published(likelihoods: np.ndarray, scores: np.ndarray, human: np.ndarray) -
 
 
 def _span(effect: LikelihoodEffect) -> str:
-    return " to ".join(f"{end * effect.score_sd:+.2f}" for end in (effect.low, effect.high))
+    return " to ".join(number(end * effect.score_sd) for end in (effect.low, effect.high))
 
 
 def _verdict(effect: LikelihoodEffect) -> str:
