@@ -49,7 +49,7 @@ models: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf $(TYPED)
+	rm -rf build  # setuptools adds to build/lib, so a removed module would stay
 	$(BIN)/python -m pip install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
