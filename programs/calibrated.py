@@ -12,7 +12,7 @@ import numpy as np
 from evalbias.lm.contract import measuring
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.likelihoods import likelihood_scores
+from evalbias.programs.likelihoods import likelihoods_and_refusals
 from evalbias.programs.refused import Refused
 from evalbias.programs.settings import Setting
 
@@ -55,13 +55,14 @@ def calibrated_fields(
         refused: See ``PointwiseJudge.batch``.
 
     Returns:
-        The fields with the corrected ``score``, and with ``raw_score`` and ``likelihood`` (LS in nats) besides.
+        The fields with the corrected ``score``, and with ``raw_score`` and ``likelihood`` (LS in nats) besides. Where
+        the likelihood is refused, ``score`` is NaN and ``undefined`` says why.
 
     Raises:
         NotImplementedError: The model reports no likelihoods.
     """
     try:
-        likelihoods = likelihood_scores(
+        likelihoods, reasons = likelihoods_and_refusals(
             examples, criterion, measuring(lm), reduction=calibration.reduction, refused=refused
         )
     except NotImplementedError as error:
@@ -72,6 +73,12 @@ def calibrated_fields(
     raw = np.array([row["score"] for row in fields], dtype=np.float64)
     scores = calibration(raw, likelihoods, scale=criterion.scale)
     return [
-        {**row, "score": float(score), "raw_score": row["score"], "likelihood": float(likelihood)}
-        for row, score, likelihood in zip(fields, scores, likelihoods, strict=True)
+        {
+            **({"undefined": reasons[i]} if i in reasons else {}),
+            **row,  # a judgment that was refused itself keeps its own reason
+            "score": float(score),
+            "raw_score": row["score"],
+            "likelihood": float(likelihood),
+        }
+        for i, (row, score, likelihood) in enumerate(zip(fields, scores, likelihoods, strict=True))
     ]

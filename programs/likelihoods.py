@@ -33,11 +33,26 @@ def likelihood_scores(
         reduction: ``"sum"`` over the output's tokens, or ``"mean"`` as in the paper's code.
         refused: See ``PointwiseJudge.batch``.
     """
+    return likelihoods_and_refusals(examples, criterion, lm, reduction=reduction, refused=refused)[0]
+
+
+def likelihoods_and_refusals(
+    examples: Sequence[dspy.Example],
+    criterion: Criterion,
+    lm: MeasuringLM,
+    *,
+    reduction: str,
+    refused: Refused = "undefined",
+) -> tuple[FloatArray, dict[int, str]]:
+    """Measure (n,) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
-    unique = {(e.source, e.output): e for e in examples}
+    texts = [(e.source, e.output) for e in examples]
+    unique = dict(zip(texts, examples, strict=True))
     questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
-    answers, _ = answer_items(lm.loglikelihood, questions, list(unique.values()), refused=refused)
+    answers, reasons = answer_items(lm.loglikelihood, questions, list(unique.values()), refused=refused)
     keys = list(unique)
     known = {keys[i]: a.total if reduction == "sum" else a.mean for i, a in answers.items()}
-    return np.array([known.get((e.source, e.output), np.nan) for e in examples], dtype=np.float64)
+    why = {keys[i]: reason for i, reason in reasons.items()}
+    values = np.array([known.get(text, np.nan) for text in texts], dtype=np.float64)
+    return values, {i: why[text] for i, text in enumerate(texts) if text in why}

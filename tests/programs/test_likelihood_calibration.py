@@ -9,6 +9,7 @@ import pytest
 from fakes import FormulaLM, items
 
 from evalbias.lm.contract import ContractLM
+from evalbias.lm.types import PromptRefused
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
@@ -109,3 +110,20 @@ def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_
     assert math.isnan(first.score)
     assert not math.isnan(first.raw_score)
     assert not math.isnan(second.score)
+
+
+def test_a_prediction_says_why_its_likelihood_is_refused():
+    class Limited(FormulaLM):
+        def loglikelihood(self, pairs):
+            refused = {i: "has 99 tokens." for i, (_, output) in enumerate(pairs) if output == first.output}
+            if refused:
+                raise PromptRefused(refused)
+            return super().loglikelihood(pairs)
+
+    first, second = examples = items(2, 1)
+    judged = PointwiseJudge(C, likelihood_calibration=CALIBRATION).batch(examples, lm=Limited())
+    assert math.isnan(judged[0].score)
+    assert judged[0].undefined.endswith("has 99 tokens.")
+    assert second.id not in judged[0].undefined
+    assert not math.isnan(judged[1].score)
+    assert "undefined" not in judged[1]
