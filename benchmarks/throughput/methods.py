@@ -23,7 +23,7 @@ Method = Callable[[LocalLM, Workload], Answers]
 
 def sequences(lm: LocalLM, work: Workload) -> list[list[Scored]]:
     """Return the token sequences of every prompt's choices, which are the same for all methods."""
-    tokenizer, render = lm.engine.tokenizer, lm.engine._render
+    tokenizer, render = lm.engine.tokenizer, lm.engine.render
     if all(len(choices) == 1 for choices in work.choices):
         pairs = [(render(p), choices[0]) for p, choices in zip(work.prompts, work.choices, strict=True)]
         return [[sequence] for sequence in joint(tokenizer, pairs)]

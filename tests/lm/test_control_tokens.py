@@ -170,7 +170,7 @@ def test_texts_with_private_characters_are_plain_text_too(chats):
     names = tokenizer.reader([]).names.values()
     for text in [*names, "".join(names), chr(PRIVATE[0])]:
         for prompt in ("a", [{"role": "user", "content": text}]):
-            (scored,) = joint(tokenizer, [(lm.engine._render(prompt), f" {text} <|im_end|>")])
+            (scored,) = joint(tokenizer, [(lm.engine.render(prompt), f" {text} <|im_end|>")])
             assert len(controls(lm, scored.ids)) == (0 if prompt == "a" else 5)  # two turns, thoughts closed
             assert f" {text} <|im_end|>" in lm.engine.loaded.tokenizer.decode(scored.ids)
     with pytest.raises(ValueError, match="private-use characters"):

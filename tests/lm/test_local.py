@@ -59,7 +59,7 @@ def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
     assert answer.logprobs.shape == (2, 3)
     assert (answer.coverage < 1).all()
     assert answer.probabilities.sum(axis=1) == pytest.approx([1, 1])
-    rendered = lm.engine._render(CHAT)
+    rendered = lm.engine.render(CHAT)
     rows = choice_sequences(lm.engine.tokenizer, [rendered], ["1", "10", "yes"])
     for sequence, value in zip(rows[0], answer.logprobs[0], strict=True):
         assert value == pytest.approx(sum(plain(lm, list(sequence.ids), sequence.start)), abs=1e-5)
@@ -112,12 +112,12 @@ def test_prefix_choices_exclude_each_other(lms):
 
 
 def test_chat_prompts_go_through_the_chat_template(lms):
-    render = lms["qwen2-chat"].engine._render
+    render = lms["qwen2-chat"].engine.render
     assert render(CHAT).text == "[system]Judge.[end][user]Output: a cat.\nQuality:[end][assistant]"
     assert render(CHAT).follow == "["  # the first token of "[end]"
     unfinished = [*CHAT, {"role": "assistant", "content": "It is"}]
     assert render(unfinished).text.endswith("[assistant]It is")
-    base = lms["qwen2"].engine._render(CHAT)
+    base = lms["qwen2"].engine.render(CHAT)
     assert (base.text, base.lead, base.follow) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
 
 
@@ -154,7 +154,7 @@ def test_a_likelihood_begins_with_the_continuation(lms):
 def test_texts_and_chats_get_one_start_token(lms):
     for kind in ("llama", "llama-chat"):
         lm = lms[kind]
-        (scored,) = joint(lm.engine.tokenizer, [(lm.engine._render(CHAT), "4")])
+        (scored,) = joint(lm.engine.tokenizer, [(lm.engine.render(CHAT), "4")])
         assert scored.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
 
 

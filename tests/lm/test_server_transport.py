@@ -72,7 +72,7 @@ def test_no_job_goes_on_after_an_unexpected_error(lms):
         return Job(run, (number,))
 
     with serving(lms["qwen2"]) as (address, _), pytest.raises(ZeroDivisionError, match="a bug"):
-        connect(address).all([job(number) for number in range(10)], name="m")
+        connect(address).all([job(number) for number in range(10)], job, name="m")
     assert sorted(started) == [0, 1, 2, 3]
     assert sorted(ended) == [0, 2, 3]
 

@@ -446,7 +446,7 @@ def test_a_rule_may_test_the_answers_themselves():
         def should_accept(self, candidate, incumbent):
             sides = [measure(BIASES["position"], one.judged, seed=0, n_resamples=9) for one in (incumbent, candidate)]
             change = compare(*sides, n_resamples=999, n_intervals=9, seed=0)["first_rate"]
-            seen.append(change.p_value < 0.05 and candidate.objective > incumbent.objective)
+            seen.append(change.itemwise_test.p_value < 0.05 and candidate.objective > incumbent.objective)
             return seen[-1]
 
     report = search(acceptance=Significant()).report

@@ -241,8 +241,9 @@ class Narrow(Comparer):
     """Cannot take prompts with an endless text."""
 
     def choice_logprobs(self, prompts, choices):
-        if any("endless" in prompt[-1]["content"] for prompt in prompts):
-            raise PromptTooLong("Text 0 of the call has 99 tokens, the model's context 64.")
+        endless = [i for i, prompt in enumerate(prompts) if "endless" in prompt[-1]["content"]]
+        if endless:
+            raise PromptTooLong(dict.fromkeys(endless, "has 99 tokens, but the model's context is 64."))
         return super().choice_logprobs(prompts, choices)
 
 
