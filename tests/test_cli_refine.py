@@ -191,6 +191,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     assert "is a compiled loop of another task" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_commands_seed_decides_for_a_saved_loop(model, tmp_path):
     write(tmp_path / "items.jsonl", [ITEMS["mathematics-refiner"]] * 2)
     TASKS["mathematics-refiner"](max_iterations=1, paths=10, seed=5).loop.save(str(tmp_path / "loop.json"))

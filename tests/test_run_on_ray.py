@@ -158,6 +158,7 @@ def test_workers_draw_with_the_seed_of_the_command(corpus, tmp_path, monkeypatch
     assert (given[0].seed, recorded["seed"], recorded["samples"]) == (3, 3, 2)
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_spread(corpus, tmp_path):
     arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--out", tmp_path]
     (corpus / "empty.jsonl").write_text("\n")

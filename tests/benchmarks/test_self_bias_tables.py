@@ -9,6 +9,7 @@ from benchmarks.self_bias.__main__ import synthetic as synthetic_section
 from benchmarks.self_bias.recorded import recorded, unreadable_answers
 
 
+@pytest.mark.slow
 def test_the_recordings_have_the_published_figures(data_dir):
     text = recorded(data_dir / "self_bias_recorded", n_resamples=20)
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
