@@ -12,7 +12,7 @@ from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, cluster
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import (
-    LikelihoodEffect,
+    FeatureEffect,
     bias_score_statistic,
     bootstrap_ci,
     likelihood_effect,
@@ -96,7 +96,7 @@ class Effect:
             p_values.append(change.p_value / 2 if change.effect * wanted > 0 else 1 - change.p_value / 2)
         return float(max(p_values)) if not np.isnan(p_values).any() else float("nan")
 
-    def _found(self, judged: Judged) -> LikelihoodEffect:
+    def _found(self, judged: Judged) -> FeatureEffect:
         return likelihood_effect(*self._columns(judged, judged.answers), clusters=judged.inputs or None)
 
     @staticmethod

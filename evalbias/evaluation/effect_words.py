@@ -6,7 +6,7 @@ import numpy as np
 
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.measures import LikelihoodEffect, bias_score, unfairness_scores
+from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
 
 LIKELIER = "At equal quality, an output that is one standard deviation likelier"
 FEW = 100
@@ -15,11 +15,11 @@ MOVED = 0.05
 """Change of BiasScore without the extreme items that is worth a remark."""
 
 
-def effect_sentence(effect: LikelihoodEffect, scale: tuple[float, float]) -> str:
+def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
     """Say what the effect of a judge that scores means, in points of its scale, and what to do where it is undefined.
 
     Args:
-        effect: Effect of the judge.
+        effect: FeatureEffect of the judge.
         scale: Lowest and highest score.
     """
     unit = effect.score_sd
@@ -71,11 +71,11 @@ def _published(likelihoods: np.ndarray, scores: np.ndarray, human: np.ndarray) -
     return bias_score(likelihoods, unfairness_scores(scores, human))
 
 
-def _span(effect: LikelihoodEffect) -> str:
+def _span(effect: FeatureEffect) -> str:
     return " to ".join(number(end * effect.score_sd) for end in (effect.low, effect.high))
 
 
-def _verdict(effect: LikelihoodEffect) -> str:
+def _verdict(effect: FeatureEffect) -> str:
     if effect.low > 0:
         return "the judge overrates likely text"
     if effect.high < 0:

@@ -8,10 +8,17 @@ from typing import ClassVar
 import numpy as np
 
 from evalbias.evaluation.estimates import Sample, clusters_of
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.quality import (
+    effect_sample,
+    effect_statistic,
+    first_position,
+    is_rated_by_people,
+    judge_scores,
+)
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.decision_statistics import OddsStatistic
-from evalbias.measures.effect import LikelihoodEffect
+from evalbias.measures.effect import FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.rank_statistic import bias_score_statistic, performance_statistic
 from evalbias.measures.ranks import spearman_rows
@@ -50,55 +57,40 @@ class LikelihoodBias:
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         likelihoods = judged.covariate(LIKELIHOODS)
+        samples: dict[str, Sample] = {}
+        if is_rated_by_people(judged):
+            samples[EFFECT] = effect_sample(judged, self.statistic(judged), "effect of LS")
         if judged.pairwise:
-            return _pairwise_samples(judged, likelihoods)
+            return samples | _pairwise_samples(judged, likelihoods)
         human = judged.covariate(HUMAN_SCORES)
         scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # these estimates on the same items
         published = bias_score_statistic(likelihoods, human)
         standardized = bias_score_statistic(likelihoods, human, normalization="z-score")
         return {
-            EFFECT: _effect_sample(judged.answers, self.statistic(judged)),
+            **samples,
             "bias_score": Sample(scores, published, "BiasScore", null=0.0),
             "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0),
             "performance": Sample(scores, performance_statistic(human), "performance"),
         }
 
-    def effect(self, judged: Judged) -> LikelihoodEffect:
-        """Measure the likelihood effect of a judge that scores, with its slopes, its F and why it may be undefined.
+    def effect(self, judged: Judged) -> FeatureEffect:
+        """Measure the likelihood effect with its slopes, its F and why it may be undefined.
 
         Raises:
             ValueError: A covariate is missing, or a reliability is given for items with several ratings.
         """
-        return self.statistic(judged).measure(judged.answers, clusters=clusters_of(judged))
+        return self.statistic(judged).measure(judge_scores(judged), clusters=clusters_of(judged))
 
     def statistic(self, judged: Judged) -> EffectStatistic:
-        """Return the likelihood effect as a statistic of the scores; a mean is the one rating where there are none."""
-        ratings = judged.covariates.get(RATINGS)
-        if ratings is None:
-            ratings = judged.covariate(HUMAN_SCORES)[:, None]
-        return EffectStatistic(judged.covariate(LIKELIHOODS), ratings, reliability=self.reliability)
-
-
-def _effect_sample(scores: FloatArray, statistic: EffectStatistic) -> Sample:
-    values = np.where(statistic.usable, scores, np.nan)
-    return Sample(values, statistic, "effect of LS", null=0.0, tested=False)
-
-
-def _log_odds(wins: FloatArray) -> FloatArray:
-    """(n,) log-odds of the first candidate's win from those of the first position (n, r); NaN where one is certain."""
-    with np.errstate(divide="ignore"):
-        odds = np.log(wins) - np.log1p(-wins)
-    odds = np.where(np.isfinite(odds), odds, np.nan)
-    return np.asarray(odds[:, 0] if odds.shape[1] == 1 else (odds[:, 0] - odds[:, 1]) / 2)
+        """Return the likelihood effect as a statistic of ``judge_scores``."""
+        features = {"likelihood": judged.covariate(LIKELIHOODS)}
+        return effect_statistic(judged, "likelihood", features, reliability=self.reliability)
 
 
 def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Sample]:
     difference = likelihoods[:, 0] - likelihoods[:, 1]
-    wins = judged.answers[:, :, 0] + (judged.answers[:, :, 2] / 2 if judged.ties else 0)  # (n, r) first position
-    ratings = judged.covariates.get(RATINGS)
-    effect = {} if ratings is None else {EFFECT: _effect_sample(_log_odds(wins), EffectStatistic(difference, ratings))}
+    wins = first_position(judged)  # (n, r)
     return {
-        **effect,
         "likelihood_correlation": Sample(wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0),
         "odds_per_nat": Sample(
             wins, _Orders(OddsStatistic(difference)), "odds per nat", null=1.0, signed=False, tested=False

@@ -1,34 +1,56 @@
-"""Verbosity bias: the longer candidate wins."""
+"""Verbosity bias: longer text is preferred, whatever its quality."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.evaluation.quality import effect_sample, effect_statistic, is_rated_by_people, log_lengths
 from evalbias.measures import longer_wins
 from evalbias.measures.statistic import ShareStatistic
 
+LENGTH_EFFECT = "length_effect"
 
+
+@dataclass(frozen=True)
 class VerbosityBias:
-    """Win rate of the longer candidate, both orders averaged.
+    """Effect of length on a judge at equal quality, and the win rate of the longer candidate.
 
-    Estimate: ``longer_rate`` (in [0, 1]; a tie counts half). Pairs of equal lengths are excluded.
+    Estimates: ``length_effect`` (change in the score, or in the log-odds of a candidate's win, in standard deviations,
+    for an output whose log length is one standard deviation greater, at equal quality; only where people rated the
+    items, and NaN with one rating of unknown reliability) and, for pairs, ``longer_rate`` (win rate of the longer
+    candidate, both orders averaged, in [0, 1]; a tie counts half and pairs of equal lengths are excluded). Where longer
+    text is better text, an unbiased judge prefers the longer candidate too: only ``length_effect`` tells these apart.
+
+    Attributes:
+        reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
 
-    name = "verbosity"
-    headlines = ("longer_rate",)
-    objective = "longer_rate"
+    reliability: float | None = None
+    name: ClassVar[str] = "verbosity"
+    headlines: ClassVar[tuple[str, ...]] = (LENGTH_EFFECT, "longer_rate")
+    objective: ClassVar[str | None] = "longer_rate"
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
-        return judged.pairwise and LENGTHS in judged.covariates
+        return LENGTHS in judged.covariates and (judged.pairwise or is_rated_by_people(judged))
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         lengths = judged.covariate(LENGTHS)
-        first, second = lengths[:, 0], lengths[:, 1]
-        shares = judged.win_shares
-        wins = longer_wins(shares, first, second)
-        equal = int((~np.isnan(shares) & (first == second)).sum())
-        return {"longer_rate": Sample(wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False)}
+        samples: dict[str, Sample] = {}
+        if is_rated_by_people(judged):
+            features = {"length": log_lengths(lengths)}
+            statistic = effect_statistic(judged, "length", features, reliability=self.reliability)
+            samples[LENGTH_EFFECT] = effect_sample(judged, statistic, "effect of length")
+        if judged.pairwise:
+            first, second = lengths[:, 0], lengths[:, 1]
+            shares = judged.win_shares
+            wins = longer_wins(shares, first, second)
+            equal = int((~np.isnan(shares) & (first == second)).sum())
+            samples["longer_rate"] = Sample(wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False)
+        return samples

@@ -4,8 +4,14 @@ from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, p
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
-from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
+from evalbias.measures.effect import FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
+from evalbias.measures.equal_quality import (
+    effect_at_equal_quality,
+    effect_change,
+    likelihood_effect,
+    likelihood_effect_change,
+)
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
@@ -40,8 +46,8 @@ __all__ = [
     "ConfidenceInterval",
     "EffectStatistic",
     "FairnessStatistic",
+    "FeatureEffect",
     "LikelihoodBias",
-    "LikelihoodEffect",
     "MQMError",
     "MQMReading",
     "MeanStatistic",
@@ -64,6 +70,8 @@ __all__ = [
     "decision_rates",
     "decision_shares",
     "distance_skewness",
+    "effect_at_equal_quality",
+    "effect_change",
     "fairness",
     "kendall",
     "likelihood_bias",

@@ -1,10 +1,10 @@
-"""Likelihood effect: by how much a judge scores likely text higher than other text of the same quality.
+"""Effect of a feature (likelihood, length, the writer) on a judge's scores at equal quality, and how it is fitted.
 
-BiasScore compares the judge with the mean rating. Ratings are noisy, and likely text is often good text, so an
-unbiased judge seems biased too: part of what it sees of the quality is missing from the rating, and likelihood fills
-the gap. The likelihood effect holds the quality itself fixed,
+Ratings are noisy, and likely or long text is often good text. So where the mean rating is held fixed, an unbiased judge
+seems biased too: part of what it sees of the quality is missing from the rating, and the feature fills the gap. This
+effect holds the quality itself fixed,
 
-    z(Score_m) = a + b quality + c z(LS) + error,
+    z(Score_m) = a + b quality + c z(feature) + error,
 
 and reads the quality from two or more ratings an item, each of which is an instrument for the others. The effect c is 0
 for a judge whose mean score depends on the quality alone, whatever the noise of the ratings.
@@ -12,14 +12,14 @@ for a judge whose mean score depends on the quality alone, whatever the noise of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.checks import vectors
 from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability
 from evalbias.measures.joint_model import JointModel, joint_model
 
@@ -31,17 +31,17 @@ QUALITY = "quality"
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
-UNRELATED = "the ratings of an item agree no more than its likelihood explains: collect more reliable ratings"
+UNRELATED = "the ratings of an item agree no more than its {feature} explains: collect more reliable ratings"
 TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed: rate more items, or each more often"
 
 
 @dataclass(frozen=True)
-class LikelihoodEffect:
-    """Effect of likelihood on a judge's scores at equal quality.
+class FeatureEffect:
+    """Effect of a feature on a judge's scores at equal quality.
 
     Attributes:
-        effect: c, the change in the score, in its standard deviations, for one standard deviation of LS; NaN where it
-            cannot be told, see ``reason``.
+        effect: c, the change in the score, in its standard deviations, for one standard deviation of the feature, or
+            one unit where it is not standardized; NaN where it cannot be told, see ``reason``.
         low: Lower end of the 95 % interval. Where only the reliability is unknown, the interval holds for every
             reliability from .5 to 1.
         high: Upper end.
@@ -79,102 +79,13 @@ class LikelihoodEffect:
     reason: str = ""
 
 
-def likelihood_effect(
-    likelihoods: ArrayLike,
-    model_scores: ArrayLike,
-    ratings: ArrayLike,
-    *,
-    clusters: Sequence[object] | None = None,
-    covariates: Mapping[str, Sequence[object]] | None = None,
-    reliability: float | None = None,
-) -> LikelihoodEffect:
-    """Estimate the effect of likelihood on a judge's scores, with the quality held fixed.
-
-    The estimator is two-stage least squares on all ordered pairs of an item's ratings, one as regressor and the other
-    as its instrument, with items weighted equally. It is consistent if an item's ratings are independent given its
-    quality and the mean score is linear in quality and LS. A level that differs between the columns of ``ratings``
-    (stricter raters) is removed. The interval is a t interval with the standard error of the jackknife over inputs: it
-    holds its level with few inputs and with many outputs of each.
-
-    Judges that compare are measured by the same function: give the difference in LS of the two candidates, the log-odds
-    of the first one's win, and the differences in rating or the single annotators' preferences (1, 0, -1).
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        model_scores: (n,) Score_m on any scale.
-        ratings: (n, r) single ratings on any scale, NaN where a rater gave none. Items with one rating are left out
-            unless no item has two.
-        clusters: (n,) input of each item; by default every item is its own.
-        covariates: Name -> (n,) what else is held fixed: numbers, or texts such as the system, of which each gets its
-            own level.
-        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two
-            ratings.
-
-    Returns:
-        The effect, in standard deviations. Without two ratings and without ``reliability`` it is NaN and has bounds
-        for reliabilities from .5 to 1.
-
-    Raises:
-        ValueError: The lengths differ, a number is infinite, or ``reliability`` is out of range or contradicts several
-            ratings.
-
-    Examples:
-        >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
-        >>> scores = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
-        >>> found = likelihood_effect([-9, -4, -6, -5, -8, -3, -9, -4], scores, ratings)
-        >>> round(found.effect, 2), round(found.low, 2), round(found.high, 2)
-        (0.18, -0.24, 0.6)
-    """
-    ls, scores = vectors(likelihoods=likelihoods, model_scores=model_scores)
-    return _effect(ls, scores[:, None], ratings, clusters, covariates, reliability)
-
-
-def likelihood_effect_change(
-    likelihoods: ArrayLike,
-    before: ArrayLike,
-    after: ArrayLike,
-    ratings: ArrayLike,
-    *,
-    clusters: Sequence[object] | None = None,
-    covariates: Mapping[str, Sequence[object]] | None = None,
-    reliability: float | None = None,
-) -> LikelihoodEffect:
-    """Estimate how the effect differs between two judges on the same items: the second's minus the first's.
-
-    The effect is linear in the standardized scores, so the difference is the effect on their difference, and its
-    interval and test are paired. Only items that both judges scored count.
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        before: (n,) Score_m of the first judge.
-        after: (n,) Score_m of the second judge.
-        ratings: As for ``likelihood_effect``.
-        clusters: As for ``likelihood_effect``.
-        covariates: As for ``likelihood_effect``.
-        reliability: As for ``likelihood_effect``.
-
-    Returns:
-        The result for the difference; ``score_sd`` is 1.
-
-    Raises:
-        ValueError: See ``likelihood_effect``.
-    """
-    ls, first, second = vectors(likelihoods=likelihoods, before=before, after=after)
-    return _effect(ls, np.column_stack([first, second]), ratings, clusters, covariates, reliability)
-
-
-def _effect(
-    likelihoods: FloatArray,
-    scores: FloatArray,
-    ratings: ArrayLike,
-    clusters: Sequence[object] | None,
-    covariates: Mapping[str, Sequence[object]] | None,
-    reliability: float | None,
-) -> LikelihoodEffect:
-    """Measure scores (n, 1), or the second of (n, 2) less the first."""
+def fitted_effect(
+    feature: FloatArray, scores: FloatArray, ratings: ArrayLike, *, reliability: float | None, **options: Any
+) -> FeatureEffect:
+    """Fit the effect on scores (n, 1), or on the second of (n, 2) less the first; see ``effect_at_equal_quality``."""
     if reliability is not None and not 0 < reliability <= 1:
         raise ValueError(f"reliability={reliability} is out of range: it is a share of the variance, in (0, 1].")
-    model = joint_model(likelihoods, scores, ratings, clusters, covariates)
+    model = joint_model(feature, scores, ratings, **options)
     if model.several and reliability is not None:
         raise ValueError("The items have several ratings, which tell their reliability: leave out reliability.")
     if problem := model.problem():
@@ -187,11 +98,11 @@ def _effect(
     return _between(*(_fitted(model, with_reliability(single, r)) for r in RELIABILITIES))
 
 
-def _fitted(model: JointModel, rated: Rated) -> LikelihoodEffect:
+def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:
     x = model.matrix
     found = fit(model.scores, x, rated, model.clusters, unit=model.unit)
     if not found.identified:
-        return _undefined(model, UNRELATED, rated.reliability)
+        return _undefined(model, UNRELATED.format(feature=model.feature), rated.reliability)
     effect, *slopes = found.slopes()[1:]  # the first is the constant
     weak = found.first_stage_f < STRONG
     if weak:
@@ -199,7 +110,7 @@ def _fitted(model: JointModel, rated: Rated) -> LikelihoodEffect:
         if not np.isfinite([low, high]).all():
             return _undefined(model, TOO_WEAK, rated.reliability, found.first_stage_f)
         effect = replace(effect, low=low, high=high, p_value=p_value)
-    return LikelihoodEffect(
+    return FeatureEffect(
         effect=effect.value,
         low=effect.low,
         high=effect.high,
@@ -217,7 +128,7 @@ def _fitted(model: JointModel, rated: Rated) -> LikelihoodEffect:
     )
 
 
-def _between(first: LikelihoodEffect, second: LikelihoodEffect) -> LikelihoodEffect:
+def _between(first: FeatureEffect, second: FeatureEffect) -> FeatureEffect:
     """Join the effects at both ends of the range of reliabilities; between them it is monotone."""
     if first.reason:
         return first
@@ -240,9 +151,9 @@ def _between(first: LikelihoodEffect, second: LikelihoodEffect) -> LikelihoodEff
 
 def _undefined(
     model: JointModel, reason: str, reliability: float = np.nan, first_stage_f: float = np.nan
-) -> LikelihoodEffect:
+) -> FeatureEffect:
     nan = float("nan")
-    return LikelihoodEffect(
+    return FeatureEffect(
         nan,
         nan,
         nan,

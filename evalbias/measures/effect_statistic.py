@@ -1,52 +1,75 @@
-"""The likelihood effect as a statistic of one judge's scores, with the interval and the test that belong to it."""
+"""An effect at equal quality as a statistic of one judge's scores, with the interval and the test that belong to it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.effect import LikelihoodEffect, likelihood_effect, likelihood_effect_change
+from evalbias.measures.effect import FeatureEffect
+from evalbias.measures.equal_quality import effect_at_equal_quality, effect_change
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.statistic import Statistic
 
 
 class EffectStatistic(Statistic):
-    """Likelihood effect of the scores; nothing is resampled, and differences are tested by their own interval.
+    """Effect of a feature on the scores; nothing is resampled, and differences are tested by their own interval.
 
     Args:
-        likelihoods: (n,) LS.
+        feature: (n,) numbers; see ``effect_at_equal_quality``.
         ratings: (n, r) single ratings, NaN where a rater gave none.
-        reliability: Reliability of a single rating; see ``likelihood_effect``.
+        name: Name of the feature in messages.
+        covariates: Name -> (n,) other features that are held fixed.
+        standardized: Whether the effect is that of one standard deviation of the feature.
+        reliability: Reliability of a single rating.
     """
 
-    def __init__(self, likelihoods: FloatArray, ratings: FloatArray, *, reliability: float | None = None) -> None:
-        self._likelihoods, self._ratings, self._reliability = likelihoods, ratings, reliability
+    def __init__(
+        self,
+        feature: FloatArray,
+        ratings: FloatArray,
+        *,
+        name: str = "likelihood",
+        covariates: Mapping[str, FloatArray] | None = None,
+        standardized: bool = True,
+        reliability: float | None = None,
+    ) -> None:
+        self._columns = {name: feature, **(covariates or {})}
+        self._ratings = ratings
+        self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
 
     @property
     def usable(self) -> BoolArray:
-        """(n,) whether an item has a likelihood and enough ratings: two, or one where no item has two."""
-        counts = np.where(np.isnan(self._likelihoods), 0, (~np.isnan(self._ratings)).sum(axis=1))
+        """(n,) whether an item has all features and enough ratings: two, or one where no item has two."""
+        undefined = np.isnan(np.stack(list(self._columns.values()))).any(axis=0)
+        counts = np.where(undefined, 0, (~np.isnan(self._ratings)).sum(axis=1))
         return np.asarray(counts >= (2 if (counts > 1).any() else 1))
 
     def keep(self, kept: BoolArray) -> Statistic:
         """Return the same statistic of a part of the items; see ``Statistic``."""
         part = copy.copy(self)
-        part._likelihoods, part._ratings = self._likelihoods[kept], self._ratings[kept]
+        part._columns = {name: column[kept] for name, column in self._columns.items()}
+        part._ratings = self._ratings[kept]
         return part
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the effect of every row; see ``Statistic``."""
         return np.array([self.measure(row).effect for row in scores])
 
-    def measure(self, scores: ArrayLike, *, clusters: Sequence[object] | None = None) -> LikelihoodEffect:
+    def measure(self, scores: ArrayLike, *, clusters: Sequence[object] | None = None) -> FeatureEffect:
         """Compute the effect of one judge's scores (n,) with all that belongs to it."""
-        return likelihood_effect(
-            self._likelihoods, scores, self._ratings, clusters=clusters, reliability=self._reliability
+        feature, covariates = self._arguments()
+        return effect_at_equal_quality(
+            feature, scores, self._ratings, clusters=clusters, covariates=covariates, **self._options
         )
+
+    def _arguments(self) -> tuple[FloatArray, dict[str, Sequence[object]]]:
+        feature, *others = self._columns.values()
+        return feature, dict(zip(list(self._columns)[1:], (list(column) for column in others), strict=True))
 
     def interval(
         self,
@@ -57,7 +80,7 @@ class EffectStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Return the interval of ``likelihood_effect``; see ``Statistic``."""
+        """Return the interval of ``effect_at_equal_quality``; see ``Statistic``."""
         return _interval(self.measure(scores, clusters=clusters), confidence)
 
     def difference(
@@ -70,15 +93,14 @@ class EffectStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Return the paired interval and p of ``likelihood_effect_change``; see ``Statistic``."""
-        change = likelihood_effect_change(
-            self._likelihoods, a, b, self._ratings, clusters=clusters, reliability=self._reliability
-        )
+        """Return the paired interval and p of ``effect_change``; see ``Statistic``."""
+        feature, covariates = self._arguments()
+        change = effect_change(feature, a, b, self._ratings, clusters=clusters, covariates=covariates, **self._options)
         return _interval(change, confidence)
 
 
-def _interval(found: LikelihoodEffect, confidence: float) -> ConfidenceInterval:
+def _interval(found: FeatureEffect, confidence: float) -> ConfidenceInterval:
     if confidence != 0.95:
-        raise ValueError(f"confidence={confidence}: the likelihood effect has a 95 % interval only.")
+        raise ValueError(f"confidence={confidence}: an effect at equal quality has a 95 % interval only.")
     p_value = found.p_value if found.effect == found.effect else np.nan  # bounds have no estimate that could be marked
     return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value)

@@ -1,4 +1,4 @@
-"""The items and regressors of the likelihood effect's model: complete items, standardized columns, clusters."""
+"""The items and regressors of an effect's model: complete items, standardized columns, clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.instrumented import Codes
 
-LIKELIHOOD = "likelihood"
 MIN_CLUSTERS = 5
 """Fewest inputs from which an interval is computed."""
 
@@ -22,11 +21,12 @@ class JointModel:
 
     Attributes:
         scores: (m, 1) scores in standard deviations, or (m, 2) of two judges that are compared.
-        columns: Name -> (m,) regressors besides the constant and quality: likelihood first, then the covariates.
+        feature: Name of the feature whose effect is meant; its column is the first.
+        columns: Name -> (m,) regressors besides the constant and quality: the feature first, then the covariates.
             Numbers have mean 0 and standard deviation 1; a text covariate gives one 0/1 column ``name=level`` for
             every level but the first.
         ratings: (m, r) ratings of these items.
-        levels: Names of the columns that are levels.
+        unscaled: Names of the columns that keep their units: levels, and a feature that is not standardized.
         clusters: (m,) number of each item's cluster, from 0.
         score_sd: Standard deviation of the scores in points; 1 for a difference.
         several: Whether every item has two or more ratings.
@@ -34,9 +34,10 @@ class JointModel:
     """
 
     scores: FloatArray
+    feature: str
     columns: Mapping[str, FloatArray]
     ratings: FloatArray
-    levels: frozenset[str]
+    unscaled: frozenset[str]
     clusters: Codes
     score_sd: float
     several: bool
@@ -44,7 +45,7 @@ class JointModel:
 
     @property
     def matrix(self) -> FloatArray:
-        """(m, p) regressors with the constant first and likelihood second."""
+        """(m, p) regressors with the constant first and the feature second."""
         return np.column_stack([np.ones(len(self.scores)), *self.columns.values()])
 
     @property
@@ -54,21 +55,21 @@ class JointModel:
 
     @property
     def unit(self) -> FloatArray:
-        """(p,) 1 for the columns of ``matrix`` that are standardized, 0 for the constant and the levels of texts."""
-        return np.array([0.0, *(name not in self.levels for name in self.columns)])
+        """(p,) 1 for the columns of ``matrix`` that are standardized, 0 for those in units of their own."""
+        return np.array([0.0, *(name not in self.unscaled for name in self.columns)])
 
     def problem(self) -> str:
         """Say why the model cannot be fitted; empty if it can."""
         x, groups = self.matrix, len(np.unique(self.clusters))
         if groups < MIN_CLUSTERS or len(x) < x.shape[1] + 3:
             return (
-                f"only {len(x)} items of {groups} inputs have a score, a likelihood and ratings: "
+                f"only {len(x)} items of {groups} inputs have a score, a {self.feature} and ratings: "
                 f"{MIN_CLUSTERS} inputs are the least"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) == 0:
             return "all items have the same score, or both judges score alike"
-        if np.isnan(self.columns[LIKELIHOOD]).any():
-            return "all items have the same likelihood"
+        if np.ptp(self.columns[self.feature]) == 0:
+            return f"all items have the same {self.feature}"
         if np.ptp(np.nanmean(self.ratings, axis=1)) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(x) < x.shape[1]:
@@ -77,53 +78,57 @@ class JointModel:
 
 
 def joint_model(
-    likelihoods: FloatArray,
+    feature: FloatArray,
     scores: FloatArray,
     ratings: ArrayLike,
+    *,
+    name: str,
+    standardized: bool,
     clusters: Sequence[object] | None,
     covariates: Mapping[str, Sequence[object]] | None,
 ) -> JointModel:
-    """Gather the complete items: those with a likelihood, scores, covariates and enough ratings.
+    """Gather the complete items: those with the feature, scores, covariates and enough ratings.
 
     Args:
-        likelihoods: (n,) LS.
+        feature: (n,) numbers.
         scores: (n, 1) scores of a judge, or (n, 2) of two whose difference is modeled, the second minus the first.
         ratings: (n, r) ratings, NaN where a rater gave none. Items with one are left out unless no item has two.
+        name: Name of the feature in messages.
+        standardized: Whether the feature is brought to standard deviation 1.
         clusters: (n,) anything that names the input; None for items on their own.
         covariates: Name -> (n,) numbers or texts.
 
     Raises:
         ValueError: The lengths differ, or ratings are not a matrix or hold an infinite value.
     """
-    n, ratings = len(likelihoods), _matrix(ratings)
+    n, ratings = len(feature), _matrix(ratings)
     groups = list(range(n)) if clusters is None else list(clusters)
     given = {name: list(values) for name, values in (covariates or {}).items()}
-    for name, values in {"ratings": ratings, "clusters": groups, **given}.items():
+    for label, values in {"ratings": ratings, "clusters": groups, **given}.items():
         if len(values) != n:
-            raise ValueError(
-                f"{name} has {len(values)} entries, likelihoods {n}: give the same items in the same order."
-            )
+            raise ValueError(f"{label} has {len(values)} entries, {name} {n}: give the same items in the same order.")
     counts = (~np.isnan(ratings)).sum(axis=1)
-    complete = ~np.isnan(likelihoods) & ~np.isnan(scores).any(axis=1) & (counts > 0)
+    complete = ~np.isnan(feature) & ~np.isnan(scores).any(axis=1) & (counts > 0)
     for values in given.values():
         complete &= np.array([not _missing(value) for value in values], dtype=bool)
     several = bool((counts[complete] > 1).any())
     kept: BoolArray = complete & (counts > 1) if several else complete
     places = np.flatnonzero(kept)
-    columns, levels = {LIKELIHOOD: standardize(likelihoods[kept])}, dict[str, FloatArray]()
-    for name, values in given.items():
+    columns, levels = {name: _scaled(feature[kept]) if standardized else feature[kept]}, dict[str, FloatArray]()
+    for label, values in given.items():
         present = [values[i] for i in places]
         if any(isinstance(value, str) for value in present):
-            levels |= _levels(name, [str(value) for value in present])
+            levels |= _levels(label, [str(value) for value in present])
         else:
             numbers = np.array(present, dtype=np.float64)
-            columns[name] = np.nan_to_num(standardize(numbers))  # a constant becomes 0, which ``problem`` reports
+            columns[label] = _scaled(numbers)
     names: dict[object, int] = {}
     return JointModel(
         scores=np.column_stack([standardize(column) for column in scores[kept].T]),
+        feature=name,
         columns=columns | levels,
         ratings=ratings[kept],
-        levels=frozenset(levels),
+        unscaled=frozenset(levels) if standardized else frozenset({name, *levels}),
         clusters=np.array([names.setdefault(groups[i], len(names)) for i in places], dtype=np.int64),
         score_sd=float(scores[kept, 0].std()) if scores.shape[1] == 1 and len(places) else 1.0,
         several=several,
@@ -145,6 +150,10 @@ def standardize(values: FloatArray) -> FloatArray:
     if len(values) == 0 or np.ptp(values) == 0:
         return np.full(len(values), np.nan)
     return np.asarray((values - values.mean()) / values.std())
+
+
+def _scaled(values: FloatArray) -> FloatArray:
+    return np.nan_to_num(standardize(values))  # a constant becomes 0, which ``problem`` reports
 
 
 def _levels(name: str, values: Sequence[str]) -> dict[str, FloatArray]:

@@ -218,6 +218,8 @@ class SkewnessStatistic(Statistic):
 def _same(a: object, b: object) -> bool:
     if isinstance(a, Statistic) and isinstance(b, Statistic):
         return a.matches(b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(_same(value, b[name]) for name, value in a.items())
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):

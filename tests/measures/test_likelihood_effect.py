@@ -389,7 +389,7 @@ def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
         ({"reliability": 1.2}, "reliability=1.2 is out of range"),
         ({"reliability": 0.8}, "have several ratings"),
         ({"ratings": [1] * 8}, r"ratings has the shape \(8,\)"),
-        ({"ratings": RATINGS[1:]}, "ratings has 7 entries, likelihoods 8"),
+        ({"ratings": RATINGS[1:]}, "ratings has 7 entries, likelihood 8"),
         ({"clusters": [1] * 7}, "clusters has 7 entries"),
         ({"covariates": {"length": [1] * 9}}, "length has 9 entries"),
         ({"ratings": [[np.inf, 1]] * 8}, "infinite value"),

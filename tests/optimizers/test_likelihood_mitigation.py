@@ -10,7 +10,7 @@ from fakes import FormulaLM, items
 from evalbias import LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.measures.effect import likelihood_effect
+from evalbias.measures import likelihood_effect
 from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
 from evalbias.optimizers.likelihood_baselines import against_baselines
 from evalbias.optimizers.likelihood_rule import Effect, LikelihoodRule, StandardizedBiasScore, objective_of

@@ -1,0 +1,91 @@
+"""What holds the quality of items fixed: scores and ratings from which effects at equal quality are estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from evalbias.evaluation.estimates import Sample
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.effect_statistic import EffectStatistic
+
+
+def is_rated_by_people(judged: Judged) -> bool:
+    """Return whether people's view of the items is known."""
+    return not {RATINGS, HUMAN_SCORES}.isdisjoint(judged.covariates)
+
+
+def people_ratings(judged: Judged) -> FloatArray:
+    """Return (n, r) what people say of each item's quality; of a pair, its first candidate's less its second's.
+
+    Single ratings come first, because several of them tell how noisy one is. Without them, the human score is the one
+    rating.
+
+    Raises:
+        ValueError: Nobody rated the items.
+    """
+    ratings = judged.covariates.get(RATINGS)
+    if ratings is not None:
+        return ratings
+    scores = judged.covariate(HUMAN_SCORES)
+    return (scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None]
+
+
+def judge_scores(judged: Judged) -> FloatArray:
+    """Return (n,) scores, or for pairs how strongly the judge prefers the first candidate.
+
+    The preference is the mean over the orders of the log-odds of the candidate's win, NaN where one is certain. A judge
+    that gives verdicts without probabilities has the mean verdict instead: 1 first, -1 second, 0 tie or disagreement of
+    the orders.
+    """
+    if not judged.pairwise:
+        return judged.answers
+    wins = first_position(judged)
+    signs = np.array([1.0, -1.0])[: wins.shape[1]]
+    if np.isin(wins[~np.isnan(wins)], (0.0, 0.5, 1.0)).all():
+        return np.asarray(((2 * wins - 1) * signs).mean(axis=1))
+    with np.errstate(divide="ignore"):
+        odds = np.log(wins) - np.log1p(-wins)
+    return np.asarray((np.where(np.isfinite(odds), odds, np.nan) * signs).mean(axis=1))
+
+
+def first_position(judged: Judged) -> FloatArray:
+    """Return (n, r) win probability of the first position in each order of a pair; a tie counts half."""
+    return np.asarray(judged.answers[:, :, 0] + (judged.answers[:, :, 2] / 2 if judged.ties else 0))
+
+
+def effect_statistic(
+    judged: Judged,
+    name: str,
+    features: Mapping[str, FloatArray],
+    *,
+    standardized: bool = True,
+    reliability: float | None = None,
+) -> EffectStatistic:
+    """Return the effect of one feature at equal quality as a statistic of ``judge_scores``.
+
+    Args:
+        judged: Answers, with people's ratings.
+        name: Feature whose effect is meant; the other features are held fixed.
+        features: Name -> (n,) numbers, or (n, 2) for pairs, of which the difference counts.
+        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit.
+        reliability: Share of a single rating's variance that is quality, for items with one rating.
+    """
+    columns = {key: v if v.ndim == 1 else v[:, 0] - v[:, 1] for key, v in features.items()}
+    feature, ratings = columns.pop(name), people_ratings(judged)
+    return EffectStatistic(
+        feature, ratings, name=name, covariates=columns, standardized=standardized, reliability=reliability
+    )
+
+
+def effect_sample(judged: Judged, statistic: EffectStatistic, label: str) -> Sample:
+    """Return what an effect is computed from, with its column heading in tables."""
+    values = np.where(statistic.usable, judge_scores(judged), np.nan)
+    return Sample(values, statistic, label, null=0.0, tested=False)
+
+
+def log_lengths(lengths: FloatArray) -> FloatArray:
+    """Return log lengths; an empty output's is undefined."""
+    return np.log(np.where(lengths > 0, lengths, np.nan))

@@ -1,0 +1,126 @@
+"""Effects on a judge's scores at equal quality: of any feature of the items, and of likelihood; see ``effect``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.checks import vectors
+from evalbias.measures.effect import FeatureEffect, fitted_effect
+
+
+def effect_at_equal_quality(
+    feature: ArrayLike,
+    model_scores: ArrayLike,
+    ratings: ArrayLike,
+    *,
+    name: str = "feature",
+    standardized: bool = True,
+    clusters: Sequence[object] | None = None,
+    covariates: Mapping[str, Sequence[object]] | None = None,
+    reliability: float | None = None,
+) -> FeatureEffect:
+    """Estimate the effect of a feature of the items on a judge's scores, with the quality held fixed.
+
+    The estimator is two-stage least squares on all ordered pairs of an item's ratings, one as regressor and the other
+    as its instrument, with items weighted equally. It is consistent if an item's ratings are independent given its
+    quality and the mean score is linear in quality and feature. A level that differs between the columns of ``ratings``
+    (stricter raters) is removed. The interval is a t interval with the standard error of the jackknife over inputs: it
+    holds its level with few inputs and with many outputs of each.
+
+    Judges that compare are measured by the same function: give the feature of the first candidate less that of the
+    second, the log-odds of the first one's win, and the differences in rating or the single annotators' preferences
+    (1, 0, -1).
+
+    Args:
+        feature: (n,) numbers, such as the log of the length.
+        model_scores: (n,) Score_m on any scale.
+        ratings: (n, r) single ratings on any scale, NaN where a rater gave none. Items with one rating are left out
+            unless no item has two.
+        name: Name of the feature in messages.
+        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit, as for a
+            feature that is 0 or 1.
+        clusters: (n,) input of each item; by default every item is its own.
+        covariates: Name -> (n,) what else is held fixed: numbers, or texts such as the system, of which each gets its
+            own level.
+        reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two
+            ratings.
+
+    Returns:
+        The effect, in standard deviations of the scores. Without two ratings and without ``reliability`` it is NaN and
+        has bounds for reliabilities from .5 to 1.
+
+    Raises:
+        ValueError: The lengths differ, a number is infinite, or ``reliability`` is out of range or contradicts several
+            ratings.
+
+    Examples:
+        >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
+        >>> scores = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
+        >>> found = effect_at_equal_quality([-9, -4, -6, -5, -8, -3, -9, -4], scores, ratings)
+        >>> round(found.effect, 2), round(found.low, 2), round(found.high, 2)
+        (0.18, -0.24, 0.6)
+    """
+    x, scores = vectors(**{name: feature, "model_scores": model_scores})
+    options: dict[str, Any] = {"name": name, "standardized": standardized}
+    return fitted_effect(
+        x, scores[:, None], ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
+    )
+
+
+def effect_change(
+    feature: ArrayLike,
+    before: ArrayLike,
+    after: ArrayLike,
+    ratings: ArrayLike,
+    *,
+    name: str = "feature",
+    standardized: bool = True,
+    clusters: Sequence[object] | None = None,
+    covariates: Mapping[str, Sequence[object]] | None = None,
+    reliability: float | None = None,
+) -> FeatureEffect:
+    """Estimate how the effect differs between two judges on the same items: the second's minus the first's.
+
+    The effect is linear in the standardized scores, so the difference is the effect on their difference, and its
+    interval and test are paired. Only items that both judges scored count.
+
+    Args:
+        feature: As for ``effect_at_equal_quality``, as are all arguments that are not listed here.
+        before: (n,) Score_m of the first judge.
+        after: (n,) Score_m of the second judge.
+        ratings: (n, r) single ratings.
+        name: Name of the feature in messages.
+        standardized: Whether the effect is that of one standard deviation.
+        clusters: (n,) input of each item.
+        covariates: What else is held fixed.
+        reliability: Reliability of a single rating.
+
+    Returns:
+        The result for the difference; ``score_sd`` is 1.
+
+    Raises:
+        ValueError: See ``effect_at_equal_quality``.
+    """
+    x, first, second = vectors(**{name: feature, "before": before, "after": after})
+    scores, options = np.column_stack([first, second]), {"name": name, "standardized": standardized}
+    return fitted_effect(
+        x, scores, ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
+    )
+
+
+def likelihood_effect(
+    likelihoods: ArrayLike, model_scores: ArrayLike, ratings: ArrayLike, **options: Any
+) -> FeatureEffect:
+    """Estimate the effect of likelihood at equal quality: ``effect_at_equal_quality`` of LS (n,), in nats."""
+    return effect_at_equal_quality(likelihoods, model_scores, ratings, name="likelihood", **options)
+
+
+def likelihood_effect_change(
+    likelihoods: ArrayLike, before: ArrayLike, after: ArrayLike, ratings: ArrayLike, **options: Any
+) -> FeatureEffect:
+    """Estimate how the effect of likelihood differs between two judges; see ``effect_change``."""
+    return effect_change(likelihoods, before, after, ratings, name="likelihood", **options)

@@ -1,0 +1,133 @@
+"""Verbosity: the effect of length at equal quality, for judges that score and judges that compare."""
+
+import math
+
+import numpy as np
+import pytest
+from planted import compared, flagged, scored
+
+from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, RATINGS
+from evalbias.evaluation.quality import judge_scores, log_lengths, people_ratings
+from evalbias.evaluation.verbosity import VerbosityBias
+from evalbias.measures import EffectStatistic, effect_at_equal_quality
+
+NAN = math.nan
+
+
+def pairs_judged(answers, ties=False, **covariates):
+    answers = np.array(answers, dtype=float)
+    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, covariates, ties=ties)
+
+
+@pytest.mark.parametrize("n", [120, 568])
+@pytest.mark.parametrize("draw", [scored, compared])
+def test_an_unbiased_judge_is_not_flagged_although_longer_text_is_better(n, draw):
+    assert flagged(VerbosityBias(), "length_effect", lambda rng: draw(rng, n), sets=150) <= 0.08
+
+
+@pytest.mark.parametrize("options", [{"orders": 2}, {"orders": 1}])
+def test_verdicts_without_probabilities_do_not_flag_an_unbiased_judge(options):
+    def draw(rng):
+        return compared(rng, 300, verdicts=True, **options)
+
+    assert flagged(VerbosityBias(), "length_effect", draw, sets=150) <= 0.08
+    assert flagged(VerbosityBias(), "longer_rate", draw, sets=20) == 1.0  # it prefers better text, which is longer
+
+
+@pytest.mark.parametrize("draw", [scored, compared])
+def test_a_planted_preference_for_length_is_found(draw):
+    assert flagged(VerbosityBias(), "length_effect", lambda rng: draw(rng, 200, length=0.4), sets=40) >= 0.9
+    judged = draw(np.random.default_rng(1), 600, length=-0.4)
+    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    assert found.high < 0
+
+
+def test_the_effect_is_that_of_log_length():
+    judged = scored(np.random.default_rng(2), 80)
+    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)
+    direct = effect_at_equal_quality(
+        np.log(judged.covariates[LENGTHS]), judged.answers, judged.covariates[RATINGS], name="length"
+    )
+    assert list(found.estimates) == ["length_effect"]
+    assert (found["length_effect"].value, found["length_effect"].low) == (direct.effect, direct.low)
+    assert BIASES["verbosity"] == VerbosityBias()
+
+
+def test_one_rating_gives_bounds_and_a_stated_reliability_an_effect():
+    judged = scored(np.random.default_rng(3), 400, raters=1)
+    bounds = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    assert math.isnan(bounds.value)
+    known = measure(VerbosityBias(reliability=0.65), judged, seed=0, n_resamples=20)["length_effect"]
+    assert bounds.low < known.low < known.high < bounds.high
+
+
+def test_without_people_only_the_longer_candidate_is_counted():
+    lengths = np.array([[9.0, 1.0], [2.0, 3.0]])
+    judged = pairs_judged([[[0.8, 0.2]], [[0.6, 0.4]]], **{LENGTHS: lengths})
+    assert list(VerbosityBias().samples(judged)) == ["longer_rate"]
+    scores = Judged(("a",), "quality", np.ones(1), {LENGTHS: np.ones(1)})
+    assert not VerbosityBias().applies(scores)
+    assert VerbosityBias().applies(
+        Judged(("a",), "quality", np.ones(1), {LENGTHS: np.ones(1), HUMAN_SCORES: np.ones(1)})
+    )
+
+
+def test_preferences_by_hand():
+    first, second, tie = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+    verdicts = [[first, second], [first, first], [tie, second], [second, first], [(NAN,) * 3, first]]
+    found = judge_scores(pairs_judged(verdicts, ties=True))
+    assert found == pytest.approx([1, 0, 0.5, -1, NAN], nan_ok=True)
+    assert judge_scores(pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]])) == pytest.approx([-1, 0])
+    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1, 0.9)]]))
+    assert odds == pytest.approx([math.log(4) / 2, NAN], nan_ok=True)  # certain once: no finite log-odds
+
+
+def test_ratings_by_hand():
+    scores = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]])})
+    assert people_ratings(scores).tolist() == [[2.5]]
+    rated = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]]), RATINGS: np.array([[2.0, 3.0]])})
+    assert people_ratings(rated).tolist() == [[2.0, 3.0]]
+    assert log_lengths(np.array([1.0, math.e, 0.0])) == pytest.approx([0, 1, NAN], nan_ok=True)
+
+
+def test_other_features_can_be_held_fixed():
+    rng = np.random.default_rng(4)
+    judged = scored(rng, 600, likelihood=0.5)
+    ratings, scores = judged.covariates[RATINGS], judged.answers
+    # length that goes with likelihood has the effect of likelihood, unless likelihood is held fixed
+    ls = judged.covariates["likelihoods"]
+    length = ls + 0.5 * rng.normal(size=600)
+    alone = EffectStatistic(length, ratings, name="length")
+    joint = EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls})
+    assert alone.interval(scores, seed=0).low > 0.2
+    assert joint.interval(scores, seed=0).low < 0 < joint.interval(scores, seed=0).high
+    direct = effect_at_equal_quality(length, scores, ratings, covariates={"likelihood": ls.tolist()})
+    assert joint(scores) == pytest.approx(direct.effect)
+    assert joint.matches(EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls.copy()}))
+    assert not joint.matches(alone)
+    assert not joint.matches(EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls + length}))
+    assert not joint.matches(EffectStatistic(length, ratings, name="length", covariates={"other": ls}))
+
+
+def test_a_feature_that_is_0_or_1_has_the_effect_of_its_unit():
+    rng = np.random.default_rng(5)
+    quality, own = rng.normal(size=4000), rng.integers(0, 2, size=4000).astype(float)
+    ratings = quality[:, None] + 0.7 * rng.normal(size=(4000, 2))
+    scores = quality + 0.5 * own + 0.5 * rng.normal(size=4000)
+    unit = effect_at_equal_quality(own, scores, ratings, standardized=False)
+    assert unit.effect * unit.score_sd == pytest.approx(0.5, abs=0.05)
+    scaled = effect_at_equal_quality(own, scores, ratings)
+    assert scaled.effect == pytest.approx(unit.effect * own.std())
+    assert scaled.standard_error == pytest.approx(unit.standard_error * own.std(), rel=1e-3)
+    constant = effect_at_equal_quality(np.ones(4000), scores, ratings, name="writer", standardized=False)
+    assert constant.reason == "all items have the same writer"
+
+
+def test_two_judges_are_compared_on_length():
+    before = scored(np.random.default_rng(6), 500, length=0.5)
+    after = Judged(before.ids, "quality", scored(np.random.default_rng(6), 500).answers, before.covariates)
+    measured = [measure(VerbosityBias(), one, seed=0, n_resamples=20) for one in (before, after)]
+    found = compare(*measured, n_resamples=50, n_intervals=20, seed=0)["length_effect"]
+    assert found.difference.high < 0
+    assert found.p_value < 1e-4

@@ -1,0 +1,56 @@
+"""Simulated judges with planted biases, on items whose length and likelihood go honestly with quality.
+
+People's ratings are noisy, rounded and clipped to the scale, as are the scores of the judges. An unbiased judge sees
+the quality with noise of its own.
+"""
+
+import numpy as np
+
+from evalbias.evaluation import Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+
+
+def likert(values):
+    return np.clip(np.round(values), 1, 5)
+
+
+def text(rng, shape):
+    """Quality, log length and LS, the last two correlated .5 with quality."""
+    quality = rng.normal(size=shape)
+    return quality, *(0.5 * quality + np.sqrt(0.75) * rng.normal(size=shape) for _ in range(2))
+
+
+def ids(n):
+    return tuple(map(str, range(n)))
+
+
+def scored(rng, n, *, length=0.0, likelihood=0.0, raters=2, noise=0.7, squeeze=1.0):
+    quality, log_length, ls = text(rng, n)
+    pull = quality + length * log_length + likelihood * ls + 0.5 * rng.normal(size=n)
+    ratings = likert(3 + quality[:, None] + noise * rng.normal(size=(n, raters)))
+    covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls}
+    people = {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    return Judged(ids(n), "quality", likert(3 + squeeze * pull), covariates | people)
+
+
+def compared(rng, n, *, length=0.0, likelihood=0.0, first=0.0, raters=2, noise=0.7, verdicts=False, orders=2):
+    quality, log_length, ls = text(rng, (n, 2))
+    pull = (quality + length * log_length + likelihood * ls) @ [1, -1]
+    odds = [first + sign * pull + 0.5 * rng.normal(size=n) for sign in (1, -1)[:orders]]
+    wins = 1 / (1 + np.exp(-2 * np.array(odds).T))  # (n, orders) of the first position
+    if verdicts:
+        wins = (wins > 0.5).astype(float)
+    ratings = likert(3 + quality[:, None] + noise * rng.normal(size=(n, raters, 2)))
+    covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls, RATINGS: ratings @ [1, -1]}
+    return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates)
+
+
+def flagged(bias, name, draw, *, sets, seed=0):
+    """Share of the data sets in which the interval of an estimate excludes the value of an unbiased judge."""
+    hits = 0
+    for index in range(sets):
+        judged = draw(np.random.default_rng([seed, index]))
+        sample = bias.samples(judged)[name]
+        found = sample.statistic.interval(sample.values, n_resamples=400, seed=index)
+        hits += not found.low <= sample.null <= found.high
+    return hits / sets
