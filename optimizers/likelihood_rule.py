@@ -26,7 +26,9 @@ from evalbias.measures.ranks import pearson_rows
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE = "likelihood_effect", "bias_score_z", "performance"
 LOSS = 0.05
-"""Level of the one-sided test that the performance falls."""
+"""Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
+MARGIN = 0.1
+"""Fall in performance (Spearman's rho) that the held-back items must rule out."""
 
 
 class Objective(Protocol):
@@ -141,7 +143,7 @@ class StandardizedBiasScore:
         found = bootstrap_ci(
             change, *arrays, clusters=clusters_of(given), method="percentile", n_resamples=N_RESAMPLES, seed=self._seed
         )
-        error = (found.high - found.low) / (2 * stats.norm.ppf(0.975))
+        error = _error(found.low, found.high)
         if error == 0:  # the two judges agree in everything
             return 1.0
         return float(stats.norm.cdf(found.estimate / error))
@@ -160,9 +162,12 @@ def objective_of(judged: Judged, *, seed: int) -> Objective:
 
 
 class LikelihoodRule:
-    """A judge is better if its likelihood bias is significantly smaller, and its performance not significantly lower.
+    """A judge is better if its likelihood bias is significantly smaller, and its performance is not lower.
 
-    Of several such judges the one of the smallest bias is taken (``Rule``).
+    Not lower means two things: it is not significantly lower, and the items rule out that it is lower by more than
+    ``MARGIN`` (non-inferiority), because a few items show no significant loss of anything. Of several such judges, the
+    one that agrees best with people is taken among those whose bias is within one standard error of the smallest
+    (``Rule``): below that, a smaller bias is mostly luck.
 
     Args:
         judge: Function from a judge to its answers on the held-back items.
@@ -197,7 +202,7 @@ class LikelihoodRule:
         return self._of(given).p_smaller(answers, given)
 
     def loss(self, answers: Judged, given: Judged) -> str:
-        """Say whether the performance falls."""
+        """Say whether the performance falls, or may fall by more than the margin."""
         test = paired_permutation_test(
             performance_statistic(given.covariate(HUMAN_SCORES)),
             answers.answers,
@@ -208,7 +213,37 @@ class LikelihoodRule:
         )
         if test.difference < 0 and test.p_value / 2 < LOSS:
             return f"loses performance ({test.statistic_b:.2f} -> {test.statistic_a:.2f}, p = {test.p_value / 2:.3f})"
+        lowest = self._lowest_change(answers, given)
+        if not lowest > -MARGIN:  # NaN is not above
+            return (
+                f"may lose more than {MARGIN:g} of performance ({test.statistic_b:.2f} -> {test.statistic_a:.2f}, "
+                f"change at worst {lowest:+.2f})"
+            )
         return ""
+
+    def _lowest_change(self, answers: Judged, given: Judged) -> float:
+        """Return the lower end of the one-sided 95 % interval of the change in performance."""
+        statistic = performance_statistic(given.covariate(HUMAN_SCORES))
+
+        def change(before: FloatArray, after: FloatArray, *references: FloatArray) -> FloatArray:
+            return np.asarray(statistic.rows(after, *references) - statistic.rows(before, *references))
+
+        arrays = (given.answers, answers.answers, *statistic.references)
+        found = bootstrap_ci(
+            change,
+            *arrays,
+            clusters=clusters_of(given),
+            method="percentile",
+            n_resamples=N_RESAMPLES,
+            confidence=1 - 2 * LOSS,
+            seed=self._seed,
+        )
+        return found.low
+
+    def error(self, answers: Judged) -> float:
+        """Return the standard error of the bias."""
+        estimate = self._of(answers).estimate(answers)
+        return _error(estimate.low, estimate.high)
 
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return the magnitude of the bias, and minus the performance."""
@@ -217,6 +252,11 @@ class LikelihoodRule:
 
     def _of(self, judged: Judged) -> Objective:
         return self.objective or objective_of(judged, seed=self._seed)
+
+
+def _error(low: float, high: float) -> float:
+    """Return the standard error that a 95 % interval is about as wide as."""
+    return float((high - low) / (2 * stats.norm.ppf(0.975)))
 
 
 def _estimates(judged: Judged, samples: dict[str, Sample], seed: int) -> dict[str, Estimate]:

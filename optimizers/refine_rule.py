@@ -90,6 +90,10 @@ class QualityRule:
         """Return nothing: the quality is all that a loop is for."""
         return ""
 
+    def error(self, answers: Ran) -> float:
+        """Return 0: any difference decides."""
+        return 0.0
+
     def costs(self, answers: Ran) -> tuple[float, ...]:
         """Return minus the mean quality, and the requests."""
         return (-mean_of_defined(answers.quality), float(answers.calls))

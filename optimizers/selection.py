@@ -68,6 +68,10 @@ class Rule(Protocol):
         """Return numbers that should be small; the first one decides between candidates that are all better."""
         ...
 
+    def error(self, answers: Any) -> float:
+        """Return the standard error of the first of ``costs``: what it must differ by to decide; 0 for any amount."""
+        ...
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -117,9 +121,9 @@ def choose(
 ) -> Selection:
     """Choose between candidates and the given program on the held-back items.
 
-    Of the candidates that are significantly better than the given program and make nothing significantly worse, the one
-    of the lowest cost (``Rule.costs``) is chosen; without any, the given program. A candidate that leaves more items
-    undefined is not chosen.
+    Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
+    more items undefined; without any, the given program is kept. Of those whose first cost (``Rule.costs``) is within
+    one standard error of the lowest, the one is chosen whose next cost is lowest.
 
     Args:
         given: The program that was given.
@@ -139,7 +143,7 @@ def choose(
     faults = ["", *(_fault(a, first, p, rule, len(candidates)) for a, p in zip(answers[1:], p_values[1:], strict=True))]
     ranks = [rule.costs(a) for a in answers]
     good = [i for i in range(1, len(programs)) if not faults[i]]
-    best = min(good, key=lambda i: ranks[i]) if good else 0
+    best = _best(good, ranks, lambda i: rule.error(answers[i])) if good else 0
     reasons = [fault or "is better, but not the best" for fault in faults]
     reasons[0] = "is what the others are compared with"
     reasons[best] = f"is chosen: {rule.aim}" if best else "is kept: nothing is better"
@@ -160,6 +164,13 @@ def _fault(answers: Any, given: Any, p_value: float, rule: Rule, candidates: int
     if not p_value < LEVEL / candidates:  # NaN is not below
         return f"is not significantly better (p = {p_value:.4f}, significant below {LEVEL / candidates:.4f})"
     return rule.loss(answers, given)
+
+
+def _best(good: Sequence[int], ranks: Sequence[tuple[float, ...]], error: Callable[[int], float]) -> int:
+    """Return the one whose later costs are lowest among those within a standard error of the lowest first cost."""
+    lowest = min(good, key=lambda i: ranks[i])
+    limit = ranks[lowest][0] + np.nan_to_num(error(lowest), nan=0.0)
+    return min((i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], ranks[i][0]))
 
 
 def _surpasses(first: tuple[float, ...], second: tuple[float, ...]) -> bool:

@@ -87,6 +87,10 @@ class ObjectiveRule:
         """Return nothing: the objective is all that is known without labels."""
         return ""
 
+    def error(self, answers: Judged) -> float:
+        """Return 0: any difference decides."""
+        return 0.0
+
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return minus the objective."""
         return (-self.objective(answers),)

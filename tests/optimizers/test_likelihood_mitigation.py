@@ -65,6 +65,12 @@ def test_a_smaller_bias_must_not_cost_performance():
     found = rule()
     assert found.loss(noisy, given).startswith("loses performance (0.")
     assert found.loss(judged(0.0), given) == ""
+    few = judged(0.6, n=24), judged(0.0, n=24, noise=1.0)
+    reason = found.loss(few[1], few[0])  # no significant loss, but so few items cannot rule one out
+    assert reason.startswith("may lose more than 0.1 of performance (0.")
+    assert rule().loss(replace(few[0], answers=2 * few[0].answers), few[0]) == ""  # the same ranking
+    effect = Effect().estimate(given)
+    assert found.error(given) == pytest.approx((effect.high - effect.low) / (2 * 1.959964), rel=1e-6)
     bias, performance = found.costs(given)
     assert bias == pytest.approx(abs(Effect().value(given)))
     assert performance < -0.5

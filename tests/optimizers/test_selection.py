@@ -27,8 +27,12 @@ class Table:
 
     aim = "less bias"
 
-    def __init__(self, rows):
+    def __init__(self, rows, error):
         self.rows = rows
+        self.standard_error = error
+
+    def error(self, answers):
+        return self.standard_error
 
     def answers(self, program):
         return self.rows[program]
@@ -49,10 +53,10 @@ class Table:
         return answers[0], -answers[1]
 
 
-def chosen(rows):
+def chosen(rows, error=0.0):
     names = list(rows)
     given, *others = (Candidate(name, name) for name in names)
-    return choose(given, others, Table(rows), spent=Cost, inputs=9)
+    return choose(given, others, Table(rows, error), spent=Cost, inputs=9)
 
 
 GIVEN = (0.5, 0.4, float("nan"), "", 0)
@@ -77,6 +81,20 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     assert found.fields["front"] == ("small, insignificant", "holds")
     assert '"smallest that holds" was chosen out of 4 candidates on 9 held-back inputs' in found.fields["decision"]
     assert "bias +0.50 -> +0.20" in found.fields["decision"]
+
+
+@pytest.mark.parametrize(
+    ("error", "name"), [(0.0, "smallest"), (0.04, "smallest"), (0.06, "near"), (0.2, "far"), (float("nan"), "smallest")]
+)
+def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(error, name):
+    rows = {
+        "given": GIVEN,
+        "smallest": (0.10, 0.30, 0.001, "", 0),
+        "near": (0.15, 0.40, 0.001, "", 0),
+        "far": (0.28, 0.50, 0.001, "", 0),
+        "far, no better": (0.29, 0.45, 0.001, "", 0),
+    }
+    assert chosen(rows, error).chosen.name == name
 
 
 @pytest.mark.parametrize(
