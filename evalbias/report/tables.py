@@ -21,39 +21,38 @@ LOW_COVERAGE = 0.1
 
 
 def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
-    """Return one row a criterion: the headline estimates of one bias, the first with its interval."""
+    """Return one row a criterion and headline estimate of one bias, with its interval."""
     first = next(iter(measurements.values()))
-    names = [name for name in first.headlines if name in first.estimates]
-    table = Table(title=f"{first.bias.capitalize()} bias")
-    table.add_column("criterion", overflow="fold")
-    for name in names:
-        table.add_column(first[name].label, justify="right", overflow="fold")
-        if name == names[0]:
-            table.add_column("95 % interval", justify="right", overflow="fold")
-    for heading in ("n", "undefined"):
-        table.add_column(heading, justify="right")
+    table = _by_estimate(f"{first.bias.capitalize()} bias", "value", "95 % interval")
     for criterion, measurement in measurements.items():
-        cells = [measurement[name].text() for name in names]
-        cells.insert(1, measurement[names[0]].interval)
-        table.add_row(criterion, *cells, str(measurement[names[0]].n), str(measurement[names[0]].undefined))
+        estimates = [measurement[name] for name in measurement.headlines if name in measurement.estimates]
+        for place, e in enumerate(estimates):
+            counts = (str(e.n), str(e.undefined))
+            table.add_row("" if place else criterion, e.label, e.text(), e.interval, *counts)
     return table
 
 
 def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
-    """Return one row a criterion: the headline estimates of one bias, before -> after, with their p-values."""
+    """Return one row a criterion and headline estimate of one bias, before -> after, with its p-value."""
     first = next(iter(comparisons.values()))
-    names = [name for name in first.headlines if name in first.changes]
-    table = Table(title=f"{first.bias.capitalize()} bias, before -> after", caption=SIGNIFICANCE)
-    table.add_column("criterion", overflow="fold")
-    for name in names:
-        for heading in (first[name].label, "p"):
-            table.add_column(heading, justify="right", overflow="fold")
-    for heading in ("n", "undefined"):
-        table.add_column(heading, justify="right")
+    table = _by_estimate(f"{first.bias.capitalize()} bias, before -> after", "before -> after", "p")
+    table.caption = SIGNIFICANCE
     for criterion, comparison in comparisons.items():
-        changes = [comparison[name] for name in names]
-        cells = [cell for change in changes for cell in (change.text(), p_text(change.p_value))]
-        table.add_row(criterion, *cells, str(comparison.n), str(comparison.undefined))
+        changes = [comparison[name] for name in comparison.headlines if name in comparison.changes]
+        for place, change in enumerate(changes):
+            counts = (str(change.after.n), str(change.after.undefined))
+            cells = (change.label, change.text(), p_text(change.p_value), *counts)
+            table.add_row("" if place else criterion, *cells)
+    return table
+
+
+def _by_estimate(title: str, *headings: str) -> Table:
+    """Return an empty table with a column for the criterion, the estimate, the headings and the counts."""
+    table = Table(title=title)
+    for heading in ("criterion", "estimate"):
+        table.add_column(heading, overflow="fold")
+    for heading in (*headings, "n", "undefined"):
+        table.add_column(heading, justify="right", overflow="fold")
     return table
 
 

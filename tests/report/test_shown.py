@@ -40,8 +40,9 @@ def test_a_measurement_says_what_is_undefined():
         e.scores["quality"] = 3.0
     one = judge_examples(PointwiseJudge(C), examples, lm=FormulaLM(), likelihood_lm="own")
     measurement = measure(LikelihoodBias(), one, seed=0)
-    row = cells(measurement_table({"wit": measurement}), "wit")
-    assert row == ["wit", "undefined", "undefined to undefined", "undefined", "undefined", "7", "3"]
+    table = measurement_table({"wit": measurement})
+    assert cells(table, "wit") == ["wit", "effect of LS", "undefined", "undefined to undefined", "7", "3"]
+    assert cells(table, "performance") == ["", "performance", "undefined", "undefined to undefined", "7", "3"]
     assert measurement.undefined == {"human_scores": 3}
     assert "undefined human scores: 3" in " ".join(printed(measurement.table()).split())
 
@@ -50,11 +51,13 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
     measurement = measure(LikelihoodBias(), judged[0], seed=0)
     bias = measurement["bias_score"]
     assert bias.low < bias.value < bias.high
-    row = cells(measurement_table({"quality": measurement}), "quality")
+    table = measurement_table({"quality": measurement})
     effect = measurement["likelihood_effect"]
     assert math.isnan(effect.value)  # one rating an item
     assert effect.low < effect.high
-    assert row[1:4] == ["undefined", f"{effect.low:+.2f} to {effect.high:+.2f}", f"{bias.value:+.2f}"]
+    interval = f"{effect.low:+.2f} to {effect.high:+.2f}"
+    assert cells(table, "quality") == ["quality", "effect of LS", "undefined", interval, "80", "0"]
+    assert cells(table, "BiasScore") == ["", "BiasScore", f"{bias.value:+.2f}", bias.interval, "80", "0"]
     content = json.loads(json.dumps(to_json(measurement), allow_nan=False))
     assert content["estimates"]["bias_score"]["value"] == bias.value
     assert len(content["items"]["likelihoods"]) == len(content["items"]["id"]) == 80
@@ -67,19 +70,16 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
 
 def test_a_comparison_carries_the_papers_signs(judged):
     change = compare(*(measure(LikelihoodBias(), one, seed=0) for one in judged), n_resamples=999, seed=0)
-    row = cells(comparison_table({"quality": change}), "quality")
+    table = comparison_table({"quality": change})
     bias, performance = change["bias_score"], change["performance"]
-    assert row[1:3] == ["undefined -> undefined", ""]  # one rating an item
-    row = [row[0], *row[3:]]
-    assert row[1] == f"{bias.before.value:+.2f} -> {bias.after.value:+.2f}*"
-    assert row[2:4] == [
-        f"{bias.p_value:.5f}",
-        f"{performance.before.value:+.2f} -> {performance.after.value:+.2f}*",
-    ]
-    assert row[5:] == ["80", "0"]
+    assert cells(table, "quality") == ["quality", "effect of LS", "undefined -> undefined", "", "80", "0"]
+    row = cells(table, "BiasScore")
+    assert row[2] == f"{bias.before.value:+.2f} -> {bias.after.value:+.2f}*"
+    assert row[3:] == [f"{bias.p_value:.5f}", "80", "0"]
+    assert cells(table, "performance")[2] == f"{performance.before.value:+.2f} -> {performance.after.value:+.2f}*"
     assert [mark(p) for p in (0.049, 0.05, 0.059, 0.06, math.nan)] == ["*", "†", "†", "", ""]
-    assert cells(change.table(), "BiasScore")[1] == row[1]
-    assert row[1].replace(">", "&gt;") in change._repr_html_()
+    assert cells(change.table(), "BiasScore")[1] == row[2]
+    assert row[2].replace(">", "&gt;") in change._repr_html_()
 
 
 def test_a_judge_that_hardly_answers_is_warned_of():
