@@ -3,10 +3,17 @@ from .evaluation import Comparison as Comparison
 from .evaluation import Judged as Judged
 from .evaluation import Measurement as Measurement
 from .evaluation import compare as compare
+from .evaluation import function_scores as function_scores
 from .evaluation import judge_examples as judge_examples
 from .evaluation import measure as measure
 from .evaluation import measure_ranking as measure_ranking
+from .evaluation import recorded_scores as recorded_scores
+from .evaluation import recorded_verdicts as recorded_verdicts
 from .evaluation import run_loops as run_loops
+from .evaluation.audit import Audit as Audit
+from .evaluation.audit import audit as audit
+from .evaluation.finding import Finding as Finding
+from .evaluation.verdict import Verdict as Verdict
 from .lm.embedded import embedded_judge_lm as embedded_judge_lm
 from .lm.local import LocalLM as LocalLM
 from .lm.recorded import RecordedLM as RecordedLM

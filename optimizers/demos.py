@@ -8,7 +8,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.ratings import human_score
-from evalbias.evaluation.judged import human_scores
+from evalbias.evaluation.item_facts import human_scores
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.pointwise import PointwiseJudge

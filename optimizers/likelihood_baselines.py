@@ -10,7 +10,8 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample, clusters_of, estimate_value, measured
 from evalbias.evaluation.formatting import number
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_scores
+from evalbias.evaluation.item_facts import human_scores
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import paired_permutation_test, performance_statistic, spearman_rows
 from evalbias.measures.arrays import FloatArray

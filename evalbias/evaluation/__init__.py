@@ -6,10 +6,13 @@ from evalbias.evaluation.baselines import Row, compare_with_baselines
 from evalbias.evaluation.comparison import Change, Comparison, compare
 from evalbias.evaluation.estimates import Bias, Estimate, Measurement, Sample, measure
 from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.finding import Finding
+from evalbias.evaluation.function_judge import function_scores
 from evalbias.evaluation.judged import Judged, judge_examples, total
 from evalbias.evaluation.loop_comparison import LoopPair, LoopScores, compare_loops
 from evalbias.evaluation.loop_summary import LoopSummary, doublings, summarize_loop
 from evalbias.evaluation.loops import Loop, LoopRun, run_loops
+from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.self_bias import measure_rounds
 from evalbias.evaluation.style import Paraphrased, StyleReport, measure_style
@@ -22,6 +25,7 @@ __all__ = [
     "Change",
     "Comparison",
     "Estimate",
+    "Finding",
     "Judged",
     "Loop",
     "LoopPair",
@@ -37,6 +41,7 @@ __all__ = [
     "compare_loops",
     "compare_with_baselines",
     "doublings",
+    "function_scores",
     "judge_examples",
     "measure",
     "measure_aspects",
@@ -44,6 +49,8 @@ __all__ = [
     "measure_rounds",
     "measure_style",
     "ranking_agreement",
+    "recorded_scores",
+    "recorded_verdicts",
     "run_loops",
     "summarize_loop",
     "total",

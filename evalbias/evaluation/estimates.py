@@ -11,6 +11,7 @@ import numpy as np
 from evalbias.evaluation.formatting import Tabular, count, number, share
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.intervals import p_of_interval
 from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.statistic import Statistic
 
@@ -31,6 +32,8 @@ class Sample:
         signed: Whether tables show a sign.
         tested: Whether ``compare`` tests it by swaps. Not a statistic that is too costly to resample 100,000 times, or
             one whose interval has its own test.
+        confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
+            candidate wins because it is the better one. An audit calls no judge biased for such an estimate.
     """
 
     values: FloatArray
@@ -40,6 +43,7 @@ class Sample:
     excluded: int = 0
     signed: bool = True
     tested: bool = True
+    confounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Estimate:
         signed: Whether tables show a sign.
         excluded: Items left out by definition, such as pairs of equal lengths.
         units: Inputs that the interval resamples, each with its items; n where none share an input.
+        p_value: Two-sided p of the test against ``null``: that of the interval where it has one, else read from the
+            interval (``p_of_interval``); NaN without a null.
+        unit: Unit of the estimate, such as ``"share"``; empty where it has none. See ``Statistic``.
+        confounded: See ``Sample``.
+        reason: Why the estimate is undefined, where that is known.
     """
 
     name: str
@@ -71,6 +80,10 @@ class Estimate:
     signed: bool = True
     excluded: int = 0
     units: int = 0
+    p_value: float = float("nan")
+    unit: str = ""
+    confounded: bool = False
+    reason: str = ""
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -266,10 +279,15 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
     interval = sample.statistic.interval(sample.values, clusters=clusters, n_resamples=n_resamples, seed=seed)
     n = int(defined_items(*aligned(*arrays)).sum())
     undefined = len(sample.values) - n - sample.excluded
+    value, p_value = estimate_value(sample), interval.p_value
+    if sample.null is None:
+        p_value = float("nan")
+    elif np.isnan(p_value) or sample.null != 0:
+        p_value = p_of_interval(value, interval.low, interval.high, null=sample.null)
     return Estimate(
         name,
         sample.label,
-        estimate_value(sample),
+        value,
         interval.low,
         interval.high,
         sample.null,
@@ -278,6 +296,10 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
         sample.signed,
         sample.excluded,
         interval.units,
+        p_value,
+        sample.statistic.unit,
+        sample.confounded,
+        interval.reason,
     )
 
 

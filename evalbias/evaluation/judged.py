@@ -9,25 +9,36 @@ from typing import Any, Literal
 import dspy
 import numpy as np
 
-from evalbias.data.pairing import input_key
-from evalbias.data.ratings import human_score, is_rated, single_ratings
+from evalbias.evaluation.item_facts import (
+    BETTER,
+    HUMAN_SCORES,
+    LENGTHS,
+    LIKELIHOODS,
+    RATINGS,
+    Writers,
+    candidates_of,
+    item_facts,
+    item_id,
+)
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
-LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
-"""Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
-RATINGS = "ratings"
-"""Name of a covariate: (n, r) single ratings of each item in the raters' order, NaN where a rater gave none.
-
-For pairs they are each rater's difference, the first candidate's rating less the second's."""
-
+__all__ = [
+    "BETTER",
+    "HUMAN_SCORES",
+    "LENGTHS",
+    "LIKELIHOODS",
+    "RATINGS",
+    "Judged",
+    "check_pairs",
+    "judge_examples",
+    "total",
+]
 
 REMEDIES = {
     LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
@@ -49,6 +60,9 @@ class Judged:
         coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
         ties: Whether the last of c classes is the answer "tie".
         content_free: (1, c) answer to a content-free input; None where it was not asked for.
+        writers: (n,) names of the systems that wrote the outputs, two for a pair; empty where unknown.
+        scale: Lowest and highest score of a judge that scores; None where unknown.
+        reasons: Id -> why the judge gave no answer, where that is known.
         judgments: Prompts that the judge answered.
         provenance: What decides the numbers: models, reduction.
     """
@@ -61,6 +75,9 @@ class Judged:
     coverage: FloatArray = field(default_factory=lambda: np.empty(0))
     ties: bool = False
     content_free: FloatArray | None = None
+    writers: Writers = ()
+    scale: tuple[float, float] | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
     judgments: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -118,37 +135,28 @@ def judge_examples(
         raise ValueError("There are no examples to judge: give at least one.")
     model = resolve_lm(lm, judge.predict)
     scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
-    covariates: dict[str, FloatArray] = {}
-    if isinstance(judge, PairwiseJudge):
+    pairwise = isinstance(judge, PairwiseJudge)
+    if pairwise:
         check_pairs(examples)
-        if scorer is not None:
-            texts = [(e.source, text) for e in examples for text in e.candidates]
-            values = likelihood_scores(_items(texts), judge.criterion, scorer, reduction=reduction)
-            covariates[LIKELIHOODS] = values.reshape(len(examples), 2)
-        covariates[LENGTHS] = np.array([[len(text) for text in e.candidates] for e in examples], dtype=np.float64)
-        answers, coverage = _compare(judge, examples, model, progress)
-        judgments = 2 * len(examples)
+    facts = item_facts(examples, judge.criterion, pairwise=pairwise, scorer=scorer, reduction=reduction)
+    if isinstance(judge, PairwiseJudge):
+        answers, predictions = _compare(judge, examples, model, progress)
     else:
-        if any(is_rated(e, judge.criterion.name) for e in examples):
-            covariates[HUMAN_SCORES] = human_scores(examples, judge.criterion)
-        if scorer is not None:
-            covariates[LIKELIHOODS] = likelihood_scores(examples, judge.criterion, scorer, reduction=reduction)
-        covariates[LENGTHS] = np.array([len(e.output) for e in examples], dtype=np.float64)
         predictions = judge.batch(examples, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
-        coverage = np.array([p.coverage for p in predictions], dtype=np.float64)
-        judgments = len(examples)
-    if (ratings := human_ratings(examples, judge.criterion)).shape[1]:
-        covariates[RATINGS] = ratings
+    refused = zip(facts.ids, predictions, strict=True)
     return Judged(
-        ids=tuple(_id(e, i) for i, e in enumerate(examples)),
+        ids=facts.ids,
         criterion=judge.criterion.name,
         answers=answers,
-        covariates=covariates,
-        inputs=tuple(input_key(e) for e in examples),
-        coverage=coverage,
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        coverage=np.array([p.coverage for p in predictions], dtype=np.float64),
         ties=isinstance(judge, PairwiseJudge) and judge.ties,
-        judgments=judgments,
+        writers=facts.writers,
+        scale=None if pairwise else judge.criterion.scale,
+        reasons={name: str(p.undefined) for name, p in refused if p.get("undefined")},
+        judgments=(2 if pairwise else 1) * len(examples),
         provenance={} if scorer is None else {"reduction": reduction},
     )
 
@@ -183,28 +191,10 @@ def total(judged: Sequence[Judged]) -> Judged:
     )
 
 
-def human_scores(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
-    """Return (n,) the examples' human scores on a criterion, as rated; NaN where undefined.
-
-    Raises:
-        ValueError: An item was not rated on the criterion; see ``evalbias.data.human_score``.
-    """
-    return np.array([human_score(e, criterion.name) for e in examples], dtype=np.float64)
-
-
-def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
-    """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
-    rows = [single_ratings(e, criterion.name) for e in examples]
-    padded = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return padded
-
-
 def _compare(
     judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, progress: Callable[[int], None] | None
-) -> tuple[FloatArray, FloatArray]:
-    """Return (n, 2, c) probabilities by position in both orders, and (n,) coverage."""
+) -> tuple[FloatArray, list[dspy.Prediction]]:
+    """Return (n, 2, c) probabilities by position in both orders, and the predictions."""
     both: PairwiseJudge = judge.deepcopy()
     both.debias = "permutation"
     predictions = both.batch(pairs, lm=lm, progress=progress)
@@ -213,7 +203,7 @@ def _compare(
         orders = rotations(2, every=True)
         averaged = by_candidate(positions, orders).mean(axis=1)  # (n, c)
         positions = by_candidate(np.stack([averaged, averaged], axis=1), orders)  # by position again
-    return positions, np.array([p.coverage for p in predictions], dtype=np.float64)
+    return positions, predictions
 
 
 def check_pairs(examples: Sequence[dspy.Example]) -> None:
@@ -223,18 +213,8 @@ def check_pairs(examples: Sequence[dspy.Example]) -> None:
         ValueError: An example has another number of candidates; it is named.
     """
     for index, example in enumerate(examples):
-        if len(example.get("candidates") or ()) != 2:
+        if len(candidates_of(example)) != 2:
             raise ValueError(
-                f"The example {_id(example, index)!r} does not have two candidates: give pairs; evalbias.data.pairs "
-                "makes them."
+                f"The example {item_id(example, index)!r} does not have two candidates: give pairs; "
+                "evalbias.data.pairs makes them."
             )
-
-
-def _items(texts: Sequence[tuple[str, str]]) -> list[dspy.Example]:
-    return [dspy.Example(source=source, output=output) for source, output in texts]
-
-
-def _id(example: dspy.Example, index: int) -> str:
-    if example.get("ids"):
-        return " | ".join(map(str, example.ids))
-    return str(example.get("id", index))

@@ -68,8 +68,8 @@ class LikelihoodBias:
         standardized = bias_score_statistic(likelihoods, human, normalization="z-score")
         return {
             **samples,
-            "bias_score": Sample(scores, published, "BiasScore", null=0.0),
-            "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0),
+            "bias_score": Sample(scores, published, "BiasScore", null=0.0, confounded=True),
+            "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0, confounded=True),
             "performance": Sample(scores, performance_statistic(human), "performance"),
         }
 
@@ -91,9 +91,17 @@ def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Samp
     difference = likelihoods[:, 0] - likelihoods[:, 1]
     wins = first_position(judged)  # (n, r)
     return {
-        "likelihood_correlation": Sample(wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0),
+        "likelihood_correlation": Sample(
+            wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0, confounded=True
+        ),
         "odds_per_nat": Sample(
-            wins, _Orders(OddsStatistic(difference)), "odds per nat", null=1.0, signed=False, tested=False
+            wins,
+            _Orders(OddsStatistic(difference)),
+            "odds per nat",
+            null=1.0,
+            signed=False,
+            tested=False,
+            confounded=True,
         ),
         "odds_of_first": Sample(
             wins,

@@ -39,9 +39,14 @@ class PositionBias:
         fair = FairnessStatistic(ties=judged.ties)
         samples = {
             "first_rate": Sample(
-                win_share(shares, ties=judged.ties), ShareStatistic(), "first", null=1 / places, signed=False
+                win_share(shares, ties=judged.ties),
+                ShareStatistic(),
+                "first",
+                null=1 / places,
+                signed=False,
+                confounded=len(orders) == 1,  # the better outputs may stand first
             ),
-            "fairness": Sample(shares, fair, "fairness", null=0.0),
+            "fairness": Sample(shares, fair, "fairness", null=0.0, confounded=len(orders) == 1),
         }
         if len(orders) == 2:
             consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)

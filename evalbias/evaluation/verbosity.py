@@ -52,5 +52,7 @@ class VerbosityBias:
             shares = judged.win_shares
             wins = longer_wins(shares, first, second)
             equal = int((~np.isnan(shares) & (first == second)).sum())
-            samples["longer_rate"] = Sample(wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False)
+            samples["longer_rate"] = Sample(
+                wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False, confounded=True
+            )
         return samples

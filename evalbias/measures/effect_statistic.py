@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.effect import FeatureEffect
 from evalbias.measures.equal_quality import effect_at_equal_quality, effect_change
 from evalbias.measures.intervals import ConfidenceInterval
-from evalbias.measures.statistic import Statistic
+from evalbias.measures.statistic import SCORE_SD, Statistic
 
 
 class EffectStatistic(Statistic):
@@ -27,6 +27,8 @@ class EffectStatistic(Statistic):
         standardized: Whether the effect is that of one standard deviation of the feature.
         reliability: Reliability of a single rating.
     """
+
+    unit: ClassVar[str] = SCORE_SD
 
     def __init__(
         self,
@@ -103,4 +105,4 @@ def _interval(found: FeatureEffect, confidence: float) -> ConfidenceInterval:
     if confidence != 0.95:
         raise ValueError(f"confidence={confidence}: an effect at equal quality has a 95 % interval only.")
     p_value = found.p_value if found.effect == found.effect else np.nan  # bounds have no estimate that could be marked
-    return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value)
+    return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value, found.reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -34,6 +35,7 @@ class ConfidenceInterval:
         undefined: Resamples without a statistic, left out.
         units: Units that count as independent: clusters, or items where there are no clusters.
         p_value: Two-sided p of the test against 0 that belongs to the interval; NaN where it has none.
+        reason: Why the estimate is undefined, where that is known; empty where it is defined.
     """
 
     low: float
@@ -43,6 +45,7 @@ class ConfidenceInterval:
     undefined: int
     units: int
     p_value: float = float("nan")
+    reason: str = ""
 
 
 def bootstrap_ci(
@@ -202,3 +205,35 @@ def share_interval(
     center = (mean + squared / (2 * size)) / (1 + squared / size)
     half = np.sqrt(squared / size * (mean * (1 - mean) + squared / (4 * size))) / (1 + squared / size)
     return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)
+
+
+def p_of_interval(value: float, low: float, high: float, *, null: float) -> float:
+    """Read a two-sided p from a 95 % interval: the distance to the null in units of the interval's half on that side.
+
+    The half is taken for 1.96 standard errors of a normal distribution, so p < .05 exactly where the interval excludes
+    the null. Other p are as good as the normal distribution is; none is needed for a bootstrap interval of another
+    level, whose tail 2,000 resamples do not resolve.
+
+    Args:
+        value: The estimate. Where it is NaN, as between bounds, the middle of the interval stands for it, which makes p
+            larger.
+        low: Lower end of the interval.
+        high: Upper end.
+        null: Value under the null hypothesis.
+
+    Returns:
+        p in [0, 1]; NaN where the interval is undefined.
+
+    Examples:
+        >>> round(p_of_interval(0.196, 0.0, 0.392, null=0.0), 3), round(p_of_interval(0.3, 0.1, 0.4, null=0.0), 4)
+        (0.05, 0.0033)
+    """
+    if math.isnan(low) or math.isnan(high):
+        return math.nan
+    centre = (low + high) / 2 if math.isnan(value) else value
+    if centre == null:
+        return 1.0
+    half = centre - low if centre > null else high - centre
+    if half <= 0:
+        return 0.0
+    return float(2 * ndtr(-abs(centre - null) / half * ndtri(0.975)))

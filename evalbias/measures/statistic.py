@@ -10,7 +10,7 @@ import copy
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,9 @@ from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
 from evalbias.measures.intervals import ConfidenceInterval, counted_interval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
+
+SHARE, SCORE_SD = "share", "standard deviations of the score"
+"""Units: a number in [0, 1], and the judge's score divided by its standard deviation over the items."""
 
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
@@ -30,9 +33,11 @@ class Statistic:
 
     Attributes:
         references: Arrays (n,) about the items that the statistic needs besides the scores.
+        unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
     """
 
     references: tuple[FloatArray, ...] = ()
+    unit: ClassVar[str] = ""
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the statistic of k systems or resamples.
@@ -164,6 +169,8 @@ class MeanStatistic(Statistic):
 
 class ShareStatistic(MeanStatistic):
     """Mean of numbers in [0, 1], such as wins; its interval keeps its coverage near 0 and 1."""
+
+    unit: ClassVar[str] = SHARE
 
     def interval(
         self,

@@ -34,8 +34,10 @@ def test_a_sample_becomes_an_estimate():
     sample = Sample(values, ShareStatistic(), "wins", null=0.5, excluded=1, signed=False)
     found = measured({"wins": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
     interval = share_interval(values)
+    p = math.erfc((2 / 3 - 0.5) / (2 / 3 - interval.low) * 1.96 / math.sqrt(2))  # half the interval is 1.96 errors
     assert found["wins"] == Estimate(
-        "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3
+        "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3,
+        pytest.approx(p, rel=1e-4), "share",
     )  # fmt: skip
     assert found.to_dict()["estimates"] == found.estimates
     rows = found._rows()

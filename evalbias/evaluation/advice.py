@@ -1,0 +1,79 @@
+"""What an audit says about each bias: its effect in words, what measuring it takes, and what helps at what cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evalbias.measures.statistic import SCORE_SD, SHARE
+
+MARGINS = {SCORE_SD: 0.2, SHARE: 0.1}
+"""Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
+MARGIN = 0.1
+"""The same for estimates without a unit, such as correlations and differences of two shares."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Words about one bias.
+
+    Attributes:
+        favored: What the bias favors, as the subject of "gets ... more" and "wins ... of the pairs".
+        needs: What makes it possible to measure the bias, as the end of "needs ...".
+        for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
+        for_scores: The same for a judge that scores.
+    """
+
+    favored: str
+    needs: str
+    for_pairs: str = ""
+    for_scores: str = ""
+
+
+UNKNOWN = Advice(favored="what the bias favors", needs="answers or facts about the items that these lack")
+
+ADVICE: dict[str, Advice] = {
+    "likelihood": Advice(
+        favored="an output that is one standard deviation likelier",
+        needs="a model that tells likelihoods (--likelihood-lm, such as a local model), the items' sources and "
+        "outputs, and human scores; for pairs, human ratings of both outputs",
+        for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
+        "keeps what is shown to help; it takes some thousand judgments once, and prompts that are longer by 2 to 8 "
+        "examples, or one more likelihood an output",
+    ),
+    "position": Advice(
+        favored="the output shown first",
+        needs="pairs that were judged in both orders (--swapped-field)",
+        for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
+        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
+        "prompt a pair",
+    ),
+    "verbosity": Advice(
+        favored="an output that is one standard deviation longer",
+        needs="the texts of the outputs, and human scores; for pairs, which output people prefer (--better-field)",
+        for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches a wording "
+        "without it; the search takes some thousand judgments once, the wording nothing",
+        for_scores="'evalbias compile likelihood' lessens it where long outputs are likely ones (measure again after "
+        "it); outputs of equal length avoid it",
+    ),
+    "self_preference": Advice(
+        favored="an output of the judge's own system",
+        needs="the writers of the outputs (field system, or systems for pairs), the judge's own among them "
+        "(--own-system NAME), and human scores",
+        for_pairs="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
+        "price of each",
+        for_scores="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
+        "price of each",
+    ),
+    "self": Advice(favored="the judge's own output", needs="a refine loop's own scores ('evalbias measure self')"),
+}
+"""Name of a bias -> what is said about it."""
+
+
+def advice_on(bias: str) -> Advice:
+    """Return what is said about a bias; general words for one without an entry."""
+    return ADVICE.get(bias, UNKNOWN)
+
+
+def margin_of(unit: str) -> float:
+    """Return the smallest effect worth finding, in an estimate's unit."""
+    return MARGINS.get(unit, MARGIN)

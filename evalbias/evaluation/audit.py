@@ -1,0 +1,187 @@
+"""The audit: every bias of any judge that the items allow to measure, its agreement with people, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import dspy
+
+from evalbias.evaluation.advice import advice_on
+from evalbias.evaluation.audited import Answered, JudgeSource, answers_of
+from evalbias.evaluation.estimates import Bias, Measurement, measure
+from evalbias.evaluation.finding import ALPHA, Finding, findings_of
+from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.verdict import Verdict, verdict_of
+from evalbias.programs.criterion import Criterion
+
+AGREEMENT = "agreement"
+"""Name of the measurement that is not of a bias."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Every bias of one judge, its agreement with people, and what follows.
+
+    Attributes:
+        judge: The judge in words.
+        measurements: Name of a bias, or ``"agreement"``, -> measurement.
+        verdict: What follows, first in one line.
+        judged: The judge's answers, and what is known about the items.
+        examples: The items.
+        not_measured: Bias -> why it was not measured and what would make it possible.
+        provenance: What decides the numbers.
+    """
+
+    judge: str
+    measurements: Mapping[str, Measurement]
+    verdict: Verdict
+    judged: Judged
+    examples: Sequence[dspy.Example]
+    not_measured: Mapping[str, str]
+    provenance: Mapping[str, Any]
+
+    def __getitem__(self, bias: str) -> Measurement:
+        """Return a measurement by the name of its bias, or ``"agreement"``."""
+        return self.measurements[bias]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the items, for JSON; ``biases`` holds headline estimates, of which 0 is no bias."""
+        findings = {f.bias: f for f in self.verdict.findings}
+        agreement = self.measurements.get(AGREEMENT)
+        estimates = {} if agreement is None else agreement.estimates
+        return {
+            "verdict": self.verdict.sentence,
+            "judge": self.judge,
+            "criterion": self.judged.criterion,
+            "n": len(self.judged.ids),
+            "biases": {
+                bias: {**_flat(findings[bias]), "estimates": measurement.estimates}
+                for bias, measurement in self.measurements.items()
+                if bias != AGREEMENT
+            },
+            AGREEMENT: {name: estimate.value for name, estimate in estimates.items()},
+            "agreement_intervals": {
+                name: {field: getattr(e, field) for field in ("low", "high", "n", "undefined")}
+                for name, e in estimates.items()
+            },
+            "not_measured": self.not_measured,
+            "undefined": dict(self.judged.reasons),
+            "provenance": self.provenance,
+        }
+
+
+def audit(
+    data: Any,
+    *,
+    judge: JudgeSource | None = None,
+    scores_field: str | None = None,
+    winner_field: str | None = None,
+    swapped_field: str | None = None,
+    better_field: str = "better",
+    mapping: Mapping[str, str] | None = None,
+    lm: Any = None,
+    likelihood_lm: Any = None,
+    criterion: str | Criterion | None = None,
+    scale: tuple[float, float] | None = None,
+    own_system: str | None = None,
+    reliability: float | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Audit:
+    """Measure every bias of a judge that the items allow, and its agreement with people.
+
+    Name the judge in one of three ways: ``judge``, ``scores_field`` or ``winner_field``.
+
+    Args:
+        data: Items: a file, ``NAME:PATH`` of a known data set, or a list of examples or dicts; see ``data.read``.
+        judge: A judge of evalbias, the JSON file of one, a DSPy module, or a function; see ``function_scores``.
+        scores_field: Field of a judge's recorded scores; see ``recorded_scores``.
+        winner_field: Field of a judge's recorded choices between two outputs; see ``recorded_verdicts``.
+        swapped_field: Field of the choices in the swapped order.
+        better_field: Field of people's choices.
+        mapping: Our name of a field -> its name in the data.
+        lm: Model of a judge of evalbias. Defaults to the judge's own, else DSPy's.
+        likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; of others, LS is
+            not measured without it.
+        criterion: Criterion of the human scores. Defaults to the judge's, else to the only one that the items have.
+        scale: Lowest and highest score of the judge, if known; only words depend on it.
+        own_system: Name, among the writers of the outputs, of the judge's own system.
+        reliability: Share of a single rating's variance that is quality, for items with one rating each.
+        limit: Largest number of pairs drawn, where a judge that compares is given single outputs.
+        seed: Seed for intervals and draws.
+        num_threads: Calls of a function at the same time.
+        progress: Called with the number of judgments done.
+
+    Raises:
+        ValueError: Not exactly one judge is named, or the items lack what is asked for; an item is named.
+    """
+    answered = answers_of(
+        data,
+        judge=judge,
+        scores_field=scores_field,
+        winner_field=winner_field,
+        swapped_field=swapped_field,
+        better_field=better_field,
+        mapping=mapping,
+        lm=lm,
+        likelihood_lm=likelihood_lm,
+        criterion=criterion,
+        scale=scale,
+        limit=limit,
+        seed=seed,
+        num_threads=num_threads,
+        progress=progress,
+    )
+    return audit_answers(answered, own_system=own_system, reliability=reliability, seed=seed)
+
+
+def audit_answers(
+    answered: Answered, *, own_system: str | None = None, reliability: float | None = None, seed: int = 0
+) -> Audit:
+    """Audit a judge that has answered; see ``audit``."""
+    judged = answered.judged
+    settings = {"own": own_system, "reliability": reliability}
+    measurements, not_measured = dict[str, Measurement](), dict[str, str]()
+    for name, bias in BIASES.items():
+        configured = _configured(bias, settings)
+        if configured.applies(judged):
+            measurements[name] = measure(configured, judged, seed=seed)
+        else:
+            not_measured[name] = f"it needs {advice_on(name).needs}"
+    biases = {name: m for name, m in measurements.items() if name != AGREEMENT}
+    not_measured |= answered.not_measured
+    findings = findings_of(biases, judged, {k: v for k, v in not_measured.items() if k != AGREEMENT})
+    not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
+    used = {name: value for name, value in settings.items() if value is not None}
+    provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
+    verdict = verdict_of(findings)
+    return Audit(answered.judge, measurements, verdict, judged, answered.examples, not_measured, provenance)
+
+
+def _configured(bias: Bias, settings: Mapping[str, Any]) -> Bias:
+    """Return the bias with those settings that are fields of its class and given."""
+    if not is_dataclass(bias) or isinstance(bias, type):
+        return bias
+    names = {field.name for field in fields(bias)}
+    return replace(bias, **{n: v for n, v in settings.items() if n in names and v is not None})
+
+
+def _flat(finding: Finding) -> dict[str, Any]:
+    """Return a finding for JSON, the numbers of its estimate beside its words."""
+    estimate = finding.estimate
+    numbers = ("low", "high", "null", "n", "undefined", "name", "unit", "p_value")
+    return {
+        "estimate": None if estimate is None else estimate.value,
+        **{name: None if estimate is None else getattr(estimate, name) for name in numbers},
+        "status": finding.status,
+        "sentence": finding.sentence,
+        "p_adjusted": finding.p_adjusted,
+        "margin": finding.margin,
+        "items_needed": finding.items_needed,
+        "remedy": finding.remedy,
+    }

@@ -1,0 +1,199 @@
+"""The answers of any judge that an audit is given: a program, a file, a function, or recorded columns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from evalbias import data as data_sets
+from evalbias.data.reading import Source
+from evalbias.evaluation.function_judge import FunctionJudge, function_scores
+from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.recorded_judge import QUALITY, recorded_scores, recorded_verdicts
+from evalbias.lm.contract import resolve_lm
+from evalbias.programs.criteria import PRESETS
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
+from evalbias.programs.pointwise import PointwiseJudge, load_judge
+
+JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A judge's answers, ready to be audited.
+
+    Attributes:
+        judge: The judge in words.
+        judged: Its answers, and what is known about the items.
+        examples: The items, in the order of the answers.
+        not_measured: Bias -> why it cannot be measured, where that was found out on the way.
+    """
+
+    judge: str
+    judged: Judged
+    examples: Sequence[dspy.Example]
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+
+
+def answers_of(
+    data: Any,
+    *,
+    judge: JudgeSource | None,
+    scores_field: str | None,
+    winner_field: str | None,
+    swapped_field: str | None,
+    better_field: str,
+    mapping: Mapping[str, str] | None,
+    lm: Any,
+    likelihood_lm: Any,
+    criterion: str | Criterion | None,
+    scale: tuple[float, float] | None,
+    limit: int | None,
+    seed: int,
+    num_threads: int,
+    progress: Callable[[int], None] | None,
+) -> Answered:
+    """Read the items and gather the judge's answers; see ``audit``.
+
+    Raises:
+        ValueError: Not exactly one judge is named, or the items lack what is asked for.
+    """
+    if sum(given is not None for given in (judge, scores_field, winner_field)) != 1:
+        raise ValueError(
+            "Name one judge: a judge of yours (judge, --judge), the field of its recorded scores (scores_field, "
+            "--scores-field), or the field of its recorded choices (winner_field, --winner-field)."
+        )
+    examples = read_items(data, mapping)
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    if isinstance(judge, str | os.PathLike):
+        judge = load_any_judge(judge)
+    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+        pairs = _drawn_pairs(judge, examples, limit, seed) if isinstance(judge, PairwiseJudge) else examples
+        return _asked(judge, pairs, lm, likelihood_lm, progress)
+    asked = _criterion(data, examples, criterion)
+    if callable(judge):
+        judged = function_scores(
+            examples,
+            judge,
+            criterion=asked,
+            scale=scale,
+            better=better_field,
+            likelihood_lm=likelihood_lm,
+            num_threads=num_threads,
+            progress=progress,
+        )
+        return Answered(f"the judge {_name(judge)}", judged, examples)
+    if scores_field is not None:
+        judged = recorded_scores(examples, scores_field, criterion=asked, scale=scale, likelihood_lm=likelihood_lm)
+        return Answered(f"recorded scores {scores_field!r}", judged, examples)
+    judged = recorded_verdicts(
+        examples,
+        str(winner_field),
+        swapped=swapped_field,
+        better=better_field,
+        criterion=asked,
+        likelihood_lm=likelihood_lm,
+    )
+    return Answered(f"recorded choices {winner_field!r}", judged, examples)
+
+
+def read_items(data: Any, mapping: Mapping[str, str] | None) -> list[dspy.Example]:
+    """Read the items of an audit.
+
+    Args:
+        data: A .jsonl file, ``NAME:PATH`` of a known data set, or a list of examples or dicts.
+        mapping: Our name of a field -> its name in the data.
+    """
+    if isinstance(data, str | os.PathLike):
+        text = os.fspath(data)
+        if text.endswith((".jsonl", ".jsonl.gz")) and data_sets.parse_spec(text)[0] == "jsonl":
+            path = Path(data_sets.parse_spec(text)[1])
+            examples = [dspy.Example(record) for _, record in Source("jsonl", path).rows()]
+        else:
+            examples = list(data_sets.load_spec(text))
+    else:
+        examples = [e if isinstance(e, dspy.Example) else dspy.Example(dict(e)) for e in data]
+    for ours, theirs in (mapping or {}).items():
+        examples = [e.copy(**{ours: e[theirs]}) if theirs in e else e for e in examples]
+    return examples
+
+
+def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
+    """Load a judge that scores or compares from the JSON file that its ``save`` wrote.
+
+    Raises:
+        ValueError: The file does not hold a judge.
+    """
+    try:
+        settings = json.loads(Path(path).read_text(encoding="utf-8")).get("settings", {})
+    except (ValueError, AttributeError):
+        settings = {}
+    return load_pairwise_judge(path) if settings.get("kind") == PairwiseJudge.kind else load_judge(path)
+
+
+def _asked(
+    judge: PointwiseJudge | PairwiseJudge,
+    examples: Sequence[dspy.Example],
+    lm: Any,
+    likelihood_lm: Any,
+    progress: Callable[[int], None] | None,
+) -> Answered:
+    """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
+    words = f"{judge.kind} on {getattr(resolve_lm(lm, judge.predict), 'model', 'its model')}"
+    try:
+        own: Any = "own" if likelihood_lm is None else likelihood_lm
+        judged = judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
+        return Answered(words, judged, examples)
+    except NotImplementedError as error:
+        if likelihood_lm is not None:
+            raise
+        judged = judge_examples(judge, examples, lm=lm, progress=progress)
+        return Answered(words, judged, examples, {"likelihood": f"{error} Name another model (--likelihood-lm)."})
+
+
+def _drawn_pairs(
+    judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int
+) -> Sequence[dspy.Example]:
+    """Return pairs as they are, or draw pairs of the outputs of each input."""
+    if any(e.get("candidates") or e.get("outputs") for e in examples):
+        return [e if "candidates" in e else e.copy(candidates=list(e.outputs)) for e in examples]
+    return data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)
+
+
+def _criterion(data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None) -> Criterion | str:
+    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
+
+    Raises:
+        ValueError: None is named and people rated several.
+    """
+    if isinstance(criterion, Criterion):
+        return criterion
+    rated = list(dict.fromkeys(name for e in examples for name in _rated(e)))
+    if criterion is None and len(rated) > 1:
+        raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one (criterion, --criterion).")
+    name = criterion or (rated[0] if rated else QUALITY)
+    if ":" in name:
+        return Criterion.parse(name)
+    known = PRESETS.get(str(data).partition(":")[0], ()) if isinstance(data, str) else ()
+    return next((preset for preset in known if preset.name == name), name)
+
+
+def _rated(example: dspy.Example) -> Sequence[str]:
+    return [
+        name
+        for field_name in ("scores", "ratings")
+        if isinstance(given := example.get(field_name), Mapping)
+        for name in given
+    ]
+
+
+def _name(judge: Any) -> str:
+    return getattr(judge, "__name__", type(judge).__name__)

@@ -1,0 +1,190 @@
+"""One bias in an audit: whether the judge has it, by how much in words, and what would settle or mend it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from evalbias.evaluation.advice import advice_on, margin_of
+from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.formatting import number
+from evalbias.evaluation.judged import Judged
+from evalbias.measures.resampling import defined_items
+from evalbias.measures.statistic import SCORE_SD, SHARE
+
+ALPHA = 0.05
+"""Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
+Z = 1.959963984540054
+POWER_Z = 0.8416212335729143
+"""Normal quantile of the power .8 with which ``items_needed`` finds an effect."""
+
+Status = Literal["biased", "no sign", "too few items", "not measured"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What an audit finds about one bias.
+
+    Attributes:
+        bias: Name of the bias.
+        status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
+            ``"no sign"``: it does not, and its 95 % interval lies within ``margin``. ``"too few items"``: neither.
+            ``"not measured"``: the items or the judge do not allow it.
+        estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
+        sentence: The finding in words, in units of the judge's scale.
+        margin: Smallest effect worth finding, in the estimate's unit.
+        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
+        items_needed: Items with which an effect of the size of ``margin`` is found with power .8; None where unknown.
+        remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
+    """
+
+    bias: str
+    status: Status
+    estimate: Estimate | None
+    sentence: str
+    margin: float = math.nan
+    p_adjusted: float = math.nan
+    items_needed: int | None = None
+    remedy: str = ""
+
+
+def findings_of(
+    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+
+    Args:
+        measurements: Bias -> measurement, of biases only.
+        judged: What was measured.
+        not_measured: Bias -> why it was not measured.
+    """
+    headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
+    tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and not math.isnan(e.p_value)}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    found = [
+        _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan))
+        for bias, measurement in measurements.items()
+    ]
+    return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
+
+
+def headline(measurement: Measurement) -> Estimate | None:
+    """Return the estimate that decides whether the judge is biased, less its null; None where there is none.
+
+    It is the first headline that has a null and that the outputs' quality cannot explain.
+    """
+    for name in measurement.headlines:
+        estimate = measurement.estimates.get(name)
+        if estimate is not None and estimate.null is not None and not estimate.confounded:
+            shift = estimate.null
+            return replace(
+                estimate, value=estimate.value - shift, low=estimate.low - shift, high=estimate.high - shift, null=0.0
+            )
+    return None
+
+
+def holm(p_values: list[float]) -> list[float]:
+    """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def items_for(estimate: Estimate, wanted: float) -> int | None:
+    """Return how many items find an effect of the size ``wanted`` with power .8 at 5 %; None where unknown.
+
+    The standard error is read from the interval and shrinks with the root of the number of items.
+    """
+    error = (estimate.high - estimate.low) / (2 * Z)
+    if math.isnan(error) or math.isnan(estimate.value):
+        return None  # between bounds, more items do not narrow what the reliability leaves open
+    return math.ceil(estimate.n * ((Z + POWER_Z) * error / wanted) ** 2)
+
+
+def _finding(
+    bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float
+) -> Finding:
+    advice = advice_on(bias)
+    if estimate is None:
+        why = f"only numbers that the quality of the outputs may explain could be measured; more needs {advice.needs}"
+        return Finding(bias, "not measured", None, why)
+    if math.isnan(estimate.low):
+        why = estimate.reason or f"no item defines it; it needs {advice.needs}"
+        return Finding(bias, "not measured", estimate, why)
+    margin = margin_of(estimate.unit)
+    status: Status = "too few items"
+    if p_adjusted < ALPHA:
+        status = "biased"
+    elif -margin < estimate.low and estimate.high < margin:
+        status = "no sign"
+    remedy = (advice.for_pairs if judged.pairwise else advice.for_scores) if status == "biased" else ""
+    words = in_words(bias, estimate, measurement, judged)
+    return Finding(bias, status, estimate, words, margin, p_adjusted, items_for(estimate, margin), remedy)
+
+
+def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
+    """Say an estimate less its null in units that people understand: points, or wins of so many of 100 pairs."""
+    favored = advice_on(bias).favored
+    ends = (estimate.value, estimate.low, estimate.high)
+    if estimate.unit == SCORE_SD and not judged.pairwise:
+        unit = _score_sd(estimate.name, measurement)
+        value, low, high = (unit * end for end in ends)
+        return f"{favored} gets {_more(value, low, high)} points at equal quality{_scale(judged)}{_span(low, high)}"
+    if estimate.unit == SCORE_SD:
+        value, low, high = (100 * (share - 0.5) for share in _even_pair(estimate.name, measurement, ends))
+        return (
+            f"{favored} than the other wins {_more(value, low, high, digits=0)} of 100 pairs of equal quality than the "
+            f"half that is fair{_span(low, high, digits=0)}"
+        )
+    if estimate.unit == SHARE:
+        null = measurement.estimates[estimate.name].null or 0.0
+        value, low, high = (100 * (null + end) for end in ends)
+        return (
+            f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} (95 % {low:.3g} to {high:.3g})"
+        )
+    return f"{estimate.label} differs by {number(ends[0])} from that of an unbiased judge (95 % {estimate.interval})"
+
+
+def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:
+    """Return the win rate that an effect makes of an even pair; scores are log-odds, or verdicts from -1 to 1."""
+    values = measurement.samples[name].values
+    shifts = [_score_sd(name, measurement) * end for end in ends]
+    if np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all():
+        return [0.5 + shift / 2 for shift in shifts]
+    return [float(expit(shift)) for shift in shifts]
+
+
+def _score_sd(name: str, measurement: Measurement) -> float:
+    """Return the standard deviation of the values that an estimate was computed from, in points or log-odds."""
+    values = measurement.samples[name].values
+    return float(np.std(values[defined_items(values)]))
+
+
+def _more(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return "0.21 more" or "0.21 fewer"; the range where only bounds are known."""
+    if math.isnan(value):
+        return f"{low:+.{digits}f} to {high:+.{digits}f} more"
+    return f"{abs(value):.{digits}f} {'fewer' if round(value, digits) < 0 else 'more'}"
+
+
+def _span(low: float, high: float, digits: int = 2) -> str:
+    return f" (95 % {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
+
+
+def _scale(judged: Judged) -> str:
+    if judged.scale is not None:
+        return f" on the scale of {judged.scale[0]:g} to {judged.scale[1]:g}"
+    scores = judged.answers[~np.isnan(judged.answers)]
+    return f", where the judge's scores run from {scores.min():g} to {scores.max():g}" if len(scores) else ""

@@ -1,0 +1,155 @@
+"""Judges that are not ours: any Python function or DSPy module that scores an item or chooses between two outputs."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.item_facts import candidates_of, chosen_candidate, item_facts
+from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
+from evalbias.lm.types import MeasuringLM
+from evalbias.programs.criterion import Criterion
+
+FunctionJudge = Callable[..., Any]
+
+logger = logging.getLogger(__name__)
+
+
+def function_scores(
+    examples: Sequence[dspy.Example],
+    judge: FunctionJudge,
+    *,
+    criterion: str | Criterion = QUALITY,
+    scale: tuple[float, float] | None = None,
+    better: str = "better",
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Judged:
+    """Have a function or DSPy module score items, or choose between the two outputs of pairs in both orders.
+
+    Args:
+        examples: Items with ``source`` and ``output``, or pairs with ``source`` and ``candidates`` or ``outputs``.
+        judge: A function of one example, or a DSPy module that is called with the fields ``source`` and ``output`` (or
+            ``candidates``). It returns a number, or a prediction with ``score``. Of a pair it returns the index of the
+            better output, 0 or 1, -1 or ``"tie"`` for a tie, None for no answer, or a prediction with ``winner``.
+        criterion: Criterion of the human scores; its task defines LS.
+        scale: Lowest and highest score that the judge can give, if known.
+        better: Field of people's choice between the candidates of a pair.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS.
+        num_threads: Calls at the same time; the function must allow it.
+        progress: Called with 1 after every call.
+
+    Returns:
+        The answers. An item on which the judge raises an exception is undefined, with the error in ``reasons``.
+
+    Raises:
+        ValueError: There are no items, or the judge answered none of them.
+
+    Examples:
+        >>> judged = function_scores([dspy.Example(output="a"), dspy.Example(output="abc")], lambda e: len(e.output))
+        >>> judged.answers.tolist()
+        [1.0, 3.0]
+    """
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    pairwise = all(candidates_of(e) for e in examples)
+    asked = as_criterion(criterion)
+    facts = item_facts(
+        examples,
+        asked,
+        pairwise=pairwise,
+        scorer=likelihood_lm,
+        reduction=reduction,
+        better=better,
+        required=False,
+    )
+    questions = _pairs(examples) if pairwise else list(examples)
+    reasons: dict[str, str] = {}
+
+    def answer(place: int) -> float:
+        example, name = questions[place], facts.ids[place % len(examples)]
+        try:
+            value = _called(judge, example, pairwise)
+            return _choice(value) if pairwise else _score(value)
+        except Exception as error:  # another's code may raise anything; the item is reported by its id
+            reasons[name] = f"{type(error).__name__}: {error}"
+            return math.nan
+        finally:
+            if progress is not None:
+                progress(1)
+
+    with ThreadPoolExecutor(num_threads) as pool:
+        futures = [pool.submit(copy_context().run, answer, place) for place in range(len(questions))]
+        values = np.array([future.result() for future in futures])
+    if np.isnan(values).all():
+        first = next(iter(reasons.items()), None)
+        why = "it returned None every time" if first is None else f"on the item {first[0]!r} it raised {first[1]}"
+        raise ValueError(f"The judge answered no item: {why}.")
+    if reasons:
+        name, why = next(iter(reasons.items()))
+        logger.warning("The judge failed on %d items, which are undefined; on %r: %s", len(reasons), name, why)
+    if pairwise:
+        given, swapped = values.reshape(2, -1)
+        other = np.where((swapped == 0) | (swapped == 1), 1 - swapped, swapped)  # an index into the pair as it stands
+        values = by_position(np.stack([given, other]))
+    return Judged(
+        ids=facts.ids,
+        criterion=asked.name,
+        answers=values,
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        ties=pairwise and values.shape[2] == 3,
+        writers=facts.writers,
+        scale=scale,
+        reasons=reasons,
+        judgments=len(questions),
+        provenance={} if likelihood_lm is None else {"reduction": reduction},
+    )
+
+
+def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return every pair as it stands, then every pair in the other order."""
+    given = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
+    return given + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in given]
+
+
+def _called(judge: FunctionJudge, example: dspy.Example, pairwise: bool) -> Any:
+    if not isinstance(judge, dspy.Module):
+        return judge(example)
+    fields = ("source", "candidates") if pairwise else ("source", "output")
+    return judge(**{name: example[name] for name in fields if name in example})
+
+
+def _score(value: Any) -> float:
+    """Read a number, or a prediction's ``score``.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    given = value.get("score") if isinstance(value, dspy.Prediction) else value
+    if given is None:
+        return math.nan
+    try:
+        number = math.inf if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number):
+        raise ValueError(f"the judge returned {value!r:.80}: return a number, or a prediction with 'score'")
+    return number
+
+
+def _choice(value: Any) -> float:
+    """Read the index of the better output, or a prediction's ``winner``."""
+    given = value.get("winner") if isinstance(value, dspy.Prediction) else value
+    return chosen_candidate(given, "the judge's answer")

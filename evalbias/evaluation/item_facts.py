@@ -1,0 +1,192 @@
+"""What is known about items besides a judge's answers: lengths, likelihoods, human scores, writers, inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.data.ratings import human_score, is_rated, single_ratings
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.likelihoods import likelihood_scores
+
+LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
+"""Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
+RATINGS = "ratings"
+"""Name of a covariate: (n, r) single ratings of each item in the raters' order, NaN where a rater gave none.
+
+For pairs they are each rater's difference, the first candidate's rating less the second's."""
+BETTER = "better"
+"""Name of a covariate: (n,) the candidate of each pair that people prefer, 0 or 1; NaN where they prefer none."""
+
+Writers = Sequence[str] | Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class ItemFacts:
+    """What is known about n items.
+
+    Attributes:
+        ids: Identifiers of the items; a pair's is both its outputs', joined.
+        inputs: (n,) the input (document) of each item.
+        covariates: Name -> (n,) or (n, 2) numbers; see ``Judged``.
+        writers: (n,) names of the systems that wrote the outputs, two for a pair; empty where unknown.
+    """
+
+    ids: tuple[str, ...]
+    inputs: tuple[str, ...]
+    covariates: Mapping[str, FloatArray]
+    writers: Writers
+
+
+def item_facts(
+    examples: Sequence[dspy.Example],
+    criterion: Criterion,
+    *,
+    pairwise: bool,
+    scorer: MeasuringLM | None = None,
+    reduction: str = "sum",
+    better: str = "better",
+    required: bool = True,
+) -> ItemFacts:
+    """Gather what is known about items that are scored, or about pairs that are compared.
+
+    Args:
+        examples: Items or pairs.
+        criterion: Criterion of the human scores and ratings; its task defines LS.
+        pairwise: Whether the examples are pairs.
+        scorer: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS.
+        better: Field of people's choice between the candidates of a pair.
+        required: Whether to refuse an item without a human score where others have one. If False, it is undefined.
+
+    Raises:
+        ValueError: An item lacks what is needed; it is named.
+    """
+    texts = [candidates_of(e) if pairwise else [e.get("output")] for e in examples]
+    covariates: dict[str, FloatArray] = {}
+    if all(isinstance(text, str) for row in texts for text in row) and all(texts):
+        covariates[LENGTHS] = _shaped([len(text) for row in texts for text in row], pairwise)
+    if scorer is not None:
+        outputs = _likelihood_items(examples, texts)
+        values = likelihood_scores(outputs, criterion, scorer, reduction=reduction)
+        covariates[LIKELIHOODS] = _shaped(values, pairwise)
+    if pairwise:
+        choices = np.array([_choice(e, better, i) for i, e in enumerate(examples)])
+        if not np.isnan(choices).all():
+            covariates[BETTER] = choices
+    elif any(is_rated(e, criterion.name) for e in examples):
+        covariates[HUMAN_SCORES] = human_scores(examples, criterion, required=required)
+    if (ratings := human_ratings(examples, criterion)).shape[1]:
+        covariates[RATINGS] = ratings
+    return ItemFacts(
+        ids=tuple(item_id(e, i) for i, e in enumerate(examples)),
+        inputs=tuple(_input(e, i) for i, e in enumerate(examples)),
+        covariates=covariates,
+        writers=_writers(examples, pairwise),
+    )
+
+
+def candidates_of(example: dspy.Example) -> Sequence[Any]:
+    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
+    given = example.get("candidates") or example.get("outputs") or ()
+    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
+
+
+def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, required: bool = True) -> FloatArray:
+    """Return (n,) the examples' human scores on a criterion, as rated; NaN where undefined.
+
+    Raises:
+        ValueError: An item was not rated on the criterion and ``required``; see ``evalbias.data.human_score``.
+    """
+    return np.array([human_score(e, criterion.name, required=required) for e in examples], dtype=np.float64)
+
+
+def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
+    """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
+    rows = [single_ratings(e, criterion.name) for e in examples]
+    padded = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return padded
+
+
+def item_id(example: dspy.Example, index: int) -> str:
+    """Return an item's ``id``, a pair's ``ids`` joined, or the item's number."""
+    if example.get("ids"):
+        return " | ".join(map(str, example.ids))
+    return str(example.get("id", index))
+
+
+def _input(example: dspy.Example, index: int) -> str:
+    """Identify the input; an item without ``input_id`` and ``source`` has its own."""
+    for name in ("input_id", "source"):
+        if example.get(name) is not None:
+            return str(example[name])
+    return f"item {index}"
+
+
+def _shaped(values: Any, pairwise: bool) -> FloatArray:
+    array = np.asarray(values, dtype=np.float64)
+    return array.reshape(-1, 2) if pairwise else array
+
+
+def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence[Any]]) -> list[dspy.Example]:
+    for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
+        if not row or not all(isinstance(text, str) for text in [example.get("source"), *row]):
+            raise ValueError(
+                f"The item {item_id(example, index)!r} lacks the texts that a likelihood needs, its source and what "
+                "was written to it: add them (source, output or outputs), or name no likelihood model."
+            )
+    pairs = zip(examples, texts, strict=True)
+    return [dspy.Example(source=e.source, output=text) for e, row in pairs for text in row]
+
+
+def _choice(example: dspy.Example, field: str, index: int) -> float:
+    """Return which candidate people prefer; a label ``preference`` of "A" or "B" says it too."""
+    given = example.get(field)
+    if given is None and field == "better" and example.get("preference") in ("A", "B"):
+        return float(example.preference == "B")
+    winner = chosen_candidate(given, f"{field!r} of the item {item_id(example, index)!r}")
+    return winner if winner in (0.0, 1.0) else math.nan
+
+
+def chosen_candidate(value: Any, label: str) -> float:
+    """Read a choice between two candidates: 0, 1, -1 for a tie, NaN for none.
+
+    Args:
+        value: 0 or 1, also as text; -1 or ``"tie"``; None, NaN or an empty text where there was no choice.
+        label: Names the value in the error.
+
+    Raises:
+        ValueError: The value is something else.
+    """
+    if value is None or value == "" or value != value:
+        return math.nan
+    if value == "tie":
+        return -1.0
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if number not in (0.0, 1.0, -1.0):
+        raise ValueError(
+            f"{label} is {value!r:.80}: give the index of the chosen output, 0 or 1, 'tie' (or -1), or null for none."
+        )
+    return number
+
+
+def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
+    """Return the writers where every item names them, else nothing."""
+    if pairwise:
+        named: list[Any] = [e.get("systems") or () for e in examples]
+        complete = all(isinstance(n, Sequence) and not isinstance(n, str) and len(n) == 2 for n in named)
+        return [(str(a), str(b)) for a, b in named] if complete else ()
+    single = [e.get("system") for e in examples]
+    return [str(one) for one in single] if all(one is not None and one != "" for one in single) else ()

@@ -1,0 +1,174 @@
+"""Judges whose answers are recorded with the items: a column of scores, or columns of verdicts about pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.item_facts import chosen_candidate, item_facts, item_id
+from evalbias.evaluation.judged import Judged, check_pairs
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
+from evalbias.programs.criterion import Criterion
+
+QUALITY = "quality"
+TIE = -1.0
+
+
+def recorded_scores(
+    examples: Sequence[dspy.Example],
+    field: str,
+    *,
+    criterion: str | Criterion = QUALITY,
+    scale: tuple[float, float] | None = None,
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+) -> Judged:
+    """Gather a judge's recorded scores and what is known about the items.
+
+    Args:
+        examples: Items with the field; ``source``, ``output``, ``scores`` or ``score``, ``ratings``, ``system`` and
+            ``input_id`` where they are known.
+        field: Field of the judge's score: a number, or None where it gave none.
+        criterion: Criterion of the human scores; its task defines LS.
+        scale: Lowest and highest score that the judge can give, if known.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS: ``"sum"`` or ``"mean"``.
+
+    Raises:
+        ValueError: No item has the field, or a value is not a number; the item is named.
+
+    Examples:
+        >>> judged = recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine")
+        >>> judged.answers.tolist()
+        [4.0, nan]
+    """
+    asked = as_criterion(criterion)
+    values = [_number(e, field, i) for i, e in enumerate(_having(examples, field))]
+    facts = item_facts(examples, asked, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
+    return Judged(
+        ids=facts.ids,
+        criterion=asked.name,
+        answers=np.array(values, dtype=np.float64),
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        writers=facts.writers,
+        scale=scale,
+        provenance={} if likelihood_lm is None else {"reduction": reduction},
+    )
+
+
+def recorded_verdicts(
+    examples: Sequence[dspy.Example],
+    winner: str,
+    *,
+    swapped: str | None = None,
+    better: str = "better",
+    criterion: str | Criterion = QUALITY,
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+) -> Judged:
+    """Gather a judge's recorded choices between two outputs, in one order or in both.
+
+    Args:
+        examples: Pairs with ``candidates`` or ``outputs`` and the fields named below; ``source``, ``ratings``,
+            ``systems`` and ``input_id`` where they are known.
+        winner: Field of the choice when the outputs were shown as they stand: 0 or 1, an index into them; -1 or
+            ``"tie"`` for a tie; None for no answer.
+        swapped: Field of the choice when the outputs were shown in the other order, also an index into them as they
+            stand. None if only one order was asked.
+        better: Field of people's choice, 0 or 1; other values mean that they prefer none.
+        criterion: Criterion of the ratings; its task defines LS.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS.
+
+    Returns:
+        Answers (n, orders, 2) by position, 1 for the position that was chosen, with a third class where a tie occurs.
+
+    Raises:
+        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named.
+
+    Examples:
+        >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
+        >>> recorded_verdicts([pair], "winner", swapped="winner_swapped").answers.tolist()  # always the first position
+        [[[1.0, 0.0], [1.0, 0.0]]]
+    """
+    check_pairs(examples)
+    asked = as_criterion(criterion)
+    fields = [winner] if swapped is None else [winner, swapped]
+    choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
+    facts = item_facts(examples, asked, pairwise=True, scorer=likelihood_lm, reduction=reduction, better=better)
+    return Judged(
+        ids=facts.ids,
+        criterion=asked.name,
+        answers=by_position(choices),
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        ties=bool((choices == TIE).any()),
+        writers=facts.writers,
+        provenance={} if likelihood_lm is None else {"reduction": reduction},
+    )
+
+
+def by_position(choices: FloatArray) -> FloatArray:
+    """Return (n, r, c) answers by position from choices (r, n) of candidates, the second row in the swapped order.
+
+    A choice is 0, 1, -1 for a tie or NaN. c is 3 if there is a tie, else 2.
+    """
+    orders, n = choices.shape
+    answers = np.zeros((n, orders, 3 if (choices == TIE).any() else 2))
+    for order, row in enumerate(choices):
+        answers[np.isnan(row), order] = math.nan
+        for candidate in (0, 1):
+            answers[row == candidate, order, candidate if order == 0 else 1 - candidate] = 1.0
+        if answers.shape[2] == 3:
+            answers[row == TIE, order, 2] = 1.0
+    return answers
+
+
+def as_criterion(criterion: str | Criterion) -> Criterion:
+    """Return the criterion of recorded answers; of a name alone, no prompt is ever made but that of LS."""
+    if isinstance(criterion, Criterion):
+        return criterion
+    return Criterion(criterion, f"how good is the output in {criterion}?")
+
+
+def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:
+    """Return the examples.
+
+    Raises:
+        ValueError: There are none, or none has the field.
+    """
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    if not any(field in e for e in examples):
+        names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
+        near = get_close_matches(field, names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names)}.{hint}")
+    return examples
+
+
+def _number(example: dspy.Example, field: str, index: int) -> float:
+    value: Any = example.get(field)
+    if value is None or value == "":
+        return math.nan
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.inf
+    if math.isinf(number):
+        raise ValueError(
+            f"{field!r} of the item {item_id(example, index)!r} is {value!r:.80}: give a number, or null where the "
+            "judge gave no score."
+        )
+    return number
+
+
+def _chosen(example: dspy.Example, field: str, index: int) -> float:
+    return chosen_candidate(example.get(field), f"{field!r} of the item {item_id(example, index)!r}")

@@ -1,0 +1,76 @@
+"""The verdict of an audit: one line that says whether the judge is biased, how much, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evalbias.evaluation.finding import Finding, Status
+from evalbias.evaluation.formatting import count
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an audit concludes.
+
+    Attributes:
+        sentence: Whether the judge is biased, by how much, whether the data suffice, what helps and what it costs.
+        findings: One a bias.
+    """
+
+    sentence: str
+    findings: tuple[Finding, ...]
+
+    def having(self, status: Status) -> tuple[Finding, ...]:
+        """Return the findings with a status."""
+        return tuple(finding for finding in self.findings if finding.status == status)
+
+
+def verdict_of(findings: Sequence[Finding]) -> Verdict:
+    """Conclude from the findings."""
+    verdict = Verdict("", tuple(findings))
+    biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
+    clear, open_ = verdict.having("no sign"), verdict.having("too few items")
+    parts = [_first(biased, clear, open_)]
+    parts += [f"What helps against {title(f)}: {f.remedy}." for f in biased if f.remedy]
+    if clear:
+        parts.append(f"No sign of {_names(clear)}: effects of {_margins(clear)} or more are excluded.")
+    if open_:
+        parts.append(f"Too few items to tell for {', '.join(map(_open, open_))}.")
+    if missing := verdict.having("not measured"):
+        parts.append(f"Not measured: {', '.join(finding.bias for finding in missing)}.")
+    return Verdict(" ".join(parts), verdict.findings)
+
+
+def _first(biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding]) -> str:
+    if biased:
+        return f"The judge is biased ({_names(biased)}): {'; '.join(finding.sentence for finding in biased)}."
+    if open_:
+        return "No bias is shown, but the data do not suffice to exclude one."
+    if clear:
+        return "No bias is shown, and the data suffice to say so."
+    return "No bias could be measured."
+
+
+def title(finding: Finding) -> str:
+    """Return the name of a finding's bias in words."""
+    return finding.bias.replace("_", " ")
+
+
+def _names(findings: Sequence[Finding]) -> str:
+    *others, last = map(title, findings)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _margins(findings: Sequence[Finding]) -> str:
+    return ", ".join(
+        dict.fromkeys(
+            f"{f.margin:g}{' ' + f.estimate.unit if f.estimate is not None and f.estimate.unit else ''}"
+            for f in findings
+        )
+    )
+
+
+def _open(finding: Finding) -> str:
+    needed = finding.items_needed
+    return title(finding) if needed is None else f"{title(finding)} (about {count(needed, 'item')} would do)"

@@ -1,0 +1,153 @@
+"""The audit: findings and verdicts of judges whose biases are known, and the published figures of recorded ones."""
+
+import json
+import math
+from dataclasses import replace
+
+import dspy
+import numpy as np
+import pytest
+
+import evalbias
+from evalbias.data import world
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.finding import Finding, holm, items_for
+from evalbias.evaluation.verdict import verdict_of
+from evalbias.measures.intervals import p_of_interval
+from evalbias.runs.values import to_json
+
+
+def first_places(n, *, first):
+    """Pairs of which the judge takes the first position in a share of them, else the better output."""
+    return [
+        {
+            "id": i,
+            "source": f"s{i}",
+            "outputs": ["an output", "the other"],
+            "better": i % 2,
+            "winner": 0 if i < first * n else i % 2,
+            "winner_swapped": 1 if i < first * n else i % 2,
+        }
+        for i in range(n)
+    ]
+
+
+def of_pairs(pairs):
+    return evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped")
+
+
+def test_a_taste_for_the_first_position_is_found():
+    found = of_pairs(first_places(200, first=0.4))
+    (finding,) = [f for f in found.verdict.findings if f.bias == "position"]
+    assert finding.status == "biased"
+    assert finding.estimate.value == pytest.approx(0.2)  # wins 70 of 100
+    assert found.verdict.sentence.startswith(
+        "The judge is biased (position): the output shown first wins 70 of 100 comparisons instead of 50 (95 % "
+    )
+    assert "What helps against position: asking in both orders and averaging removes it" in found.verdict.sentence
+    told = json.loads(json.dumps(to_json(found.to_dict()), allow_nan=False))
+    position = told["biases"]["position"]
+    assert position["estimate"] == pytest.approx(0.2)
+    assert 0 < position["low"] < 0.2 < position["high"]
+    assert (position["null"], position["n"], position["undefined"]) == (0, 200, 0)
+    assert told["verdict"] == found.verdict.sentence
+    assert told["n"] == 200
+
+
+def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
+    many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
+    assert [f.status for f in many.verdict.findings if f.bias == "position"] == ["no sign"]
+    assert "No sign of position: effects of 0.1 share or more are excluded." in many.verdict.sentence
+    (open_,) = [f for f in few.verdict.findings if f.bias == "position"]
+    assert open_.status == "too few items"
+    assert "No bias is shown, but the data do not suffice" in few.verdict.sentence
+    assert f"position (about {open_.items_needed} items would do)" in few.verdict.sentence
+
+
+def test_one_order_leaves_position_to_the_quality():
+    found = evalbias.audit(first_places(40, first=1.0), winner_field="winner")
+    assert "pairs that were judged in both orders" in found.not_measured["position"]
+    assert found["position"]["first_rate"].value == 1.0  # measured, but not called a bias
+
+
+def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
+    rng = np.random.default_rng(0)
+    for value, low, high in np.sort(rng.normal(size=(200, 3)), axis=1)[:, [1, 0, 2]]:
+        p = p_of_interval(value, low, high, null=0.0)
+        assert (p < 0.05) == (low > 0 or high < 0)
+    three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
+    assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
+    assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
+    assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
+
+
+def test_holm_by_its_definition():
+    assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_items_for_an_effect():
+    estimate = Estimate("x", "x", 0.0, -0.196, 0.196, 0.0, 100, 0)  # standard error .1 with 100 items
+    assert items_for(estimate, 0.28) == 101  # (1.96 + .8416) * .1 / .28 = 1.0006
+    assert items_for(estimate, 0.14) == 401
+    assert items_for(replace(estimate, value=math.nan), 0.1) is None
+
+
+def test_the_verdict_names_every_status():
+    found = [
+        Finding("position", "too few items", None, "", items_needed=400),
+        Finding("verbosity", "too few items", None, "", items_needed=None),
+        Finding("self", "not measured", None, "it needs a loop"),
+    ]
+    assert verdict_of(found).sentence == (
+        "No bias is shown, but the data do not suffice to exclude one. Too few items to tell for position (about 400 "
+        "items would do), verbosity. Not measured: self."
+    )
+    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self."
+
+
+def scored_world(n, effect, seed=0):
+    """Items of the synthetic world with two ratings, scored by a judge with a planted taste for likely text."""
+    rng = np.random.default_rng(seed)
+    items = world.examples(n, seed=seed)
+    return [
+        dspy.Example(
+            id=e.id,
+            source=e.source,
+            output=e.output,
+            ratings={"quality": [float(e.scores["quality"] + r) for r in rng.normal(0, 0.7, 2)]},
+            scores={"quality": float(e.scores["quality"])},
+            mine=float(e.scores["quality"] + effect * (len(e.output) % 5) + rng.normal(0, 0.3)),
+        )
+        for e in items
+    ]
+
+
+def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
+    items = scored_world(150, 0.0)
+    without = evalbias.audit(items, scores_field="mine")
+    assert "--likelihood-lm" in without.not_measured["likelihood"]
+    lm = evalbias.embedded_judge_lm()
+    found = evalbias.audit(items, scores_field="mine", likelihood_lm=lm)
+    direct = evalbias.measure(
+        evalbias.BIASES["likelihood"], evalbias.recorded_scores(items, "mine", likelihood_lm=lm), seed=0
+    )
+    (finding,) = [f for f in found.verdict.findings if f.bias == "likelihood"]
+    assert finding.estimate.value == direct["likelihood_effect"].value
+    assert "points at equal quality, where the judge's scores run from" in finding.sentence
+    points = direct["likelihood_effect"].value * np.std(direct.samples["likelihood_effect"].values)
+    assert f"gets {abs(points):.2f} " in finding.sentence
+
+
+def test_exactly_one_judge_is_named():
+    with pytest.raises(ValueError, match="Name one judge"):
+        evalbias.audit(first_places(4, first=0))
+    with pytest.raises(ValueError, match="Name one judge"):
+        evalbias.audit(first_places(4, first=0), winner_field="winner", scores_field="mine")
+
+
+def test_several_criteria_need_a_name():
+    items = [{"mine": 1, "scores": {"a": 1, "b": 2}}]
+    with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one \(criterion, --criterion\)"):
+        evalbias.audit(items, scores_field="mine")
