@@ -119,7 +119,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         if self.until == "quality or bias" and not on_one_scale(student.feedback, self.quality):
             raise ValueError(
                 f"until='quality or bias' needs a Bias, but {student.feedback.name!r} and {self.quality.name!r} score "
-                "on different ranges: map the quality with MappedFeedback (on the command line --map FILE)."
+                "on different ranges: map the quality with MappedFeedback (on the command line --quantile-map FILE)."
             )
 
     def search(self, problem: Problem) -> Outcome:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pandas
 import pytest
 from commands import COMMAND, evalbias
 from lm.models import save
@@ -111,6 +112,30 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
     assert all(1 <= score <= 5 for score in scores)
 
 
+def test_a_table_with_columns_of_its_own_is_judged_and_measured(items, tmp_path):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    found = list(data.read(items))[:60]
+    rows = [{"id": e.id, "data": e.source, "text": e.output, "stars": e.scores[world.NAME]} for e in found]
+    pandas.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
+    plain = ["id", "source", "output", "score"]
+    pandas.DataFrame(rows).set_axis(plain, axis=1).to_parquet(tmp_path / "b.parquet")
+    mapped = ["--data", "a.csv", "--map", "source=data,output=text", "--map", "score=stars"]
+    for name, options in (("a", mapped), ("b", ["--data", "b.parquet"])):
+        evalbias("judge", "--judge", "judge.json", *options, "--lm", "embedded", "--out", f"j{name}", cwd=tmp_path)
+    assert (tmp_path / "ja/scores.jsonl").read_text() == (tmp_path / "jb/scores.jsonl").read_text()
+    assert json.loads((tmp_path / "ja/run.json").read_text())["map"]["score"] == "stars"
+    options = [*mapped, "--lm", "embedded", "--criterion", CRITERION, "-k", 0, "--out", "m", "--json"]
+    told = json.loads(evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout)
+    assert told["likelihood"][world.NAME]["estimates"]["performance"]["n"] == 12
+    two = evalbias("measure", "likelihood", *options, "--criterion", "wit: is it funny?", cwd=tmp_path, check=False)
+    assert "has one score, and 2 criteria are judged" in two.stderr
+    unmapped = evalbias("measure", "likelihood", "--data", "a.csv", *options[-6:], cwd=tmp_path, check=False)
+    assert unmapped.returncode == 2
+    unscored = [*options[:2], "--map", "source=data,output=text", *options[6:]]
+    told = evalbias("measure", "likelihood", *unscored, cwd=tmp_path, check=False)
+    assert "'stars' looks like 'score': --map score=stars" in told.stderr
+
+
 @pytest.mark.slow
 def test_candidates_are_the_items_of_a_list(items, tmp_path):
     train, _ = data.split(list(data.load("jsonl", items)), seed=0)
@@ -197,7 +222,7 @@ def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
     assert run["left_out"] == {"empty output": 1, "no ratings": 1, "reference text": 178}
     assert [c["name"] for c in run["criteria"]] == ["fluency", "relevance"]
     assert (run["train"]["items"], run["test"]["items"]) == (80, 20)
-    rated = {e.source + e.output: e.scores["fluency"] for e in data.load_spec(spec)}
+    rated = {e.source + e.output: e.scores["fluency"] for e in data.read(spec)}
     for demo in json.loads((tmp_path / "run/judge-fluency.json").read_text())["predict"]["demos"]:
         score = rated[demo["source"] + demo["output"]]
         assert demo["score"] == 1 + sum(score >= edge for edge in (15, 40, 65, 90))

@@ -223,7 +223,7 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["prompt"] == "{reference} {output}"
     write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
-    options = [*task, "--map", "pairs.jsonl", "--out", "style", "--json"]
+    options = [*task, "--quantile-map", "pairs.jsonl", "--out", "style", "--json"]
     style = json.loads(evalbias("measure", "style", *options, cwd=tmp_path).stdout)["report"]
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
@@ -261,7 +261,7 @@ def test_a_vote_has_no_refiner_to_compile(model, tmp_path):
 def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     folder = data_dir / "self_bias_recorded"
     recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]
-    options = [*recorded, "--map", folder / "bleurt_to_mqm_pairs.jsonl", "--resamples", 50, "--json"]
+    options = [*recorded, "--quantile-map", folder / "bleurt_to_mqm_pairs.jsonl", "--resamples", 50, "--json"]
     (told,) = json.loads(evalbias("measure", "self", *options, cwd=tmp_path).stdout)["loops"]
     assert told["rounds"][0]["estimates"]["bias"]["value"] == pytest.approx(0.11, abs=0.02)  # an unbiased judge
     write(tmp_path / "items.jsonl", [{**ITEMS["translation"], "output": "a dog"}] * 2)
@@ -270,10 +270,12 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
     assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
-    mapped = evalbias("measure", "self", "--data", "plain", "--map", "pairs.jsonl", cwd=tmp_path, check=False)
+    mapped = evalbias("measure", "self", "--data", "plain", "--quantile-map", "pairs.jsonl", cwd=tmp_path, check=False)
     assert "plain has no output with both an own and an expected score" in mapped.stderr  # the model writes no feedback
     write(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
-    narrow = evalbias("measure", "self", *recorded, "--map", "narrow.jsonl", "--resamples", 50, "--json", cwd=tmp_path)
+    narrow = evalbias(
+        "measure", "self", *recorded, "--quantile-map", "narrow.jsonl", "--resamples", 50, "--json", cwd=tmp_path
+    )
     with open(recorded[1]) as file:
         raw = [json.loads(line)["bleurt_raw"] for line in file]
     outside = sum(not 0.5 <= x <= 0.6 for x in raw)
@@ -284,15 +286,15 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     write(tmp_path / "bleu.jsonl", [{"bleu": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     other = "The quantile map was fitted to scores of 'bleu', but these are scores of 'chrf'"
     for wrong in (
-        ["measure", "self", "--data", "plain", "--map", "bleu.jsonl"],
-        ["measure", "self", *recorded, "--map", "bleu.jsonl"],
-        ["refine", *task, "--map", "bleu.jsonl"],
+        ["measure", "self", "--data", "plain", "--quantile-map", "bleu.jsonl"],
+        ["measure", "self", *recorded, "--quantile-map", "bleu.jsonl"],
+        ["refine", *task, "--quantile-map", "bleu.jsonl"],
     ):
         told = evalbias(*wrong, cwd=tmp_path, check=False)
         assert told.returncode == 2
         assert other.replace("chrf", "bleurt_raw" if recorded[1] in wrong else "chrf") in told.stderr
     style = evalbias(
-        "measure", "style", *task, "--map", "bleu.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
+        "measure", "style", *task, "--quantile-map", "bleu.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
     )
     assert "No Bias is measured" not in style.stderr
     settings = json.loads((tmp_path / "style/run.json").read_text())["metric"]
@@ -310,7 +312,16 @@ def test_a_learned_metric_scores_from_a_python_of_its_own(model, tmp_path, monke
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     write(tmp_path / "items.jsonl", [ITEMS["translation"]])
     write(tmp_path / "pairs.jsonl", [{"bleurt B": x, "mqm": y} for x, y in [(0, -25), (0.5, -12), (1, 0)]])
-    metric = ["--metric", "bleurt", "--metric-python", sys.executable, "--checkpoint", "B", "--map", "pairs.jsonl"]
+    metric = [
+        "--metric",
+        "bleurt",
+        "--metric-python",
+        sys.executable,
+        "--checkpoint",
+        "B",
+        "--quantile-map",
+        "pairs.jsonl",
+    ]
     options = ["--data", "items.jsonl", "--lm", model, "--max-iterations", 0, "--max-tokens", 8, *metric, "--json"]
     told = json.loads(evalbias("refine", "--task", "translation", *options, cwd=tmp_path).stdout)
     assert (told["quality"], told["failed"]) == ([[-12.0]], {})

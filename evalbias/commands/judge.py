@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evalbias.commands.options import LM, Data, Json, Models, Out, Seed, opening_models
+from evalbias.commands.options import LM, Columns, Data, Json, Models, Out, Seed, opening_models
 
 if TYPE_CHECKING:
     from evalbias.programs.refused import Refused
@@ -27,6 +27,7 @@ def judge(
     judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
     data: Data,
     lm: LM,
+    columns: Columns = None,
     workers: Workers = None,
     refused: Annotated[
         Literal["undefined", "raise"],
@@ -42,27 +43,39 @@ def judge(
 ) -> None:
     """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
     if workers is None:
-        _judge_here(judge, data, lm, refused, seed, models, out, as_json)
+        _judge_here(judge, data, columns, lm, refused, seed, models, out, as_json)
     else:
-        _judge_on_ray(judge, data, lm, workers, refused, seed, models, out, as_json)
+        _judge_on_ray(judge, data, columns, lm, workers, refused, seed, models, out, as_json)
 
 
 def _judge_here(
-    judge: Path, data: str, lm: str, refused: Refused, seed: int, models: Models, out: Path | None, as_json: bool
+    judge: Path,
+    data: str,
+    columns: list[str] | None,
+    lm: str,
+    refused: Refused,
+    seed: int,
+    models: Models,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     from evalbias.commands.run import Run
     from evalbias.commands.score_rows import rows_of, summary
     from evalbias.commands.task import Task, load_items
     from evalbias.data import DataError
+    from evalbias.data.columns import parse_mapping
     from evalbias.programs import load_judge
     from evalbias.runs.fingerprint import file_digest
     from evalbias.runs.journal import write_jsonl
 
     program = load_judge(judge)
-    items = load_items(data)
+    mapping = parse_mapping(columns or ())
+    items = load_items(data, mapping)
     if not items and not items.left_out:
         raise DataError(f"{data} holds no items: there is nothing to judge.")
-    task = Task(data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out)
+    task = Task(
+        data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out, mapping=mapping
+    )
     with Run("judge", task, lm=lm, models=models, seed=seed, out=out, options={"judge": file_digest(judge)}) as run:
         with run.progress(len(items)):
             rows = rows_of(items, program.batch(items, lm=run.lm, refused=refused))
@@ -75,6 +88,7 @@ def _judge_here(
 def _judge_on_ray(
     judge: Path,
     data: str,
+    columns: list[str] | None,
     lm: str,
     workers: str,
     refused: Refused,
@@ -86,11 +100,12 @@ def _judge_on_ray(
     from evalbias.commands.run import print_result, progress_bar
     from evalbias.commands.run_on_ray import Corpus
     from evalbias.commands.score_rows import summary
+    from evalbias.data.columns import parse_mapping
 
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
-    with Corpus(judge, Path(data), lm, models, out, refused, seed) as corpus:
+    with Corpus(judge, Path(data), lm, models, out, refused, seed, parse_mapping(columns or ())) as corpus:
         with progress_bar(corpus.items, "judging") as advance:
             counts = corpus.run(int(match[1]) if match[1] else None, advance)
         brief, coverage = summary(corpus.scores)

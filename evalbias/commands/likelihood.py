@@ -8,6 +8,7 @@ from evalbias.commands.options import (
     LM,
     Bare,
     Candidates,
+    Columns,
     Criteria,
     Data,
     Json,
@@ -32,6 +33,7 @@ from evalbias.commands.options import (
 def measure_likelihood(
     lm: LM,
     data: Data,
+    columns: Columns = None,
     criterion: Criteria = None,
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
@@ -61,7 +63,9 @@ def measure_likelihood(
     from evalbias.report.scatter import likelihood_scatter
     from evalbias.report.tables import measurement_table
 
-    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
+    task = open_task(
+        data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates, columns=columns
+    )
     options: dict[str, object] = {"k": k, "reduction": reduction}
     if reliability is not None:
         options["reliability"] = reliability
@@ -106,6 +110,7 @@ def measure_likelihood(
 def compile_likelihood(
     lm: LM,
     data: Data,
+    columns: Columns = None,
     criterion: Criteria = None,
     scale: Scale = "1-5",
     likelihood_lm: LikelihoodLM = None,
@@ -129,7 +134,9 @@ def compile_likelihood(
     from evalbias.commands.task import open_task
     from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
-    task = open_task(data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates)
+    task = open_task(
+        data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates, columns=columns
+    )
     options = {
         "k": k,
         "reduction": reduction,

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 
 from evalbias.commands.run import print_result
+from evalbias.data.columns import parse_mapping
 from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.data.score_pairs import load_quantile_map
 from evalbias.evaluation import LoopScores, compare_loops, doublings, summarize_loop
@@ -51,6 +52,7 @@ class Rounds(LoopScores):
 def measure_recorded(
     data: Sequence[Path],
     *,
+    columns: list[str] | None,
     own: str,
     expected: str,
     by: str,
@@ -67,7 +69,11 @@ def measure_recorded(
     """
     _check_one_kind(data, own, expected, by)
     to_mqm, map_sha256 = (None, None) if map_file is None else load_quantile_map(map_file)
-    loops = [_from_run(path, to_mqm) if path.is_dir() else _from_file(path, own, expected, by, to_mqm) for path in data]
+    mapping = parse_mapping(columns or ())
+    loops = [
+        _from_run(path, to_mqm) if path.is_dir() else _from_file(path, mapping, own, expected, by, to_mqm)
+        for path in data
+    ]
     if len({loop.by for loop in loops}) > 1:
         raise ValueError("Some of the runs refine and some draw the best of k: measure them one kind at a time.")
     by = loops[0].by
@@ -83,6 +89,7 @@ def measure_recorded(
         "command": "measure self",
         "data": [str(path) for path in data],
         "data_sha256": [loop.sha256 for loop in loops],
+        **({"map": mapping} if mapping else {}),
         "seed": seed,
         "own": own,
         "expected": expected,
@@ -128,13 +135,15 @@ def _check_one_kind(data: Sequence[Path], own: str, expected: str, by: str) -> N
         raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
 
 
-def _from_file(data: Path, own: str, expected: str, by: str, to_mqm: QuantileMap | None) -> Rounds:
+def _from_file(
+    data: Path, mapping: Mapping[str, str], own: str, expected: str, by: str, to_mqm: QuantileMap | None
+) -> Rounds:
     """Read a recorded loop; a map is applied to its expected scores.
 
     Raises:
         ValueError: The file lacks one of the fields.
     """
-    loop = load_refinements(data, by=by)
+    loop = load_refinements(data, by=by, mapping=mapping)
     fields = {name for items in loop.records.values() for record in items.values() for name in record}
     for name in (own, expected):
         if name not in fields:
@@ -185,10 +194,12 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Rounds:
         (low, high), (worst, best) = ranges["own"], ranges["quality"]
         raise ValueError(
             f"{folder} has no Bias: own scores lie in {low:g} to {high:g}, and the quality in {worst:g} to {best:g}. "
-            "Map the quality with --map FILE, pairs of the metric's scores and human MQM scores."
+            "Map the quality with --quantile-map FILE, pairs of the metric's scores and human MQM scores."
         )
     if to_mqm is not None and ranges["own"] == ranges["quality"]:
-        raise ValueError(f"The quality in {folder} is on the scale of its own scores already: leave --map out.")
+        raise ValueError(
+            f"The quality in {folder} is on the scale of its own scores already: leave --quantile-map out."
+        )
     numbers = tuple(range(len(own)))
     by = result.get("by", "iteration")  # runs of earlier versions only refined
     if by == "k":  # row i is the best of i + 1

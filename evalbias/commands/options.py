@@ -19,7 +19,20 @@ LM = Annotated[
         "dspy:PROVIDER/NAME.",
     ),
 ]
-Data = Annotated[str, typer.Option(help="A .jsonl file, or NAME:PATH of a known data set.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT]."
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="OURS=THEIRS,...",
+        help="Names of the data's columns, such as source=question,output=answer,score=rating. Repeatable.",
+    ),
+]
 Criteria = Annotated[
     list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
@@ -107,10 +120,10 @@ MetricPython = Annotated[
     Path | None, typer.Option(help="Python of the environment in which comet or bleurt is installed.")
 ]
 Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint of comet (name or file) or bleurt (folder).")]
-Map = Annotated[
+QuantileMapFile = Annotated[
     Path | None,
     typer.Option(
-        "--map",
+        "--quantile-map",
         help="Pairs of the metric's and human MQM scores, for Bias: .jsonl or .csv with a field named after the metric "
         "and a field mqm; or a saved QuantileMap (.json).",
         exists=True,

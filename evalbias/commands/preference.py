@@ -11,6 +11,7 @@ from evalbias.commands.options import (
     LM,
     Bare,
     Calibration,
+    Columns,
     Data,
     Debias,
     Documents,
@@ -46,6 +47,7 @@ def optimize(
     criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of one of the data set's own.")],
     data: Data,
     lm: LM,
+    columns: Columns = None,
     proposer_lm: ProposerLM = "grammar",
     population: Annotated[int, typer.Option(help="Wordings in an epoch.", min=1)] = 5,
     epochs: Annotated[int, typer.Option(help="Rounds of wordings.", min=1)] = 5,
@@ -91,12 +93,14 @@ def optimize(
     from evalbias.commands.run import Run
     from evalbias.commands.run_zepo import SearchOptions, objective_of, run_zepo
     from evalbias.commands.task import open_documents
-    from evalbias.data import wordings
+    from evalbias.data import is_rated, wordings
 
     objective_of(objective)
     labels = (source_label, output_label)
-    task = open_documents(data, criterion, labels=labels, seed=seed, documents=documents, test_fraction=test_fraction)
-    if curve and not any(task.criteria[0].name in (e.get("scores") or {}) for e in task.test):
+    task = open_documents(
+        data, criterion, labels=labels, seed=seed, documents=documents, test_fraction=test_fraction, columns=columns
+    )
+    if curve and not any(is_rated(e, task.criteria[0].name) for e in task.test):
         raise typer.BadParameter("--curve needs items that people rated on the criterion: leave it out.")
     options = SearchOptions(
         proposer=proposer_lm,
@@ -133,6 +137,7 @@ def optimize(
 def measure_preference(
     data: Data,
     lm: LM,
+    columns: Columns = None,
     criterion: OneCriterion = None,
     judge: SavedPairwise = None,
     calibration: Calibration = None,
@@ -167,7 +172,7 @@ def measure_preference(
     program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=None, calibration=calibration
     )
-    task = open_documents(data, program.criterion, seed=seed, documents=documents)
+    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns)
     limit, likelihood = pair_limit(pairs), likelihood or likelihood_lm is not None
     with Run(
         "measure preference",
@@ -197,6 +202,7 @@ def measure_preference(
 def rank(
     data: Data,
     lm: LM,
+    columns: Columns = None,
     criterion: OneCriterion = None,
     judge: SavedPairwise = None,
     search: Search = "greedy",
@@ -225,7 +231,7 @@ def rank(
     program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=debias, calibration=calibration
     )
-    task = open_documents(data, program.criterion, seed=seed, documents=documents)
+    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns)
     with Run(
         "rank",
         task,

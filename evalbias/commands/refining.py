@@ -10,6 +10,7 @@ from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.refine_options import SAME, RefineOptions
 from evalbias.commands.translation_metric import TranslationMetric
+from evalbias.data.columns import parse_mapping
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import CachedScorer
 from evalbias.lm.contract import measuring
@@ -30,7 +31,8 @@ class Refining(Closable):
     Args:
         command: Command as the user typed it.
         task: Name in ``TASKS``.
-        path: File of the items.
+        path: Source of the items.
+        columns: Names of its columns, as the user gave them.
         lm: Name of the model.
         models: Options that decide how models are opened.
         max_tokens: Largest length of an answer; None leaves it to the task.
@@ -44,7 +46,8 @@ class Refining(Closable):
         self,
         command: str,
         task: str,
-        path: Path,
+        path: str,
+        columns: list[str] | None,
         lm: str,
         models: ModelOptions,
         max_tokens: int | None,
@@ -66,7 +69,8 @@ class Refining(Closable):
         state = None if options.program is None else read_state(options.program, SelfRefine.kind)
         if state is not None:
             _load(with_refiner(self.task), state, options.program, seed=seed)
-        items, sha256 = load_items(path)
+        mapping = parse_mapping(columns or ())
+        items, sha256 = load_items(path, mapping=mapping)
         self.items = items[:limit]
         check_items(self.task, self.items)
         if options.instructscore is not None:
@@ -78,8 +82,9 @@ class Refining(Closable):
         settings = {
             "command": command,
             "task": task,
-            "data": str(path),
+            "data": path,
             "data_sha256": sha256,
+            **({"map": mapping} if mapping else {}),
             "seed": seed,
             "limit": limit,
             "max_tokens": max_tokens,

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +48,22 @@ class Worker:
         models: Options that decide how it is opened.
         sampling: How often it is asked to estimate probabilities; None measures them.
         refused: See ``PointwiseJudge.batch``.
+        mapping: Our field -> the corpus's.
     """
 
     def __init__(
-        self, judge: str, data: str, lm: str, models: ModelOptions, sampling: Sampling | None, refused: Refused
+        self,
+        judge: str,
+        data: str,
+        lm: str,
+        models: ModelOptions,
+        sampling: Sampling | None,
+        refused: Refused,
+        mapping: Mapping[str, str],
     ) -> None:
         self._data = Path(data)
         self._refused = refused
+        self._mapping = mapping
         self._failed: str | None = None
         try:
             self._judge = load_judge(judge)
@@ -75,7 +84,7 @@ class Worker:
         if forget is not None:
             forget()  # a chunk's last digits must not depend on which chunks its actor had before
         try:
-            items = load_chunk(self._data, chunk)
+            items = load_chunk(self._data, chunk, self._mapping)
             predictions = self._judge.batch(items, lm=self._measuring, chunk=CHUNK, refused=self._refused)
         except (ValueError, OSError, FloatingPointError) as error:
             return {"error": str(error)}
@@ -95,6 +104,7 @@ class Corpus(Closable):
         out: Run folder; by default one under runs/.
         refused: See ``PointwiseJudge.batch``.
         seed: Seed of the answers from which probabilities are estimated.
+        mapping: Our field -> the corpus's.
 
     Raises:
         DataError: The corpus is not a plain ``.jsonl`` file.
@@ -110,6 +120,7 @@ class Corpus(Closable):
         out: Path | None,
         refused: Refused = "undefined",
         seed: int = 0,
+        mapping: Mapping[str, str] | None = None,
     ) -> None:
         sampling = sampling_of(models, seed=seed)
         resolved = str(Path(lm).resolve()) if Path(lm).exists() else lm  # actors run in another folder
@@ -121,6 +132,7 @@ class Corpus(Closable):
             "models": replace(models, adapter=adapter),
             "sampling": sampling,
             "refused": refused,
+            "mapping": dict(mapping or {}),
         }
         self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)
@@ -128,6 +140,7 @@ class Corpus(Closable):
             "command": "judge",
             "data": str(data),
             "data_sha256": sha256,
+            **({"map": dict(mapping)} if mapping else {}),
             "judge": file_digest(judge),
             "lm": {
                 "name": lm,

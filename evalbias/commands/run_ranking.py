@@ -12,7 +12,7 @@ import typer
 
 from evalbias.commands.run import Run
 from evalbias.commands.task import named_criterion
-from evalbias.data import by_input
+from evalbias.data import by_input, is_rated
 from evalbias.evaluation import ranking_agreement
 from evalbias.evaluation.agreement import COUNTS
 from evalbias.programs import PairwiseJudge, PairwiseRanker, load_pairwise_judge
@@ -83,7 +83,7 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
     brief["unranked"] = sum(len(row["unranked"]) for row in rows)
     text = ", ".join(f"{value} {name}" for name, value in brief.items())
     name = ranker.judge.criterion.name
-    if any(name in (e.get("scores") or {}) for e in items):
+    if any(is_rated(e, name) for e in items):
         agreement = ranking_agreement(rankings, list(groups.values()), name, seed=seed)
         brief["agreement"] = agreement.to_dict(items=False)
         text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(

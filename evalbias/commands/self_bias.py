@@ -11,21 +11,20 @@ from evalbias.commands.options import (
     LM,
     Bare,
     Checkpoint,
+    Columns,
     Json,
-    Map,
     Metric,
     MetricPython,
     Models,
     Out,
+    QuantileMapFile,
     Seed,
     opening_models,
 )
 
 Loops = Annotated[
     list[Path],
-    typer.Option(
-        "--data", help="JSONL of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True
-    ),
+    typer.Option("--data", help="File of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True),
 ]
 Task = Annotated[
     Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"],
@@ -34,7 +33,9 @@ Task = Annotated[
         "mathematics-refiner a refiner is told the vote, and its solution is accepted if its score is better."
     ),
 ]
-Items = Annotated[Path, typer.Option("--data", help="JSONL with the fields of the task.", exists=True, dir_okay=False)]
+Items = Annotated[
+    str, typer.Option("--data", help="Items with the fields of the task: a file as for judge, or hf:NAME.")
+]
 MaxIterations = Annotated[
     int | None, typer.Option(help="Largest number of refinements of an item; by default 10.", min=0)
 ]
@@ -63,10 +64,11 @@ ExamplesFile = Annotated[
 
 def measure_self(
     data: Loops,
+    columns: Columns = None,
     own: Annotated[str, typer.Option(help="Field with the loop's own score.")] = "self_score",
     expected: Annotated[str, typer.Option(help="Field with the expected score of the output.")] = "expected",
     by: Annotated[Literal["iteration", "k"], typer.Option(help="Field that numbers the rounds.")] = "iteration",
-    map_file: Map = None,
+    map_file: QuantileMapFile = None,
     resamples: Annotated[int, typer.Option(help="Resamples of the intervals and the test.", min=1)] = 2_000,
     seed: Seed = 0,
     out: Out = None,
@@ -80,6 +82,7 @@ def measure_self(
 
     measure_recorded(
         data,
+        columns=columns,
         own=own,
         expected=expected,
         by=by,
@@ -96,12 +99,13 @@ def measure_style(
     task: Task,
     data: Items,
     lm: LM,
+    columns: Columns = None,
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
     metric: Metric = "chrf",
     metric_python: MetricPython = None,
     checkpoint: Checkpoint = None,
-    map_file: Map = None,
+    map_file: QuantileMapFile = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -116,7 +120,9 @@ def measure_style(
     from evalbias.commands.run_refine import run_style
 
     options = RefineOptions(examples=examples, metric=MetricOptions(metric, metric_python, checkpoint, map_file))
-    with Refining("measure style", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
+    with Refining(
+        "measure style", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+    ) as run:
         run_style(run, threads=threads, as_json=as_json)
 
 
@@ -125,6 +131,7 @@ def refine(
     task: Task,
     data: Items,
     lm: LM,
+    columns: Columns = None,
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
@@ -144,7 +151,7 @@ def refine(
     metric: Metric = "chrf",
     metric_python: MetricPython = None,
     checkpoint: Checkpoint = None,
-    map_file: Map = None,
+    map_file: QuantileMapFile = None,
     aspects_lm: Annotated[
         str | None,
         typer.Option(help="Model that judges fluency and understandability of every output; 'same' is --lm itself."),
@@ -178,7 +185,9 @@ def refine(
         aspects_api_base=aspects_api_base,
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
-    with Refining("refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out) as run:
+    with Refining(
+        "refine", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+    ) as run:
         run_loop(run, threads=threads, as_json=as_json)
 
 
@@ -187,6 +196,7 @@ def compile_refine(
     task: Task,
     data: Items,
     lm: LM,
+    columns: Columns = None,
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
@@ -205,7 +215,7 @@ def compile_refine(
     metric: Metric = "chrf",
     metric_python: MetricPython = None,
     checkpoint: Checkpoint = None,
-    map_file: Map = None,
+    map_file: QuantileMapFile = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -232,6 +242,6 @@ def compile_refine(
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining(
-        "compile refine", task, data, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+        "compile refine", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
     ) as run:
         compile_loop(run, threads=threads, as_json=as_json)

@@ -12,6 +12,8 @@ import typer
 
 from evalbias import data
 from evalbias.data import world
+from evalbias.data.columns import lacking, parse_mapping
+from evalbias.data.items import check_field
 from evalbias.programs.criteria import BINS, PRESETS, SYNTHETIC
 from evalbias.programs.criterion import Criterion
 from evalbias.runs.fingerprint import digest
@@ -30,6 +32,7 @@ class Task:
         test: Items on which bias is measured.
         left_out: Reason -> ids of the data set's items that cannot be used.
         split: Settings of the split.
+        mapping: Our field -> the data's column.
     """
 
     spec: str
@@ -40,12 +43,14 @@ class Task:
     test: list[Any]
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     split: Mapping[str, Any] = field(default_factory=dict)
+    mapping: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers, for run.json: the items and criteria themselves, not only their names."""
         return {
             "data": self.spec,
             "data_sha256": self.sha256,
+            **({"map": dict(self.mapping)} if self.mapping else {}),
             "left_out": {reason: len(ids) for reason, ids in self.left_out.items()},
             "split": dict(self.split),
             "train": _fingerprint(self.train),
@@ -59,11 +64,18 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
     return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
-def load_items(spec: str) -> data.Dataset:
-    """Load the items of a data set; says on stderr which were left out."""
-    items = data.load_spec(spec)
+def load_items(spec: str, mapping: Mapping[str, str]) -> data.Dataset:
+    """Load outputs that a model can be asked about; says on stderr which were left out.
+
+    Raises:
+        DataError: An item has no source, or is a pair.
+    """
+    items = data.read(spec, mapping=mapping)
     if items.left_out:
         typer.echo(items.summary(), err=True)
+    if any("candidates" in e for e in items):
+        raise data.DataError(f"{spec} holds pairs, and this command takes one output a row: give it such data.")
+    check_field(items, "source", spec)
     return items
 
 
@@ -76,6 +88,7 @@ def open_task(
     split_by: str,
     limit: int | None,
     candidates: Path | None,
+    columns: list[str] | None = None,
 ) -> Task:
     """Open the task that a command's options name.
 
@@ -87,8 +100,10 @@ def open_task(
         split_by: See ``data.split``.
         limit: Number of items to draw before the split.
         candidates: File of ids, one a line: the training items that stay.
+        columns: Names of the data's columns, as the user gave them.
     """
-    dataset = load_items(spec)
+    mapping = parse_mapping(columns or ())
+    dataset = load_items(spec, mapping)
     items = list(dataset)
     if not items:
         raise ValueError(f"{spec} holds no items: give a file with rated outputs.")
@@ -100,9 +115,20 @@ def open_task(
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
     chosen = _criteria(name, criteria, scale)
+    _check_rated(items, chosen, spec)
     if name not in BINS:
         _check_scale(items, chosen)
-    return Task(spec, dataset.sha256, chosen, BINS.get(name), train, test, left_out=dataset.left_out, split=split)
+    return Task(
+        spec,
+        dataset.sha256,
+        chosen,
+        BINS.get(name),
+        train,
+        test,
+        left_out=dataset.left_out,
+        split=split,
+        mapping=mapping,
+    )
 
 
 def open_documents(
@@ -113,6 +139,7 @@ def open_documents(
     seed: int,
     documents: int | None,
     test_fraction: float | None = None,
+    columns: list[str] | None = None,
 ) -> Task:
     """Open a task of comparisons: outputs by document, rated or not, and one criterion.
 
@@ -123,11 +150,13 @@ def open_documents(
         seed: Seed for the split and for ``documents``.
         documents: Number of inputs to draw before the split.
         test_fraction: Fraction of the documents that are kept apart; None keeps all on the test side.
+        columns: Names of the data's columns, as the user gave them.
 
     Raises:
         ValueError: Too few documents with two different outputs.
     """
-    dataset = load_items(spec)
+    mapping = parse_mapping(columns or ())
+    dataset = load_items(spec, mapping)
     groups = {k: v for k, v in data.by_input(dataset).items() if len({e.output for e in v}) > 1}
     needed = 1 if test_fraction is None else 2
     if len(groups) < max(needed, documents or 0):
@@ -146,13 +175,23 @@ def open_documents(
         criterion = named_criterion(spec, criterion, labels)
     _notice(items, criterion.name)
     split = {"by": "input", "seed": seed, "documents": documents, "test_fraction": test_fraction}
-    return Task(spec, dataset.sha256, (criterion,), None, train, test, left_out=dataset.left_out, split=split)
+    return Task(
+        spec,
+        dataset.sha256,
+        (criterion,),
+        None,
+        train,
+        test,
+        left_out=dataset.left_out,
+        split=split,
+        mapping=mapping,
+    )
 
 
 def _notice(items: Sequence[Any], name: str) -> None:
     """Say on stderr if people rated, but not on this criterion."""
     names = {n for e in items for n in (e.get("scores") or {})}
-    if names and name not in names:
+    if names and not any(data.is_rated(e, name) for e in items):
         typer.echo(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.", err=True)
 
 
@@ -169,6 +208,22 @@ def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None])
     return replace(own, source_label=source or own.source_label, output_label=output or own.output_label)
 
 
+def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
+    """Refuse items that nobody rated, and one score for several criteria.
+
+    Raises:
+        DataError: No item has a score on any of the criteria, or ``score`` could be that of each.
+    """
+    if not any(e.get("scores") or "score" in e for e in items):
+        raise lacking(spec, list(dict.fromkeys(name for e in items for name in e.keys() if name != "scores")), "score")  # noqa: SIM118
+    one = next((e for e in items if "score" in e and e.get("scores") is None), None)
+    if one is not None and len(criteria) > 1:
+        raise data.DataError(
+            f"The item {one.id!r} of {spec} has one score, and {len(criteria)} criteria are judged: give one "
+            "--criterion, or scores by criterion ('scores', or columns such as scores.fluency)."
+        )
+
+
 def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
     """Refuse human scores off the scale: one slip would decide the normalization of all of them.
 
@@ -178,8 +233,8 @@ def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
     for criterion in criteria:
         low, high = criterion.scale
         for item in items:
-            score = item.scores.get(criterion.name)
-            if score is not None and (score < low or score > high):  # NaN is undefined, not off the scale
+            score = data.human_score(item, criterion.name, required=False)
+            if score < low or score > high:  # NaN is undefined, not off the scale
                 raise ValueError(
                     f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
                     "correct it, or give the scale that people rated on with --scale."
@@ -219,7 +274,7 @@ def _criteria(dataset: str, names: list[str] | None, scale: str) -> tuple[Criter
     presets = {c.name: c for c in PRESETS.get(dataset, ())}
     if not names:
         if not presets:
-            raise typer.BadParameter("items.jsonl has no criteria of its own: give --criterion 'name: definition'.")
+            raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
         return tuple(presets.values())
     low, _, high = scale.partition("-")
     if not (low.isdigit() and high.isdigit()):

@@ -35,7 +35,9 @@ class TranslationMetric:
         self.settings: dict[str, Any] = {}
         if task != "translation":
             if options != MetricOptions():
-                raise ValueError(f"--metric and --map are for translations: the task {task} defines its own quality.")
+                raise ValueError(
+                    f"--metric and --quantile-map are for translations: the task {task} defines its own quality."
+                )
             return
         sha256 = None
         quantile_map: QuantileMap | None = None
@@ -77,6 +79,6 @@ def notice_of_scales(task: RefineTask) -> str | None:
         return None
     return (
         f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
-        f"{expected.low:g} to {expected.high:g}. Map it with --map FILE, pairs of its scores and human MQM scores: "
-        f"lines such as {json.dumps({expected.name: (expected.low + expected.high) / 2, 'mqm': -12.0})}."
+        f"{expected.low:g} to {expected.high:g}. Map it with --quantile-map FILE, pairs of its scores and human MQM "
+        f"scores: lines such as {json.dumps({expected.name: (expected.low + expected.high) / 2, 'mqm': -12.0})}."
     )

@@ -1,7 +1,7 @@
 """Data sets as lists of DSPy examples, and a synthetic data set whose true quality is known."""
 
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.loaders import load, load_spec, parse_spec
+from evalbias.data.loaders import load, parse_spec, read
 from evalbias.data.pairing import by_input, count_pairs, pairs
 from evalbias.data.ratings import human_score, is_rated
 from evalbias.data.splitting import split
@@ -14,8 +14,8 @@ __all__ = [
     "human_score",
     "is_rated",
     "load",
-    "load_spec",
     "pairs",
     "parse_spec",
+    "read",
     "split",
 ]

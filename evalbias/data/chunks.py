@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalbias.data.columns import renamed
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.jsonl import load_records
+from evalbias.data.items import load_records
 from evalbias.data.reading import Source
 
 
@@ -56,8 +58,8 @@ def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
     return located, digest.hexdigest()
 
 
-def load_chunk(path: Path, chunk: Chunk) -> Dataset:
-    """Read the items of a chunk in the same way as ``load_jsonl``.
+def load_chunk(path: Path, chunk: Chunk, mapping: Mapping[str, str] | None = None) -> Dataset:
+    """Read the items of a chunk in the same way as ``read``; a column of the mapping may be missing from a chunk.
 
     Raises:
         DataError: A line is not a valid item; the message names file and line.
@@ -66,4 +68,5 @@ def load_chunk(path: Path, chunk: Chunk) -> Dataset:
         file.seek(chunk.start)
         content = file.read(chunk.size)
     source = Source("jsonl", path)
-    return load_records(source, source.records(source.text(content, path), first=chunk.line))
+    rows = source.records(source.part(content), first=chunk.line)
+    return load_records(source, ((where, renamed(record, mapping or {})) for where, record in rows))

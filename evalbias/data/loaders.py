@@ -1,15 +1,18 @@
-"""Load data sets by name."""
+"""Read data: files, data in memory, the Hugging Face hub, and known data sets by name."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from evalbias.data.dataset import Dataset
-from evalbias.data.jsonl import load_jsonl
+from evalbias.data.formats import FORMATS, format_of
+from evalbias.data.items import items_of
 from evalbias.data.newsroom import load_newsroom
 from evalbias.data.summeval import load_summeval
+from evalbias.data.tables import HUB, Table, file_table, hub_table, memory_table
 from evalbias.data.tmu_gfm import load_tmu_gfm
 from evalbias.data.topicalchat import load_topicalchat
 from evalbias.data.webnlg import load_webnlg
@@ -20,46 +23,105 @@ LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "newsroom": load_newsroom,
     "summeval": load_summeval,
     "topicalchat": load_topicalchat,
-    "jsonl": load_jsonl,
 }
+"""Known data sets, whose columns and criteria need not be named."""
+
+
+def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:
+    """Read items to judge, or pairs to compare, with what people and other judges said about them.
+
+    Fields of an item: ``id`` (by default the number of its line or row), ``source`` (the input; judges recorded by
+    others may lack it), ``output``, people's ``score`` on the criterion that is judged or ``scores`` (criterion ->
+    number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
+    ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1, the one that people prefer.
+    Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``. All other
+    columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output are
+    left out, see ``Dataset.left_out``.
+
+    Args:
+        source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH`` of a
+            known data set, see ``load``; ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame;
+            or dicts or ``dspy.Example``.
+        mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
+
+    Returns:
+        List of ``dspy.Example``.
+
+    Raises:
+        DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
+        ValueError: The source is unknown, or a mapping is given for a known data set.
+        FileNotFoundError: The file does not exist.
+        ImportError: A library that reads the source is not installed.
+
+    Examples:
+        >>> (item,) = read([{"question": "What is 2 + 2?", "output": "4", "score": 5}], mapping={"source": "question"})
+        >>> item.source, item.score
+        ('What is 2 + 2?', 5.0)
+    """
+    if isinstance(source, str | os.PathLike):
+        name, path = parse_spec(os.fspath(source))
+        if name in LOADERS:
+            if mapping:
+                raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
+            return load(name, path)
+    return items_of(read_table(source, mapping=mapping))
+
+
+def read_table(source: Any, *, mapping: Mapping[str, str] | None = None) -> Table:
+    """Read the rows of a source that is no known data set, under our column names; arguments and errors as in ``read``.
+
+    The rows need no output.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return memory_table(source, mapping)
+    name, path = parse_spec(os.fspath(source))
+    if name == HUB:
+        return hub_table(path, mapping)
+    if name in LOADERS:
+        raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
+    _check_exists(path)
+    return file_table(name, Path(path), mapping)
 
 
 def load(name: str, path: str | os.PathLike[str]) -> Dataset:
-    """Read a data set.
+    """Read a known data set, or a file whose format is named.
 
     Args:
-        name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval``, ``topicalchat`` or ``jsonl``.
+        name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval`` or ``topicalchat``; or a format: ``jsonl``,
+            ``json``, ``csv``, ``tsv`` or ``parquet``.
         path: File or folder as published by the authors of the data set; each loader describes its form.
 
     Raises:
         ValueError: The name is unknown, or (``DataError``) a file is malformed or missing from a folder.
         FileNotFoundError: ``path`` does not exist.
     """
-    if name not in LOADERS:
-        raise ValueError(f"The data set {name!r} is unknown; choose one of {sorted(LOADERS)}.")
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path, and the name before it, one of {[*LOADERS]}.")
-    return LOADERS[name](Path(path))
+    if name not in LOADERS and name not in FORMATS:
+        raise ValueError(f"The data set {name!r} is unknown; choose one of {sorted([*LOADERS, *FORMATS])}.")
+    _check_exists(path)
+    return LOADERS[name](Path(path)) if name in LOADERS else items_of(file_table(name, Path(path)))
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
-    """Split ``NAME:PATH`` into name and path; a ``.jsonl`` or ``.jsonl.gz`` path alone has the name ``jsonl``.
+    """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
 
     Raises:
         ValueError: The text has neither form.
 
     Examples:
-        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.jsonl")
-        (('tmu-gfm', 'ratings.csv'), ('jsonl', 'outputs.jsonl'))
+        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
+        (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
     """
     name, colon, path = spec.partition(":")
-    if colon and name in LOADERS and path:
+    if colon and (name in LOADERS or name in FORMATS or name == HUB) and path:
         return name, path
-    if spec.endswith((".jsonl", ".jsonl.gz")):
-        return "jsonl", spec
-    raise ValueError(f"{spec!r} names no data; write NAME:PATH with one of {sorted(LOADERS)}, or a .jsonl file.")
+    if (ending := format_of(spec)) is not None:
+        return ending, spec
+    raise ValueError(
+        f"{spec!r} names no data; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), "
+        f"NAME:PATH with one of {sorted(LOADERS)}, or hf:NAME."
+    )
 
 
-def load_spec(spec: str) -> Dataset:
-    """Read the data set that ``NAME:PATH`` or a ``.jsonl`` path names; errors as in ``parse_spec`` and ``load``."""
-    return load(*parse_spec(spec))
+def _check_exists(path: str | os.PathLike[str]) -> None:
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path, and the name before it, one of {[*LOADERS]}.")

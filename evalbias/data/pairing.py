@@ -13,7 +13,7 @@ from evalbias.data.ratings import human_score, single_ratings
 
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
-    """Group examples by input (``input_id``, or ``source`` where it is missing), in order of first appearance.
+    """Group examples by input, as ``input_key`` identifies it, in order of first appearance.
 
     Raises:
         ValueError: One ``input_id`` has two sources, so outputs would be judged against the wrong source; or one source
@@ -24,24 +24,25 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     for example in examples:
         key = input_key(example)
         group = groups.setdefault(key, [])
-        if group and group[0].source != example.source:
+        source = example.get("source")
+        if group and group[0].get("source") != source:
             raise ValueError(
                 f"The items {group[0].get('id')!r} and {example.get('id')!r} have the same input_id {key!r} but "
                 "different sources; give each source its own input_id."
             )
-        if keys.setdefault(example.source, key) != key:
+        if source is not None and keys.setdefault(source, key) != key:
             raise ValueError(
                 f"The item {example.get('id')!r} has the input_id {key!r}, but another item with the same source has "
-                f"{keys[example.source]!r}; give all items of a source the same input_id, or none."
+                f"{keys[source]!r}; give all items of a source the same input_id, or none."
             )
         group.append(example)
     return groups
 
 
 def input_key(example: dspy.Example) -> str:
-    """Identify an example's input: its ``input_id``, or its source where that is missing."""
-    key = example.get("input_id")
-    return str(example.source if key is None else key)
+    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id."""
+    names = (example.get(name) for name in ("input_id", "source", "id"))
+    return str(next((name for name in names if name is not None), None))
 
 
 def pairs(
@@ -119,9 +120,12 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
     pair = dspy.Example(
         source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
     )
-    differences = {c: _differences(a, b, c) for c in a.get("ratings") or {} if c in (b.get("ratings") or {})}
-    if any(differences.values()):
-        pair["ratings"] = {c: given for c, given in differences.items() if given}
+    rated = [e.get("ratings") or {} for e in (a, b)]
+    if all(isinstance(given, list) for given in rated):  # of the one criterion that is judged
+        if differences := _differences(a, b, ""):
+            pair["ratings"] = differences
+    elif differences_by := {c: d for c in rated[0] if c in rated[1] and (d := _differences(a, b, c))}:
+        pair["ratings"] = differences_by
     return pair.with_inputs("source", "candidates")
 
 

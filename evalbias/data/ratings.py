@@ -63,7 +63,8 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
     """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
 
-    They stand in ``ratings`` (criterion -> numbers); without it, the list is empty.
+    They stand in ``ratings`` (criterion -> numbers, or the numbers alone beside the one label ``score``); without it,
+    the list is empty.
 
     Raises:
         ValueError: A rating is not a number.
@@ -74,10 +75,11 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
     """
     given = example.get("ratings") or {}
     try:
-        if not isinstance(given, Mapping) or isinstance(given.get(criterion), str):
+        row = given if isinstance(given, list | tuple) else given.get(criterion) or ()
+        if isinstance(row, str):
             raise TypeError
-        return [math.nan if rating is None else float(rating) for rating in given.get(criterion) or ()]
-    except (TypeError, ValueError):
+        return [math.nan if rating is None else float(rating) for rating in row]
+    except (AttributeError, TypeError, ValueError):
         raise ValueError(
             f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers, None where "
             "a rater gave none."

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,24 +45,40 @@ class Source:
         Raises:
             DataError: The file is missing, damaged or not UTF-8.
         """
+        return self._decoded(self.content(path), path)
+
+    def content(self, path: Path) -> bytes:
+        """Read a file and add it to the hash; ``.gz`` is decompressed.
+
+        Raises:
+            DataError: The file is missing, or its compression is damaged.
+        """
         if not path.is_file():
             problem = "a folder, not a file" if path.is_dir() else "missing"
             raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
-        return self.text(path.read_bytes(), path)
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            try:
+                content = gzip.decompress(content)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise _damaged(path, error) from error
+        self.digest.update(content)
+        return content
 
-    def text(self, raw: bytes, path: Path) -> str:
-        """Decode the bytes of a file, or of a part of it, and add them to the hash.
+    def part(self, content: bytes) -> str:
+        """Decode a part of the file and add it to the hash.
 
         Raises:
-            DataError: The bytes are damaged or not UTF-8.
+            DataError: The bytes are not UTF-8.
         """
-        try:
-            content = gzip.decompress(raw) if path.suffix == ".gz" else raw
-            text = content.decode("utf-8-sig")
-        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{path} is damaged or not UTF-8 text ({error}); download it again.") from error
         self.digest.update(content)
-        return text
+        return self._decoded(content, self.path)
+
+    def _decoded(self, content: bytes, path: Path) -> str:
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise _damaged(path, error) from error
 
     def json_object(self, path: Path) -> dict[str, Any]:
         """Read a file that contains one JSON object."""
@@ -74,7 +90,15 @@ class Source:
         Raises:
             DataError: The file contains something else.
         """
-        records = _decode(self.read(self.path), self.path, 1)
+        return self.listed(self.read(self.path))
+
+    def listed(self, content: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (``file[index]``, record) for every entry of a JSON list.
+
+        Raises:
+            DataError: The text is something else.
+        """
+        records = _decode(content, self.path, 1)
         if not isinstance(records, list):
             raise DataError(f"{self.path} holds {records!r:.80}; it must be a JSON list of records.")
         for index, record in enumerate(records):
@@ -106,7 +130,7 @@ class Source:
                 yield where, _object(_decode(line, self.path, number), where)
 
     def add(self, fields: Mapping[str, Any], where: str) -> None:
-        """Add an item, or leave it out if its output is empty.
+        """Add an item with an ``output`` or a pair of ``candidates``, or leave it out if one of them is empty.
 
         Raises:
             DataError: Another item has the same id.
@@ -115,8 +139,10 @@ class Source:
             first = self.places[fields["id"]]
             raise DataError(f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id.")
         self.places[fields["id"]] = where
-        if fields["output"].strip():
-            self.examples.append(dspy.Example(dict(fields)).with_inputs("source", "output"))
+        judged = "candidates" if "candidates" in fields else "output"
+        texts = fields[judged] if judged == "candidates" else [fields[judged]]
+        if all(text.strip() for text in texts):
+            self.examples.append(dspy.Example(dict(fields)).with_inputs("source", judged))
         else:
             self.leave_out("empty output", where)
 
@@ -179,6 +205,15 @@ def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
     }
 
 
+def one_criterion_ratings(given: Sequence[Any], where: str) -> list[float]:
+    """Return the single ratings on the one criterion that is judged, in the raters' order; null becomes NaN.
+
+    Raises:
+        DataError: A rating is not a number, or there is none.
+    """
+    return ratings({"ratings": {"the criterion": given}}, where)["the criterion"]
+
+
 def number(value: object, label: str, *, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> float:
     """Return a JSON value as a finite number in [low, high]; the label names it in the error.
 
@@ -204,6 +239,10 @@ def _decode(content: str, path: Path, line: int) -> Any:
         raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
     except ValueError as error:  # from _refuse, or from an integer with thousands of digits
         raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path} is damaged or not UTF-8 text ({error}); download it again.")
 
 
 def _refuse(token: str) -> None:

@@ -12,6 +12,8 @@ import dspy
 import numpy as np
 
 from evalbias.data.dataset import DataError
+from evalbias.data.items import default_id
+from evalbias.data.loaders import read_table
 from evalbias.data.reading import Source
 from evalbias.data.reading import number as finite
 from evalbias.measures.answers import boxed_answer
@@ -54,19 +56,20 @@ class Refinements:
         return math.nan if value is None else finite(value, f"{self.name}: {field} of item {item}, round {number},")
 
 
-def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
-    """Read a JSONL file of recorded loops: one output per line, with ``iteration`` (or ``k``) and ``id`` or ``i``.
+def load_refinements(path: Path, *, by: str = "iteration", mapping: Mapping[str, str] | None = None) -> Refinements:
+    """Read a file of recorded loops: one output per row, with ``iteration`` (or ``k``) and ``id`` or ``i``.
 
     Args:
-        path: ``.jsonl`` or ``.jsonl.gz`` file.
+        path: ``.jsonl`` file or another of ``read``'s formats.
+        mapping: Our field -> the file's column.
         by: Field that numbers the rounds, ``"iteration"`` or ``"k"``.
 
     Raises:
         DataError: A line has no number or no item id, or two lines have the same; the message names the line.
     """
-    source = Source("refinements", path)
+    table = read_table(path, mapping=mapping)
     records: dict[int, dict[str, dict[str, Any]]] = {}
-    for where, record in source.rows():
+    for where, record in table.rows:
         number, item = record.get(by), record.get("id", record.get("i"))
         if not isinstance(number, int) or isinstance(number, bool) or item is None:
             raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; give an integer and an id.")
@@ -78,14 +81,18 @@ def load_refinements(path: Path, *, by: str = "iteration") -> Refinements:
         raise DataError(f"{path} holds no records; give a file with one JSON object per line.")
     ids = tuple(dict.fromkeys(i for in_round in records.values() for i in in_round))
     return Refinements(
-        path.name.partition(".jsonl")[0], ids, tuple(sorted(records)), records, source.digest.hexdigest()
+        path.name.removesuffix(".gz").rpartition(".")[0],
+        ids,
+        tuple(sorted(records)),
+        records,
+        table.source.digest.hexdigest(),
     )
 
 
-def load_items(path: Path) -> tuple[list[dspy.Example], str]:
-    """Read the items of a refine loop: one JSON object per line, with any fields.
+def load_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
+    """Read the items of a refine loop: rows of a source as for ``read``, with any fields.
 
-    A missing ``id`` becomes the line number.
+    A missing ``id`` becomes the number of the line or row.
 
     Returns:
         Items, and the SHA-256 of the file's content.
@@ -93,16 +100,16 @@ def load_items(path: Path) -> tuple[list[dspy.Example], str]:
     Raises:
         DataError: A line is not a JSON object, an id occurs twice, or the file has no items.
     """
-    source = Source("items", path)
+    table = read_table(given, mapping=mapping)
     items: dict[str, dspy.Example] = {}
-    for where, record in source.rows():
-        name = str(where.rpartition(":")[2] if record.get("id") is None else record["id"])
+    for where, record in table.rows:
+        name = default_id(where) if record.get("id") is None else str(record["id"])
         if name in items:
             raise DataError(f"{where}: a second item with the id {name!r}; give each item its own id.")
         items[name] = dspy.Example({**record, "id": name})
     if not items:
-        raise DataError(f"{path} holds no items; give a file with one JSON object per line.")
-    return list(items.values()), source.digest.hexdigest()
+        raise DataError(f"{given} holds no items; give a file with one JSON object per line, or a table.")
+    return list(items.values()), table.source.digest.hexdigest()
 
 
 def load_parallel(sources: Path, references: Path, *, target_language: str) -> list[dspy.Example]:

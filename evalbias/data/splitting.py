@@ -69,5 +69,5 @@ def _key(example: Any, by: str) -> tuple[str, str]:
     """Identify the group that stays in one set; the field's name keeps an ``input_id`` apart from an equal source."""
     if by == "instance":
         return "id", str(example.id)
-    input_id = example.get("input_id")
-    return ("source", str(example.source)) if input_id is None else ("input_id", str(input_id))
+    named = ((name, example.get(name)) for name in ("input_id", "source", "id"))
+    return next((name, str(value)) for name, value in named if value is not None)

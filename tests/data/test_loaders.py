@@ -126,7 +126,7 @@ def test_users_own_items(tmp_path):
         {"source": "s", "output": "  "},
         {"id": 7, "source": "s", "output": "p"},
     )
-    items = data.load_spec(str(file))
+    items = data.read(str(file))
     assert [e.id for e in items] == ["1", "7"]
     assert items[0].scores["wit"] == 3.0
     assert math.isnan(items[0].scores["tact"])
@@ -141,7 +141,7 @@ def test_users_own_ratings(tmp_path):
         {"source": "s", "output": "p", "ratings": {"wit": [1, 2]}},
         {"source": "s", "output": "q"},
     )
-    rated, mean, unrated = data.load_spec(str(file))
+    rated, mean, unrated = data.read(str(file))
     assert rated.ratings["wit"] == pytest.approx([3, math.nan, 5], nan_ok=True)
     assert rated.scores == pytest.approx({"wit": 4.5, "tact": math.nan}, nan_ok=True)
     assert mean.scores == {"wit": 1.5}
@@ -154,7 +154,8 @@ def test_users_own_ratings(tmp_path):
         ('{"source": "s", "output": "o", "ratings": {"wit": 3}}', r"jsonl:2: the ratings on 'wit' are 3; write a list"),
         ('{"source": "s", "output": "o", "ratings": {"wit": []}}', r"the ratings on 'wit' are \[\]; write a list"),
         ('{"source": "s", "output": "o", "ratings": {"wit": ["3"]}}', r"a rating on 'wit' is '3'; it must be a finite"),
-        ('{"source": "s", "output": "o", "ratings": [3]}', r"'ratings' holds \[3\]; it must be a JSON object"),
+        ('{"source": "s", "output": "o", "ratings": []}', r"the ratings on 'the criterion' are \[\]; write a list"),
+        ('{"source": "s", "output": "o", "ratings": [3], "scores": {"wit": 3}}', r"'ratings' holds \[3\]; it must be"),
         (r'{"source": "s", "output": "a\ud83d b"}', r"'output' holds the lone surrogate U\+D83D at character 2"),
         ("{", r"items\.jsonl:2 is not valid JSON"),
         ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
@@ -276,7 +277,7 @@ def test_byte_order_marks_and_encodings(tmp_path):
 
 def test_a_data_set_is_a_list_with_its_origin(tmp_path):
     file = write(tmp_path / "items.jsonl", {"source": "s", "output": "o", "base": "b", "self": "me"})
-    items = data.load_spec(f"jsonl:{file}")
+    items = data.read(f"jsonl:{file}")
     assert isinstance(items, list)
     assert isinstance(items[0], dspy.Example)
     assert (items[0].get("base"), items[0].get("self")) == ("b", "me")  # names that dspy.Example defines itself
@@ -298,6 +299,6 @@ def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
     content = "\n".join(json.dumps(item, ensure_ascii=ascii_only) for item in items).encode("utf-8")
     file: Path = tmp_path_factory.mktemp("items") / f"items{suffix}"
     file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    loaded = data.load_spec(str(file))
+    loaded = data.read(str(file))
     nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in loaded]
     assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items

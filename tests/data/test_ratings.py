@@ -67,7 +67,8 @@ def test_single_ratings_of_an_example():
     assert single_ratings(example, "wit") == pytest.approx([3, math.nan, 4.5], nan_ok=True)
     assert single_ratings(example, "tact") == []
     assert single_ratings(dspy.Example(), "wit") == []
-    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, [3]):
+    assert single_ratings(dspy.Example(score=4, ratings=[3, 5]), "wit") == [3, 5]  # of the criterion that is judged
+    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, 3):
         with pytest.raises(ValueError, match=r"'7' has ratings=.*: give criterion -> list of numbers"):
             single_ratings(dspy.Example(id="7", ratings=given), "wit")
 

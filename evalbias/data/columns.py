@@ -1,0 +1,105 @@
+"""Names of columns: map a file's own to ours, and say what was expected where one is missing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from evalbias.data.dataset import DataError
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
+    "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
+    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars"),
+    "better": ("preference", "preferred", "chosen", "label", "winner"),
+    "system": ("model", "writer", "generator"),
+}
+"""Names that other data sets give to our fields, the likelier first."""
+
+EXPECTED = (
+    "Expected are items such as\n"
+    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
+    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
+    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
+    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
+)
+
+
+def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``ours=theirs`` pairs, several between commas.
+
+    Raises:
+        ValueError: A text is no such pair, or a field is mapped twice.
+
+    Examples:
+        >>> parse_mapping(["source=question,output=answer", "score=rating"])
+        {'source': 'question', 'output': 'answer', 'score': 'rating'}
+    """
+    mapping: dict[str, str] = {}
+    for pair in (pair for text in texts for pair in text.split(",")):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (ours and equals and theirs):
+            raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
+        if ours in mapping:
+            raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
+        mapping[ours] = theirs
+    return mapping
+
+
+def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
+    """Refuse a mapping that names a column that does not exist.
+
+    Raises:
+        DataError: It does not; the message lists the columns.
+    """
+    for ours, theirs in mapping.items():
+        if theirs not in columns:
+            close = difflib.get_close_matches(theirs, columns, 1)
+            meant = f" Did you mean {ours}={close[0]}?" if close else ""
+            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {_listed(columns)}.{meant}")
+
+
+def renamed(record: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:
+    """Return a record with their columns under our names; a column that has one of these names makes way."""
+    theirs = set(mapping.values())
+    kept = {name: value for name, value in record.items() if name not in theirs and name not in mapping}
+    return kept | {ours: record[name] for ours, name in mapping.items() if name in record}
+
+
+def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
+    """Return the error that a column is missing: the columns there are, the likely ones, and an example.
+
+    Args:
+        place: File or other origin.
+        columns: Its columns.
+        wanted: Field that is needed.
+        beside: Fields that are looked for too, so that one message gives the whole ``--map``.
+    """
+    likely = suggestions(columns, [wanted, *beside])
+    hint = ""
+    if likely:
+        alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
+        option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
+        hint = f" {alike}: --map {option} (in Python, mapping={likely})."
+    return DataError(f"{place} has no column {wanted!r}; it has {_listed(columns)}.{hint}\n{EXPECTED}")
+
+
+def suggestions(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
+    """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
+
+    Examples:
+        >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
+        {'source': 'Question', 'output': 'reply', 'score': 'rating'}
+    """
+    found: dict[str, str] = {}
+    for field in (field for field in wanted if field not in columns):
+        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in found.values()}
+        exact = [free[name] for name in (field, *SYNONYMS.get(field, ())) if name in free]
+        close = [free[name] for name in difflib.get_close_matches(field, free, 1, cutoff=0.75)]
+        if exact or close:
+            found[field] = (exact or close)[0]
+    return found
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return "the columns " + ", ".join(map(repr, columns)) if columns else "no columns"

@@ -1,0 +1,160 @@
+"""Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
+
+A row holds an output and its input, ``source``; rows of recorded judges may lack the input. People's scores are
+``score``, one number for the criterion that is judged, or ``scores``, criterion -> number. ``ratings`` may add the
+single ratings, a list with one number for each rater, or criterion -> list. They tell how reliable the scores are,
+without which a judge's bias cannot be told from the raters' noise. A criterion without a score gets their mean.
+
+Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
+criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from evalbias.data.columns import lacking
+from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
+from evalbias.data.tables import Table
+from evalbias.measures.checks import mean_of_defined
+
+NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
+"""Fields that hold a list or an object, which a table's cell may hold as JSON."""
+LABELS = ("A", "B")
+"""Answers of a pairwise judge, for the first and the second candidate."""
+_RATING = re.compile(r"rating_(\d+)")
+
+
+def items_of(table: Table) -> Dataset:
+    """Convert the rows of a table to items.
+
+    Raises:
+        DataError: No row has an output or two, or a row is not a valid item; the message names its place.
+    """
+    columns = table.columns
+    if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
+        raise lacking(str(table.source.path), columns, "output", beside=("source", "score"))
+    return load_records(table.source, table.rows)
+
+
+def load_records(source: Source, rows: Iterable[tuple[str, dict[str, Any]]]) -> Dataset:
+    """Convert (place, record) pairs to items and add them to a source.
+
+    Raises:
+        DataError: A record is not a valid item; the message names its place.
+    """
+    for where, row in rows:
+        record = _gathered(row, where)
+        fields: dict[str, Any] = {"id": _id(record, where)}
+        if record.get("source") is not None:
+            fields["source"] = text(record, "source", where)
+        elif "source" in record:
+            del record["source"]
+        given = record.pop("outputs", None)
+        pair = record.pop("candidates", None) or given
+        if pair is None:
+            fields["output"] = text(record, "output", where, blank=True)
+        else:
+            fields |= _pair(record, pair, where)
+        source.add({**record, **fields, **_rated(record, where)}, where)
+    return source.dataset()
+
+
+def check_field(items: Sequence[Any], field: str, place: str) -> None:
+    """Refuse items that lack a field which a model must be shown.
+
+    Raises:
+        DataError: An item lacks it; the message names the item, and the columns that look like the field.
+    """
+    without = next((e for e in items if field not in e), None)
+    if without is None:
+        return
+    if any(field in e for e in items):
+        raise DataError(f"The item {without.get('id')!r} of {place} has no {field!r}; add it, or leave the item out.")
+    columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
+    raise lacking(place, columns, field)
+
+
+def default_id(where: str) -> str:
+    """Return the id of an item without one: the number of the line or row in which its place ends."""
+    return str(re.findall(r"\d+", where)[-1])
+
+
+def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a record whose lists and objects are in one field each."""
+    record = dict(row)
+    for name in NESTED:
+        if isinstance(record.get(name), str):
+            record[name] = _from_json(record[name], name, where)
+        columns = [column for column in record if column.startswith(f"{name}.")]  # as pandas writes nested records
+        if columns and name not in record:
+            cells = {column: record.pop(column) for column in columns}
+            record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
+    places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
+    if places and "ratings" not in record:
+        record["ratings"] = [record.pop(name) for _, name in places]
+    if {"output_1", "output_2"} <= record.keys() and "output" not in record:
+        record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
+        if {"system_1", "system_2"} <= record.keys():
+            record["systems"] = [record.pop("system_1"), record.pop("system_2")]
+    return record
+
+
+def _from_json(value: Any, name: str, where: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be JSON ({error}).") from error
+
+
+def _id(record: Mapping[str, Any], where: str) -> str:
+    name = record.get("id")
+    if name is None:
+        return default_id(where)
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
+    return str(name)
+
+
+def _pair(record: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
+    """Return the fields of a pair: its candidates, and which of them people prefer."""
+    if not isinstance(given, list) or len(given) != 2:
+        raise DataError(f"{where}: the outputs are {given!r:.80}; a pair has a list of two texts.")
+    fields: dict[str, Any] = {"candidates": [text({"output": one}, "output", where, blank=True) for one in given]}
+    systems = record.get("systems")
+    if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
+        raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
+    if "better" in record:
+        better = record["better"]
+        if better is not None and (isinstance(better, bool) or better not in (0, 1)):
+            raise DataError(
+                f"{where}: 'better' is {better!r:.80}; write 0 or 1, the place of the better output counted from 0, or "
+                "null if people do not prefer one."
+            )
+        fields["better"] = None if better is None else int(better)
+        if better is not None:
+            fields["preference"] = LABELS[int(better)]
+    return fields
+
+
+def _rated(record: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return people's scores and ratings: by criterion, or of the one criterion that is judged."""
+    given = record.get("ratings")
+    if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
+        single = one_criterion_ratings(given, where)
+        if record.get("score") is not None:
+            return {"score": number(record["score"], f"{where}: the score"), "ratings": single}
+        return {"score": mean_of_defined(single), "ratings": single}
+    if "score" in record and record.get("scores") is None and given is None:
+        score = record["score"]
+        return {"score": math.nan if score is None else number(score, f"{where}: the score")}
+    rated = ratings(record, where)
+    means = {name: mean_of_defined(row) for name, row in rated.items()}
+    return {"scores": means | scores(record, where), **({"ratings": rated} if rated else {})}

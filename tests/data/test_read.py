@@ -1,0 +1,289 @@
+"""One function reads every source: the same three items in each format are the same examples."""
+
+import gzip
+import json
+import math
+import sys
+
+import dspy
+import pandas
+import pytest
+
+from evalbias import data
+from evalbias.data import DataError
+from evalbias.data.ratings import human_score, is_rated, single_ratings
+from evalbias.data.refinements import load_items, load_refinements
+
+ROWS = [
+    {"id": "a", "source": "Name a\nprime, please.", "output": 'It is "7".', "score": 4.5, "judge_score": 3},
+    {"id": "b", "source": "2 + 2?", "output": "4", "score": None, "judge_score": 5},
+    {"id": "c", "source": "2 + 3?", "output": "007", "score": 1, "judge_score": None},
+]
+
+
+def as_csv(path, rows, separator=","):
+    pandas.DataFrame(rows).to_csv(path, index=False, sep=separator)
+    return path
+
+
+def as_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def written(folder, ending):
+    path = folder / f"items.{ending}"
+    if ending == "json":
+        path.write_text(json.dumps(ROWS, indent=1))
+    elif ending == "parquet":
+        pandas.DataFrame(ROWS).to_parquet(path)
+    elif ending.startswith("jsonl"):
+        as_jsonl(path, ROWS)
+    else:
+        as_csv(path, ROWS, "\t" if ending.startswith("tsv") else ",")
+    if ending.endswith(".gz") and not ending.startswith(("csv", "tsv")):  # pandas compresses by the ending
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "json", "csv", "csv.gz", "tsv", "tsv.gz", "parquet"])
+def test_every_format_gives_the_same_items(tmp_path, ending):
+    check(data.read(written(tmp_path, ending)))
+
+
+def test_data_in_memory_give_the_same_items():
+    check(data.read(ROWS))
+    check(data.read([dspy.Example(**row) for row in ROWS]))
+    check(data.read(pandas.DataFrame(ROWS)))
+
+
+def check(items):
+    assert isinstance(items, data.Dataset)
+    assert [(e.id, e.source, e.output) for e in items] == [(r["id"], r["source"], r["output"]) for r in ROWS]
+    assert [e.judge_score for e in items] == [3, 5, None]  # a column of any other name stays, undefined where empty
+    assert [human_score(e, "wit") for e in items] == pytest.approx([4.5, math.nan, 1.0], nan_ok=True)
+    assert all(is_rated(e, "wit") and "scores" not in e for e in items)
+    assert set(items[0].inputs().keys()) == {"source", "output"}
+    assert len(items.sha256) == 64
+
+
+def test_json_objects_on_lines_are_read_under_either_ending(tmp_path):
+    path = as_jsonl(tmp_path / "items.json", ROWS)
+    check(data.read(path))
+    path.write_text('{"data": []}')
+    with pytest.raises(DataError, match="must be a JSON list"):
+        data.read(path)
+
+
+def test_columns_are_mapped(tmp_path):
+    rows = [{"question": "2 + 2?", "answer": "4", "rating": 5, "source": "school book"}]
+    mapping = {"source": "question", "output": "answer", "score": "rating"}
+    for given in (rows, pandas.DataFrame(rows), as_csv(tmp_path / "a.csv", rows), as_jsonl(tmp_path / "a.jsonl", rows)):
+        (item,) = data.read(given, mapping=mapping)
+        assert (item.source, item.output, item.score) == ("2 + 2?", "4", 5.0)
+        assert "question" not in item
+
+
+def test_a_mapping_to_a_column_that_does_not_exist_is_refused(tmp_path):
+    path = as_csv(tmp_path / "a.csv", [{"question": "q", "answer": "a"}])
+    with pytest.raises(
+        DataError, match=r"a\.csv has no column 'anser' for 'output'; .*'answer'\. Did you mean output=an"
+    ):
+        data.read(path, mapping={"output": "anser"})
+
+
+def test_what_was_expected_is_shown(tmp_path):
+    path = as_csv(tmp_path / "a.csv", [{"Prompt": "q", "reply": "a", "rating": 3}])
+    with pytest.raises(DataError) as caught:
+        data.read(path)
+    message = str(caught.value)
+    assert "has no column 'output'; it has the columns 'Prompt', 'reply', 'rating'." in message
+    assert "'rating' looks like 'score': --map output=reply,source=Prompt,score=rating" in message
+    assert sum(line.startswith('  {"source": ') for line in message.splitlines()) == 2
+    example = [json.loads(line) for line in message.splitlines() if line.startswith("  {")]
+    assert len(data.read(example)) == 2  # the lines that it shows are themselves valid
+    mapped = data.read(path, mapping={"output": "reply", "source": "Prompt", "score": "rating"})
+    assert mapped[0].score == 3.0
+
+
+def test_a_cell_holds_what_its_column_says(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,source,output,score,verdict,code\n1,q,12,4,1,007\n2,q,3,nan,,12\n\n3,q,5,N/A,0,x\n")
+    items = data.read(path)
+    assert [e.output for e in items] == ["12", "3", "5"]  # a text although every cell is a number
+    assert [e.verdict for e in items] == [1, None, 0]
+    assert [e.code for e in items] == ["007", "12", "x"]
+    assert [e.score for e in items] == pytest.approx([4, math.nan, math.nan], nan_ok=True)
+
+
+def test_semicolons_separate_where_the_header_has_no_comma(tmp_path):
+    (tmp_path / "a.csv").write_text('source;output;score\n"q; r";a, b;2\n')
+    (item,) = data.read(tmp_path / "a.csv")
+    assert (item.source, item.output, item.score) == ("q; r", "a, b", 2.0)
+
+
+def test_long_cells_are_read(tmp_path):
+    (tmp_path / "a.csv").write_text("source,output\n" + "x" * 200_000 + ",o\n")
+    assert len(data.read(tmp_path / "a.csv")[0].source) == 200_000
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("source,output\ns,o\ns,o,p\n", r"a\.csv:3 has 3 cells, the header has 2; correct the row, and quote texts"),
+        ("source,output\ns\n", r"a\.csv:2 has 1 cells, the header has 2"),
+        ("source,output,source\ns,o,p\n", r"a\.csv:1 has several columns named 'source'"),
+        ('source,output\n"s,o\n', r"a\.csv:2 is not valid CSV"),
+        ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good'; it must be a finite number"),
+        ("source,output,better\ns,o,2\n", None),  # a column of that name means nothing beside one output
+        ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2; write 0 or 1"),
+        ('source,output,ratings\ns,o,"[3, x]"\n', r"a\.csv:2: 'ratings' is '\[3, x\]'; it must be JSON"),
+    ],
+)
+def test_a_malformed_table_is_named(tmp_path, text, match):
+    (tmp_path / "a.csv").write_text(text)
+    if match is None:
+        assert data.read(tmp_path / "a.csv")[0].better == 2
+        return
+    with pytest.raises(DataError, match=match):
+        data.read(tmp_path / "a.csv")
+
+
+def test_an_empty_output_is_left_out_and_an_empty_source_is_none(tmp_path):
+    frame = pandas.DataFrame([{"source": None, "output": "o"}, {"source": "s", "output": None}])
+    for given in (frame, as_csv(tmp_path / "a.csv", frame)):
+        items = data.read(given)
+        assert [e.output for e in items] == ["o"]
+        assert "source" not in items[0]
+        assert list(items.left_out) == ["empty output"]
+
+
+RATED = [
+    ({"ratings": [4, None, 5]}, 4.5, [4, math.nan, 5]),
+    ({"ratings": [4, None, 5], "score": 4}, 4, [4, math.nan, 5]),
+    ({"rating_1": 4, "rating_2": None, "rating_3": 5}, 4.5, [4, math.nan, 5]),
+    ({"rating_10": 5, "rating_2": 4}, 4.5, [4, 5]),
+    ({"rating_1": None, "rating_2": None}, math.nan, [math.nan, math.nan]),
+    ({"ratings": "[4, null, 5]"}, 4.5, [4, math.nan, 5]),
+    ({"scores": {"wit": 3}, "ratings": {"wit": [2, 4]}}, 3, [2, 4]),
+    ({"scores": '{"wit": 3}'}, 3, []),
+    ({"scores.wit": 3, "ratings.wit": "[2, 4]", "scores.tact": None}, 3, [2, 4]),
+]
+
+
+@pytest.mark.parametrize(("fields", "score", "single"), RATED)
+def test_scores_and_ratings(fields, score, single):
+    (item,) = data.read([{"source": "s", "output": "o", **fields}])
+    assert human_score(item, "wit") == pytest.approx(score, nan_ok=True)
+    assert single_ratings(item, "wit") == pytest.approx(single, nan_ok=True)
+
+
+@pytest.mark.parametrize(("fields", "score", "single"), RATED)
+def test_scores_and_ratings_of_a_table(tmp_path, fields, score, single):
+    fields = {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in fields.items()}
+    (item,) = data.read(as_csv(tmp_path / "a.csv", [{"source": "s", "output": "o", **fields}]))
+    assert human_score(item, "wit") == pytest.approx(score, nan_ok=True)
+    assert single_ratings(item, "wit") == pytest.approx(single, nan_ok=True)
+
+
+def test_pairs(tmp_path):
+    rows = [
+        {"source": "q", "outputs": ["a", "b"], "better": 1, "winner": 0, "systems": ["x", "y"]},
+        {"source": "r", "outputs": ["c", "d"], "better": None, "winner": None, "systems": ["x", "y"]},
+        {"source": "t", "outputs": ["c", " "], "better": 0, "winner": 1, "systems": ["x", "y"]},
+    ]
+    flat = [
+        {"source": r["source"], "better": r["better"], "winner": r["winner"]}
+        | {f"{name}_{k}": r[f"{name}s"][k - 1] for name in ("output", "system") for k in (1, 2)}
+        for r in rows
+    ]
+    for given in (rows, as_jsonl(tmp_path / "a.jsonl", rows), as_csv(tmp_path / "a.csv", flat), pandas.DataFrame(flat)):
+        first, second = items = data.read(given)
+        assert (first.candidates, first.better, first.preference) == (["a", "b"], 1, "B")
+        assert (second.better, second.winner, "preference" in second) == (None, None, False)
+        assert first.systems == ["x", "y"]
+        assert "outputs" not in first
+        assert set(first.inputs().keys()) == {"source", "candidates"}
+        assert {reason: len(places) for reason, places in items.left_out.items()} == {"empty output": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        ({"outputs": ["a"]}, r"the outputs are \['a'\]; a pair has a list of two texts"),
+        ({"outputs": ["a", 3]}, "'output' is 3; it must be a string"),
+        ({"outputs": ["a", "b"], "systems": ["x"]}, "name the writers of both outputs"),
+        ({"outputs": ["a", "b"], "better": "A"}, "'better' is 'A'; write 0 or 1"),
+    ],
+)
+def test_a_malformed_pair_is_named(fields, match):
+    with pytest.raises(DataError, match=rf"list, row 1: .*{match}"):
+        data.read([{"source": "q", **fields}])
+
+
+def test_recorded_judges_need_no_source():
+    items = data.read([{"output": "a", "score": 3}, {"output": "a", "score": 4}])
+    assert [e.id for e in items] == ["1", "2"]
+    assert list(data.by_input(items)) == ["1", "2"]  # each its own input
+    train, test = data.split(items, test_fraction=0.5, seed=0, by="input")
+    assert len(train) == len(test) == 1
+
+
+def test_pairs_of_outputs_keep_each_raters_difference():
+    items = data.read([{"source": "q", "output": o, "ratings": r} for o, r in (("a", [3, 5]), ("b", [4, 1]))])
+    (pair,) = data.pairs(items, ordered=False, criterion="wit", seed=0)
+    sign = 1 if pair.candidates == ["a", "b"] else -1
+    assert single_ratings(pair, "wit") == [-sign, 4 * sign]
+    assert pair.preference == ("A" if pair.candidates == ["a", "b"] else "B")
+
+
+def test_a_source_that_names_nothing_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"'items\.txt' names no data; give a file that ends in \.jsonl, \.json, \.csv"
+    ):
+        data.read("items.txt")
+    with pytest.raises(FileNotFoundError, match=r"none\.csv does not exist"):
+        data.read(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="The columns of summeval are known"):
+        data.read("summeval:x.jsonl", mapping={"source": "question"})
+    with pytest.raises(DataError, match="list, row 2 is 'x'; give dicts or DSPy examples"):
+        data.read([{"output": "a"}, "x"])
+
+
+@pytest.mark.parametrize(
+    ("library", "source", "match"),
+    [("pyarrow", "a.parquet", r"pip install 'evalbias\[parquet\]'"), ("datasets", "hf:x/y", r"'evalbias\[hf\]'")],
+)
+def test_a_missing_library_is_named(tmp_path, monkeypatch, library, source, match):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(ImportError, match=match):
+        data.read(source)
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"none")
+    with pytest.raises(DataError, match=r"a\.parquet is damaged or no Parquet file"):
+        data.read(tmp_path / "a.parquet")
+
+
+def test_lists_in_parquet_are_lists(tmp_path):
+    pandas.DataFrame([{"source": "q", "outputs": ["a", "b"], "better": 0}]).to_parquet(tmp_path / "a.parquet")
+    (item,) = data.read(tmp_path / "a.parquet")
+    assert (item.candidates, item.better) == (["a", "b"], 0)
+
+
+def test_data_in_memory_have_a_hash_of_their_contents():
+    assert data.read(ROWS).sha256 == data.read(ROWS).sha256
+    assert data.read(ROWS).sha256 != data.read(ROWS[:2]).sha256
+
+
+def test_items_and_records_of_refine_loops_are_tables_too(tmp_path):
+    path = as_csv(tmp_path / "a.csv", [{"text": "x", "lang": "English"}, {"text": "y", "lang": "English"}])
+    items, _ = load_items(path, mapping={"source": "text", "target_language": "lang"})
+    assert [(e.source, e.target_language) for e in items] == [("x", "English"), ("y", "English")]
+    path = as_csv(tmp_path / "b.csv", [{"i": 0, "round": r, "own": r + 0.5} for r in (0, 1)])
+    loop = load_refinements(path, mapping={"iteration": "round"})
+    assert loop.name == "b"
+    assert loop.scores("own").tolist() == [[0.5], [1.5]]
