@@ -1,11 +1,11 @@
 """The programs of the README run as they stand; only what names a user's own model or file is put in place."""
 
-import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
 from evalbias.data import world
@@ -19,8 +19,8 @@ def test_the_readmes_programs_run_one_after_the_other(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len(programs) >= 3
     items = world.examples(150, seed=9)
-    rows = [{"source": e.source, "output": e.output, "scores": {"politeness": e.scores["quality"]}} for e in items]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"question": e.source, "answer": e.output, "rating": e.scores["quality"]} for e in items]
+    pandas.DataFrame(rows).to_csv(tmp_path / "items.csv", index=False)
     for program in programs:
         text = program.replace("path/or/hugging-face-name", str(FOLDER))
         told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=tmp_path)

@@ -287,3 +287,18 @@ def test_items_and_records_of_refine_loops_are_tables_too(tmp_path):
     loop = load_refinements(path, mapping={"iteration": "round"})
     assert loop.name == "b"
     assert loop.scores("own").tolist() == [[0.5], [1.5]]
+
+
+def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    pytest.importorskip("datasets").config.HF_DATASETS_CACHE = tmp_path / "cache"
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split in ("train", "test"):
+        as_jsonl(folder / f"{split}.jsonl", [{"question": split, "answer": "a", "score": 2}])
+    (item,) = data.read(f"hf:{folder}:test", mapping={"source": "question", "output": "answer"})
+    assert (item.source, item.output, item.score) == ("test", "a", 2.0)
+    with pytest.raises(DataError, match="has the splits train, test; name it as hf:NAME:SPLIT"):
+        data.read(f"hf:{folder}")
+    with pytest.raises(DataError, match="cannot be loaded .*none"):
+        data.read(f"hf:{folder}:none")
