@@ -300,5 +300,5 @@ def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
     assert (item.source, item.output, item.score) == ("test", "a", 2.0)
     with pytest.raises(DataError, match="has the splits train, test; name it as hf:NAME:SPLIT"):
         data.read(f"hf:{folder}")
-    with pytest.raises(DataError, match="cannot be loaded .*none"):
+    with pytest.raises(DataError, match=r"cannot be loaded .*none"):
         data.read(f"hf:{folder}:none")
