@@ -27,6 +27,8 @@ NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
 """Fields that hold a list or an object, which a table's cell may hold as JSON."""
 LABELS = ("A", "B")
 """Answers of a pairwise judge, for the first and the second candidate."""
+NEITHER = (-1, "tie")
+"""Values of ``better`` that mean the same as none: people prefer neither output."""
 _RATING = re.compile(r"rating_(\d+)")
 
 
@@ -38,7 +40,8 @@ def items_of(table: Table) -> Dataset:
     """
     columns = table.columns
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
-        raise lacking(str(table.source.path), columns, "output", beside=("source", "score"))
+        beside = ("source",) if {"scores", "ratings", "rating_1"} & set(columns) else ("source", "score")
+        raise lacking(str(table.source.path), columns, "output", beside=beside)
     return load_records(table.source, table.rows)
 
 
@@ -132,7 +135,7 @@ def _pair(record: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     if "better" in record:
-        better = record["better"]
+        better = None if record["better"] in NEITHER else record["better"]
         if better is not None and (isinstance(better, bool) or better not in (0, 1)):
             raise DataError(
                 f"{where}: 'better' is {better!r:.80}; write 0 or 1, the place of the better output counted from 0, or "

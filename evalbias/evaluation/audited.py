@@ -12,7 +12,6 @@ from typing import Any
 import dspy
 
 from evalbias import data as data_sets
-from evalbias.data.reading import Source
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.recorded_judge import QUALITY, recorded_scores, recorded_verdicts
@@ -70,7 +69,7 @@ def answers_of(
             "Name one judge: a judge of yours (judge, --judge), the field of its recorded scores (scores_field, "
             "--scores-field), or the field of its recorded choices (winner_field, --winner-field)."
         )
-    examples = read_items(data, mapping)
+    examples = data_sets.read(data, mapping=mapping)
     if not examples:
         raise ValueError("There are no items: give at least one.")
     if isinstance(judge, str | os.PathLike):
@@ -103,27 +102,6 @@ def answers_of(
         likelihood_lm=likelihood_lm,
     )
     return Answered(f"recorded choices {winner_field!r}", judged, examples)
-
-
-def read_items(data: Any, mapping: Mapping[str, str] | None) -> list[dspy.Example]:
-    """Read the items of an audit.
-
-    Args:
-        data: A .jsonl file, ``NAME:PATH`` of a known data set, or a list of examples or dicts.
-        mapping: Our name of a field -> its name in the data.
-    """
-    if isinstance(data, str | os.PathLike):
-        text = os.fspath(data)
-        if text.endswith((".jsonl", ".jsonl.gz")) and data_sets.parse_spec(text)[0] == "jsonl":
-            path = Path(data_sets.parse_spec(text)[1])
-            examples = [dspy.Example(record) for _, record in Source("jsonl", path).rows()]
-        else:
-            examples = list(data_sets.load_spec(text))
-    else:
-        examples = [e if isinstance(e, dspy.Example) else dspy.Example(dict(e)) for e in data]
-    for ours, theirs in (mapping or {}).items():
-        examples = [e.copy(**{ours: e[theirs]}) if theirs in e else e for e in examples]
-    return examples
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:

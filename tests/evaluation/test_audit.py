@@ -148,6 +148,6 @@ def test_exactly_one_judge_is_named():
 
 
 def test_several_criteria_need_a_name():
-    items = [{"mine": 1, "scores": {"a": 1, "b": 2}}]
+    items = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
     with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one \(criterion, --criterion\)"):
         evalbias.audit(items, scores_field="mine")
