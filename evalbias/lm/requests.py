@@ -152,7 +152,8 @@ def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.R
         best = judgment.keys[int(row.argmax())]
         value[name] = _value(judgment.kind, best)
         shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
-        logprobs[name] = dict(zip(judgment.keys, answer.logprobs[0].tolist(), strict=True))
+        if not answer.renormalized:
+            logprobs[name] = dict(zip(judgment.keys, answer.logprobs[0].tolist(), strict=True))
     part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
     return lm15.Response(
         id=None,
@@ -160,7 +161,7 @@ def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.R
         message=lm15.Message.assistant([part]),
         finish_reason="stop",
         usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
-        provider_data={LOGPROBS: logprobs},
+        provider_data={LOGPROBS: logprobs} if logprobs else {},
     )
 
 

@@ -25,33 +25,35 @@ from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 
 
 class ServerLM(DecidingLM, SavedLM):
-    """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI's chat.
+    """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI.
 
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
     it. With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return
     the same numbers. Without a tokenizer only the first token of a chat answer has probabilities
-    (``dialect="chat"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured
-    probabilities; see ``DecidingLM``.
+    (``dialect="chat"``), or the server answers closed questions with probabilities and words them itself
+    (``"systemone"``, ``"decisions"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with
+    measured probabilities; see ``DecidingLM``.
 
     Args:
         model: Name under which the server serves the model.
         base_url: Address of the server, ending in ``/v1``.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
-        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"`` or ``"chat"``; ``"auto"`` finds out.
+        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or
+            ``"decisions"``; ``"auto"`` finds out.
         api_key: Key for the server; None reads ``OPENAI_API_KEY``. It is never written to a file.
         in_flight: Number of simultaneous requests.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
         tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
             that unreported choices may have and count as 0. Above it the row is NaN.
-        template_options: Values of the chat template's variables, as for ``LocalLM``; not for ``dialect="chat"``,
-            whose server renders the messages.
+        template_options: Values of the chat template's variables, as for ``LocalLM``; not for ``dialect="chat"`` and
+            decision endpoints, whose server renders the messages.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
     Attributes:
         in_flight: Number of simultaneous requests.
         sample: Log-probabilities of some tokens of a fixed text, which reveal other weights under the same name; None
-            for chats.
+            for chats and decision endpoints.
 
     Raises:
         ConnectionError: The server does not answer, or rejects the key.

@@ -76,8 +76,8 @@ def as_text(prompt: Prompt) -> Rendered:
         ValueError: There are no messages, or one has a role other than system, user and assistant.
 
     Example:
-        >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).context
-        'Judge.\n\nScore: '
+        >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).text
+        'Judge.\n\nScore:'
     """
     if isinstance(prompt, str):
         return Rendered(prompt)

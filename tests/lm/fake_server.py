@@ -1,4 +1,4 @@
-"""A loopback server over a ``LocalLM``'s model that imitates five kinds of server, with faults on request."""
+"""A loopback server over a ``LocalLM``'s model that imitates kinds of servers, with faults on request."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
+from fake_decisions import ENDPOINTS
 
 KEY = "a-key"
 
@@ -18,7 +20,7 @@ class FakeServer:
 
     Args:
         lm: Model that answers.
-        kind: vllm, sglang, llama.cpp, echo or chat.
+        kind: vllm, sglang, llama.cpp, echo, chat, or one of ``fake_decisions.ENDPOINTS``.
         faults: (number of the request, path, body) -> the fault: a status, alone or with the answer, "close", "cut",
             "text", "drop" (the answer lacks the requested values), seconds to wait, or a function that changes the
             answer; None for no fault.
@@ -47,6 +49,9 @@ class FakeServer:
     # the servers' paths
 
     def answer(self, path, body):
+        if self.kind in ENDPOINTS:
+            decided, decide = ENDPOINTS[self.kind]
+            return {"/v1/models": self.models, decided: partial(decide, self)}.get(path, lambda _: None)(body)
         routes = {
             "/v1/models": self.models,
             "/version": lambda _: {"version": "9.9"} if self.kind == "vllm" else None,

@@ -7,11 +7,30 @@ from pathlib import Path
 import torch
 from models import TEMPLATE, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+FAMILIES = {"llama": (LlamaConfig, LlamaForCausalLM), "qwen3": (Qwen3Config, Qwen3ForCausalLM)}
 
 
-def save_model(folder: Path, *, layers: int = 2, width: int = 128) -> Path:
-    """Save a random Llama that every server can run: head size 64, control tokens, a byte-level tokenizer."""
+ANSWERS = ["yes", "no"] * 20
+"""Answers that must be one token each where vLLM reads closed questions."""
+
+
+def save_model(folder: Path, *, family: str = "llama", layers: int = 2, width: int = 128) -> Path:
+    """Save a random model that every server can run: head size 64, control tokens, a byte-level tokenizer.
+
+    Args:
+        folder: Where to save it.
+        family: ``"llama"``, or ``"qwen3"``, which vLLM can ask closed questions.
+        layers: Number of layers.
+        width: Hidden size, a multiple of 64.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -20,12 +39,13 @@ def save_model(folder: Path, *, layers: int = 2, width: int = 128) -> Path:
         special_tokens=["<s>", "</s>", "<|im_end|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.train_from_iterator([*TEXTS, *ANSWERS] if family == "qwen3" else TEXTS, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>")
     fast.chat_template = TEMPLATE.replace("{{ bos_token if bos_token else '' }}", "<s>")
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config_type, model_type = FAMILIES[family]
+    config = config_type(
         vocab_size=len(fast),
         hidden_size=width,
         intermediate_size=2 * width,
@@ -35,8 +55,9 @@ def save_model(folder: Path, *, layers: int = 2, width: int = 128) -> Path:
         max_position_embeddings=512,
         bos_token_id=0,
         eos_token_id=1,
+        head_dim=64,
     )
-    model = LlamaForCausalLM(config)
+    model = model_type(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)  # random weights of the usual size give nearly uniform answers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from evalbias.lm.refusals import STATUSES
-from evalbias.lm.servers.errors import RequestError, StatusError, describe_error
+from evalbias.lm.servers.errors import Declined, RequestError, StatusError, describe_error
 from evalbias.lm.types import PromptRefused, RequestRefused, Unanswered
 
 Answer = TypeVar("Answer")
@@ -54,6 +54,9 @@ class Call(Generic[Answer]):
 
     async def explain(self, number: int, error: Exception) -> None:
         """Note why an item was not answered."""
+        if isinstance(error, Declined):
+            self.refused[number] = error
+            return
         if not (isinstance(error, StatusError) and error.status in STATUSES):
             self.failed[number] = error
             return

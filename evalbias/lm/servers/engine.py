@@ -17,7 +17,7 @@ from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects.base import Dialect
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt, stacked
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -51,8 +51,7 @@ class ServerEngine:
             return self.dialect.choice_jobs(prompts, choices)
 
         rows = self._all(jobs, prompts, harmless)
-        empty = np.empty((0, len(choices)))
-        return ChoiceLogprobs(choices, np.concatenate([empty, *(row.logprobs for row in rows)]))
+        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""

@@ -35,6 +35,10 @@ class StatusError(RequestError):
         self.retry_after = retry_after
 
 
+class Declined(RequestError):  # noqa: N818 - named for the problem
+    """The model declines to answer about one item; the server answered, so there is no error status."""
+
+
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
     """An answer is not JSON, as when a proxy answers instead of the server."""
 
@@ -52,7 +56,7 @@ def is_transient(error: BaseException) -> bool:
 
 def describe_error(error: Exception) -> str:
     """Describe an error of a request and its remedy."""
-    if isinstance(error, NoAnswer):
+    if isinstance(error, NoAnswer | Declined):
         return str(error)
     if not isinstance(error, StatusError):
         return f"the server's answer cannot be used: {error}."

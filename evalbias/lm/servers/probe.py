@@ -95,7 +95,8 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
     remedy = (
         "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
         if endpoint.tokenizer is None
-        else "Use vLLM 0.29 or later, SGLang or llama.cpp, or dialect='chat' for the top_logprobs of first tokens."
+        else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
+        "dialect='systemone' or 'decisions' for a server that answers closed questions."
     )
     raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts} {remedy}")
 

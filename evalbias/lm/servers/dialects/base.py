@@ -109,5 +109,6 @@ class Dialect(ABC):
         """Return the job that generates a text after a prompt.
 
         Raises:
+            NotImplementedError: The server generates no texts.
             ValueError: The prompt cannot be used.
         """

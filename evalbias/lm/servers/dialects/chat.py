@@ -135,12 +135,21 @@ def _messages(prompt: Prompt) -> Sequence[Message]:
             "a user message."
         )
     for message in messages:
-        if found := CONTROL.search(message["content"]):
-            raise ControlTokenInText(
-                {
-                    0: f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of "
-                    "the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take "
-                    "tokens."
-                }
-            )
+        check_plain(message["content"])
     return messages
+
+
+def check_plain(text: str) -> None:
+    """Refuse a text that spells a control token, for servers that render and tokenize texts themselves.
+
+    Raises:
+        ControlTokenInText: The text contains a control token, which the server may read as such.
+    """
+    if found := CONTROL.search(text):
+        raise ControlTokenInText(
+            {
+                0: f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of "
+                "the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take "
+                "tokens."
+            }
+        )
