@@ -52,6 +52,7 @@ def test_measure_likelihood(items, tmp_path):
         "run.json",
         "judgments.jsonl",
         "result.json",
+        "report.html",
         f"scatter-{world.NAME}.png",
     }
     run = json.loads((tmp_path / "run/run.json").read_text())
@@ -378,6 +379,7 @@ def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
         "run.json",
         "judgments.jsonl",
         "result.json",
+        "report.html",
         "judge.json",
         "history.png",
         "consistency.png",

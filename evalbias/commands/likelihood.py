@@ -103,7 +103,8 @@ def measure_likelihood(
         }
         said = [f"{name}: {' '.join(filter(None, (text, cautions[name])))}" for name, text in sentences.items()]
         result = {"likelihood": measurements, "effects": effects}
-        run.finish(result, brief, as_json, Group(measurement_table(measurements), *said), coverage)
+        table = Group(measurement_table(measurements), *said)
+        run.finish(result, brief, as_json, table, coverage, examples=task.test)
 
 
 @opening_models
@@ -167,4 +168,4 @@ def compile_likelihood(
             run, task, BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
         )
         table = shown(compiled, seed=seed)
-        run.finish(result_of(compiled), brief_of(compiled), as_json, table, coverage_of(compiled))
+        run.finish(result_of(compiled), brief_of(compiled), as_json, table, coverage_of(compiled), examples=task.test)

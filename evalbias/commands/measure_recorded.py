@@ -17,6 +17,7 @@ from evalbias.data.score_pairs import load_quantile_map
 from evalbias.evaluation import LoopScores, compare_loops, doublings, summarize_loop
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
+from evalbias.report.html.run_page import write_report
 from evalbias.report.self_bias import (
     differences_plot,
     loops_table,
@@ -111,6 +112,7 @@ def measure_recorded(
             result["outside_map"] = {loop.name: loop.outside for loop in loops}
             _report_outside(loops, to_mqm)
         folder.write_result(result)
+        write_report(folder.path, result)
         alone = len(summaries) == 1
         shown = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
         print_result(result, as_json, [*shown, *([] if alone else [pairs_table(pairs, rounds=by)])], folder)

@@ -195,7 +195,7 @@ def measure_preference(
         consistency_bars({name: consistency}, run.folder.path / "consistency.png")
         brief = {"preference": {bias: m.to_dict(items=False) for bias, m in measurements.items()}}
         tables = Group(*(m.table() for m in measurements.values()))
-        run.finish({"preference": measurements}, brief, as_json, tables, {name: judged.coverage})
+        run.finish({"preference": measurements}, brief, as_json, tables, {name: judged.coverage}, examples=drawn)
 
 
 @opening_models

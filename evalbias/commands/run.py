@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,8 @@ from evalbias.commands.options import ModelOptions
 from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
+from evalbias.report.html.page import FILE
+from evalbias.report.html.run_page import write_report
 from evalbias.report.tables import coverage_note
 from evalbias.runs.folder import Closable, RunFolder
 from evalbias.runs.journal import write_whole
@@ -123,9 +125,21 @@ class Run(Closable):
         as_json: bool,
         shown: Any,
         coverage: Mapping[str, Any],
+        *,
+        examples: Sequence[Any] = (),
     ) -> None:
-        """Write result.json; print the brief result as JSON, or what is to be shown and how far the labels cover it."""
+        """Write result.json and report.html; print the brief result as JSON, or what is to be shown.
+
+        Args:
+            result: Content of result.json, of which the report is made.
+            brief: Content of ``--json``.
+            as_json: Whether to print that.
+            shown: Tables and sentences that are printed otherwise.
+            coverage: Criterion -> (n,) probability that the labels hold.
+            examples: The measured items in the measurements' order, for the texts in the report.
+        """
         self.folder.write_result(result)
+        write_report(self.folder.path, result, examples=examples)
         asked, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
         note = f"answers asked {asked}, replayed {replayed}"
         if self._sampling is not None:
@@ -187,6 +201,8 @@ def print_result(
     if note is not None:
         console.print(note, style="dim")
     console.print(f"run folder: {folder.path}", soft_wrap=True)
+    if (folder.path / FILE).exists():
+        console.print(f"report: {folder.path / FILE}", soft_wrap=True)
 
 
 def _bar(doing: str) -> Progress:

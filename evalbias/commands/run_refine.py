@@ -15,6 +15,7 @@ from evalbias.evaluation import Loop, Paraphrased, measure_aspects, measure_styl
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.refine import Improvement
+from evalbias.report.html.run_page import write_report
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.journal import write_jsonl
@@ -114,6 +115,7 @@ def _finish(
     run: Refining, result: Mapping[str, Any], shown: list[Any], as_json: bool, failed: Mapping[str, str]
 ) -> None:
     run.folder.write_result(result)
+    write_report(run.folder.path, result)
     for name, error in failed.items():
         typer.echo(f"The item {name!r} failed: {error}", err=True)
     if notice := notice_of_scales(run.task):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from html import escape
+from pkgutil import resolve_name
 
 from rich.table import Table
 
@@ -66,13 +66,8 @@ class Tabular:
         return table
 
     def _repr_html_(self) -> str:
-        """Return the same table for a notebook."""
-
-        def line(cells: tuple[str, ...], tag: str) -> str:
-            return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
-
-        rows = "".join(line(row, "td") for row in self._rows())
-        return f"<table><caption>{escape(self._title())}</caption>{line(self._headings(), 'th')}{rows}</table>"
+        """Return plot and table for a notebook, as in the report."""
+        return str(resolve_name("evalbias.report.html.notebook:view")(self))  # by name: the report stands above
 
     def _title(self) -> str:
         raise NotImplementedError

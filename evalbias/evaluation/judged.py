@@ -45,6 +45,9 @@ REMEDIES = {
     HUMAN_SCORES: "give items with human scores on the criterion",
 }
 
+BY_CONSTRUCTION = "by_construction"
+"""Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -145,6 +148,9 @@ def judge_examples(
         predictions = judge.batch(examples, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
     refused = zip(facts.ids, predictions, strict=True)
+    provenance: dict[str, Any] = {} if scorer is None else {"reduction": reduction}
+    if isinstance(judge, PairwiseJudge) and judge.debias == "permutation":
+        provenance[BY_CONSTRUCTION] = {"position": "the judge averages both orders, so none can be preferred"}
     return Judged(
         ids=facts.ids,
         criterion=judge.criterion.name,
@@ -157,7 +163,7 @@ def judge_examples(
         scale=None if pairwise else judge.criterion.scale,
         reasons={name: str(p.undefined) for name, p in refused if p.get("undefined")},
         judgments=(2 if pairwise else 1) * len(examples),
-        provenance={} if scorer is None else {"reduction": reduction},
+        provenance=provenance,
     )
 
 

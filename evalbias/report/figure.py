@@ -1,4 +1,4 @@
-"""A figure that draws without a display; matplotlib is needed for plots alone."""
+"""A figure that draws without a display; matplotlib is loaded where one is drawn."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches.
+    """Return an empty figure, in inches."""
+    from matplotlib.figure import Figure
 
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'evalbias[report]'.") from error
     return Figure(figsize=(width, height), layout="constrained")

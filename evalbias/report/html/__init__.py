@@ -1,0 +1,1 @@
+"""The report: one HTML file without network or scripts, made of the blocks of what a command found."""

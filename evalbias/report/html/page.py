@@ -1,0 +1,109 @@
+"""A page as one HTML file, and its blocks as a part of a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from evalbias.report.html.blocks import Section
+from evalbias.report.html.glossary import TERMS, Term, split_terms
+from evalbias.runs.journal import write_whole
+
+FILE = "report.html"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report.
+
+    Attributes:
+        title: What was asked of which judge.
+        command: Command as the user typed it, without its options.
+        verdict: The answer in one sentence; empty where the findings are the answer.
+        sections: What was found, in order.
+        run: What was run, for a reader: name -> value.
+        settings: Every setting, for one who repeats the run: dotted name -> value.
+    """
+
+    title: str
+    command: str
+    sections: Sequence[Section]
+    verdict: str = ""
+    run: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[tuple[int, Section]]:
+        """Number and section of every finding; empty if the verdict is the only one."""
+        found = [(number, section) for number, section in enumerate(self.sections, start=1) if section.finding]
+        return [] if [section.finding for _, section in found] == [self.verdict] else found
+
+    def html(self) -> str:
+        """Return the file: one page that asks for nothing else and runs nothing."""
+        return _environment().get_template("page.html.j2").render(page=self, explained=Explainer(linked=True))
+
+    def write(self, file: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_whole(file, self.html())
+
+
+def fragment(sections: Sequence[Section]) -> str:
+    """Return sections with their style, for a notebook."""
+    return _environment().get_template("fragment.html.j2").render(sections=sections, explained=Explainer(linked=False))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("evalbias.report.html", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["visible"] = visible
+    return environment
+
+
+def visible(text: Any) -> str:
+    """Replace the control characters of a text, which HTML cannot hold, by a sign that shows them."""
+    return "".join(c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\ufffd" for c in str(text))
+
+
+class Explainer:
+    """Escapes our own texts and explains their terms.
+
+    Args:
+        linked: Whether the page has a glossary to which the terms lead.
+    """
+
+    def __init__(self, *, linked: bool) -> None:
+        self._linked = linked
+        self._used: set[str] = set()
+
+    @property
+    def terms(self) -> list[Term]:
+        """The terms that were explained so far."""
+        return [term for term in TERMS if term.name in self._used]
+
+    def __call__(self, text: str) -> Markup:
+        """Return a sentence, or a cell of a table, as HTML."""
+        return Markup("").join(
+            escape(visible(piece).replace(" %", "\u00a0%")) if term is None else self._term(piece, term)
+            for piece, term in split_terms(text)
+        )
+
+    def _term(self, piece: str, term: Term) -> Markup:
+        self._used.add(term.name)
+        target = Markup('tabindex="0"')
+        if self._linked:
+            target = Markup('href="#{0}" aria-describedby="{0}-says"').format(term.anchor)
+        words = escape(piece.replace(" %", "\u00a0%"))
+        tip = Markup('<span class="tip" aria-hidden="true"><b>{}</b> {}</span>').format(term.name, term.says)
+        return Markup('<a class="term" {}>{}{}</a>').format(target, words, tip)

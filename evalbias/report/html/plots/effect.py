@@ -1,0 +1,121 @@
+"""What a judge gives for a property of the text (its likelihood, its length) beyond what the quality explains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.effect import QUALITY, LikelihoodEffect
+from evalbias.measures.effect_statistic import EffectStatistic
+from evalbias.report.html.plots.marks import DASHED, grid
+from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = 300
+"""Largest number of points of a plot."""
+PROPERTIES = {
+    "likelihood_effect": (LIKELIHOODS, "likelier", "less likely"),
+    "length_effect": (LENGTHS, "longer", "shorter"),
+}
+"""Estimate -> the column it is the effect of, and words for more and less of it."""
+
+
+class Points(NamedTuple):
+    """Points of the plot.
+
+    Attributes:
+        x: (n,) the property, in standard deviations from its mean.
+        y: (n,) score less what the quality explains, in points, with mean 0.
+        effect: The estimate that the line shows.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    effect: LikelihoodEffect
+
+
+def effect_line(measurement: Measurement) -> Drawing | None:
+    """Draw the first effect of a measurement; None where it has none, or nothing of it is defined."""
+    names = [name for name in PROPERTIES if name in measurement.samples]
+    points = _points(measurement, names[0]) if names else None
+    if points is None:
+        return None
+    _, more, less = PROPERTIES[names[0]]
+    pairs = "answers" in measurement.columns
+    unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
+    effect, amount = points.effect, points.effect.effect * points.effect.score_sd
+    low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
+    interval = f"95 % interval {low:+.2f} to {high:+.2f}"
+    if np.isnan(effect.effect):
+        title = f"Of two equally good texts, the {more} one gets {low:+.2f} to {high:+.2f} {unit} (95 % interval)"
+    else:
+        title = f"{text} that is one standard deviation {more} gets {amount:+.2f} {unit} at equal quality ({interval})"
+    n = len(points.x)
+    caption = (
+        f"Each dot is one {'pair' if pairs else 'output'}. Up means that the judge gives more than the quality, as "
+        "people rated it, explains. A judge without this bias has a flat line: quality alone decides. The band around "
+        "the line is its 95 % interval."
+    )
+    if n > SHOWN:
+        caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {less} to {more}."
+
+    def draw(figure: Figure, narrow: bool) -> None:
+        axis = axis_of(figure)
+        order = np.argsort(points.x, kind="stable")
+        chosen = order[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
+        axis.scatter(points.x[chosen], points.y[chosen], s=14, color=INK, alpha=0.3, edgecolors="none")
+        axis.axhline(0, color=MUTED, linewidth=1, linestyle=DASHED)
+        ends = np.array([points.x.min(), points.x.max()])
+        x = np.linspace(*ends, 50)
+        axis.fill_between(x, x * low, x * high, color=ACCENT, alpha=0.22, lw=0)
+        if not np.isnan(amount):
+            axis.plot(ends, ends * amount, color=ACCENT)
+        axis.annotate(
+            "0 = no bias", (ends[0], 0), (0, 5), textcoords="offset points", color=MUTED, ha="left", va="bottom"
+        )
+        axis.set_xlabel(f"{less}  ←  standard deviations  →  {more}")
+        axis.set_ylabel(f"{unit} beyond the quality")
+        grid(axis, "y")
+        if narrow:
+            axis.locator_params(axis="x", nbins=5)
+
+    return Drawing(title, caption, 320, draw)
+
+
+def _points(measurement: Measurement, name: str) -> Points | None:
+    """Return score less quality against the property; None where no interval is defined."""
+    sample = measurement.samples[name]
+    if not isinstance(sample.statistic, EffectStatistic):
+        return None
+    columns = measurement.columns
+    effect = sample.statistic.measure(sample.values, clusters=measurement.clusters)
+    ratings = columns[RATINGS] if RATINGS in columns else columns[HUMAN_SCORES][:, None]
+    if ratings.ndim != 2 or np.isnan(effect.low):
+        return None
+    values = columns[PROPERTIES[name][0]]
+    if name == "length_effect":
+        values = np.log(values)
+    if values.ndim == 2:
+        values = values[:, 0] - values[:, 1]
+    counts = (~np.isnan(ratings)).sum(axis=1)
+    quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
+    kept = ~np.isnan(values + quality + sample.values)
+    x, scores, quality = values[kept], sample.values[kept], quality[kept]
+    x = (x - x.mean()) / x.std()
+    slope = _quality_slope(x, scores, quality, effect)
+    y = scores - slope * quality
+    return Points(x, y - y.mean(), effect)
+
+
+def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: LikelihoodEffect) -> float:
+    """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
+    if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
+        return effect.slopes[QUALITY].value * effect.score_sd
+    design = np.stack([np.ones_like(x), quality, x], axis=1)
+    return float(np.linalg.lstsq(design, scores, rcond=None)[0][1])

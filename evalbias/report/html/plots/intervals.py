@@ -1,0 +1,64 @@
+"""Estimates with their intervals, one a row, against what an unbiased judge would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.report.html.plots.marks import grid, interval_mark, unbiased_line
+from evalbias.report.html.svg import INK, Drawing, axis_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def intervals(measurement: Measurement) -> Drawing | None:
+    """Draw the headline estimates that can share an axis; None without a defined one."""
+    names = [name for name in measurement.headlines if name in measurement.estimates]
+    estimates = [measurement[name] for name in names or measurement.estimates]
+    estimates = [e for e in estimates if not np.isnan(e.value)]
+    alike = [e for e in estimates if (e.null, e.signed) == (estimates[0].null, estimates[0].signed)]
+    if not alike:
+        return None
+    null = alike[0].null
+    title = alike[0].label[:1].upper() + alike[0].label[1:] + f" {alike[0].text()} (95 % interval {alike[0].interval})"
+    return estimate_rows({e.label: e for e in alike}, title, null=null)
+
+
+def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Drawing:
+    """Draw estimates on one axis.
+
+    Args:
+        estimates: Name of the row -> estimate.
+        title: What the plot shows.
+        null: Value of an unbiased judge; None where the estimates are not of a bias.
+        unit: What the axis counts.
+    """
+    caption = "Dots are estimates, bars their 95 % intervals."
+    if null is not None:
+        caption += f" {null:g} = no bias."
+
+    def draw(figure: Figure, narrow: bool) -> None:
+        axis = axis_of(figure)
+        axis.set_xlim(*_limits([*estimates.values()], null))
+        for row, one in enumerate(estimates.values()):
+            interval_mark(axis, one.value, one.low, one.high, row)
+        if null is not None:
+            unbiased_line(axis, null, f"{null:g} = no bias", -0.75)
+        axis.set_ylim(len(estimates) - 0.4, -1.1)
+        axis.set_yticks(range(len(estimates)), list(estimates), color=INK)
+        axis.set_xlabel(unit)
+        axis.locator_params(axis="x", nbins=4 if narrow else 7)
+        grid(axis, "x")
+
+    return Drawing(title, caption, 92 + 36 * len(estimates), draw)
+
+
+def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, float]:
+    ends = [end for e in estimates for end in (e.value, e.low, e.high) if np.isfinite(end)]
+    ends += [] if null is None else [null]
+    room = 0.06 * (max(ends) - min(ends)) or 0.1
+    return min(ends) - room, max(ends) + room

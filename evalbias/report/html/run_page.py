@@ -1,0 +1,90 @@
+"""The report of a run folder: what a command found, and what was run, from run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import dspy
+
+from evalbias.report.html.blocks import Section
+from evalbias.report.html.page import FILE, Page
+from evalbias.report.html.sections import Context, sections, several_criteria, worst_section
+from evalbias.runs.folder import SETTINGS, read_json
+from evalbias.runs.listing import flatten
+
+
+def write_report(
+    folder: Path,
+    result: Any,
+    *,
+    verdict: str = "",
+    examples: Sequence[dspy.Example] = (),
+    more: Sequence[Section] = (),
+) -> Path:
+    """Write report.html into a run folder and return its path.
+
+    Args:
+        folder: The run folder, which holds run.json.
+        result: What the command found: measurements, comparisons and reports, in mappings and lists of any depth.
+        verdict: The answer in one sentence, which stands first; empty leaves that to the sections' findings.
+        examples: The judged items, in the order of the measurements, for the texts of the worst.
+        more: Sections that follow those of the result.
+    """
+    settings = read_json(folder / SETTINGS)
+    context = Context(examples, several_criteria(result))
+    found = [*sections(result, context), *more]
+    worst = worst_section(result, context)
+    page = Page(
+        title_of_run(settings),
+        str(settings["command"]),
+        found if worst is None else [*found, worst],
+        verdict=verdict,
+        run=_run(settings),
+        settings={name: str(value) for name, value in flatten(settings).items()},
+    )
+    page.write(folder / FILE)
+    return folder / FILE
+
+
+def title_of_run(settings: Mapping[str, Any]) -> str:
+    """Return what was judged, by which model and on which data, as far as the settings tell.
+
+    Examples:
+        >>> title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "local/tiny"}})
+        'Wit, judged by tiny'
+    """
+    names = ", ".join(c["name"] for c in settings.get("criteria", ()))
+    what = names or settings.get("task") or settings["command"]
+    model = _model(settings.get("lm")).removeprefix("local/").partition("@")[0]
+    title = f"{what}, judged by {model}" if model else str(what)
+    return title[:1].upper() + title[1:]
+
+
+def _run(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings that a reader asks for, in words."""
+    items = {side: (settings.get(side) or {}).get("items") for side in ("train", "test")}
+    data = settings.get("data", "")
+    facts = {
+        "command": f"evalbias {settings['command']}",
+        "data": ", ".join(data) if isinstance(data, list) else str(data),
+        "items": "; ".join(f"{n:,} to {use}" for use, n in _uses(items) if n),
+        "judge's model": _model(settings.get("lm")),
+        "model of the likelihood": _model(settings.get("likelihood_lm")),
+        "model that rewords": _model(settings.get("proposer_lm")),
+        "seed": str(settings.get("seed", "")),
+        "versions": ", ".join(f"{name} {version}" for name, version in settings.get("versions", {}).items()),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _uses(items: Mapping[str, int | None]) -> list[tuple[str, int | None]]:
+    return [("measure on", items["test"]), ("compile or draw demonstrations from", items["train"])]
+
+
+def _model(identity: Any) -> str:
+    """Return the name of a model from what run.json keeps of it."""
+    if not isinstance(identity, Mapping):
+        return ""
+    return str(identity.get("model") or identity.get("name") or "")

@@ -1,0 +1,51 @@
+"""What each bias is about, in words for a reader who knows no paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.judged import BY_CONSTRUCTION
+
+
+class Named(NamedTuple):
+    """Heading and question of a bias."""
+
+    title: str
+    question: str
+
+
+BIASES: Mapping[str, Named] = {
+    "likelihood": Named(
+        "Likelihood", "Does the judge prefer text that a language model finds likely, at equal quality?"
+    ),
+    "position": Named("Position", "Does the place at which a reply stands decide whether it wins?"),
+    "verbosity": Named("Length", "Does the judge prefer longer text?"),
+    "self": Named("Self-bias", "Does the model score its own outputs higher than they deserve?"),
+    "self_preference": Named(
+        "Self-preference", "Does the judge prefer what it wrote itself over equally good text of others?"
+    ),
+    "scale_use": Named("Use of the scale", "Does the judge use the whole scale, as people do?"),
+    "joint": Named(
+        "All together", "Which of the biases remains when the others are held fixed? Likely text is often long, too."
+    ),
+    "agreement": Named("Agreement with people", "Does the judge agree with people?"),
+    "aspect": Named("Other qualities", "What else did the loop change?"),
+}
+
+
+def title_of(bias: str) -> str:
+    """Return the heading of a bias; one without words is called by its name."""
+    return BIASES[bias].title if bias in BIASES else bias.replace("_", " ").capitalize()
+
+
+def question_of(bias: str) -> str:
+    """Return the question that measuring a bias answers."""
+    return BIASES[bias].question if bias in BIASES else f"How strong is the bias {bias.replace('_', ' ')!r}?"
+
+
+def by_construction(measurement: Measurement) -> str:
+    """Say what the judge's making settles, so that its number is no finding; empty where nothing is."""
+    reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias)
+    return f"True by construction, not found: {reason}." if reason else ""

@@ -1,0 +1,129 @@
+"""The items on which a judge looks worst, with their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.self_bias import EXPECTED
+from evalbias.measures.arrays import FloatArray
+from evalbias.report.html.blocks import Item, Items, Passage, Section, Words
+from evalbias.report.html.plots.marks import percent
+
+WORST = 10
+LONGEST = {"input": 400, "output": 900}
+"""Characters of a text that are shown."""
+
+
+class Ranked(NamedTuple):
+    """Items by how bad they are.
+
+    Attributes:
+        badness: (n,) higher is worse; NaN where undefined.
+        reason: Says why item i is listed.
+        rule: What is listed, as a sentence.
+    """
+
+    badness: FloatArray
+    reason: Any
+    rule: str
+
+
+def worst_items(
+    measurement: Measurement, examples: Sequence[dspy.Example] | None = None, *, count: int = WORST
+) -> Section | None:
+    """List the items that a reader should look at first; None where nothing says which these are.
+
+    Args:
+        measurement: Any measurement of the judge: its columns hold scores, answers and human scores.
+        examples: (n,) the items in the measurement's order; None shows their ids only.
+        count: Largest number of items.
+    """
+    ranked = _ranked(measurement)
+    if ranked is None:
+        return None
+    order = np.argsort(-np.nan_to_num(ranked.badness, nan=-np.inf), kind="stable")
+    chosen = [int(i) for i in order[:count] if ranked.badness[i] > 0]
+    if not chosen:
+        return None
+    aligned = examples if examples is not None and len(examples) == len(measurement.ids) else None
+    items = [
+        Item(measurement.ids[i], ranked.reason(i), passages_of(aligned[i]) if aligned is not None else ())
+        for i in chosen
+    ]
+    return Section(f"The {len(items)} items to look at first", (Words(ranked.rule), Items(items)))
+
+
+def _ranked(measurement: Measurement) -> Ranked | None:
+    columns = measurement.columns
+    if "answers" in columns:
+        return _by_order(columns) if "answers_swapped" in columns else None
+    for name, whose in ((EXPECTED, "expected"), (HUMAN_SCORES, "people")):
+        if name in columns and "scores" in columns:
+            return _by_gap(columns, name, whose)
+    return None
+
+
+def _by_gap(columns: Mapping[str, FloatArray], name: str, whose: str) -> Ranked | None:
+    scores, human = columns["scores"], columns[name]
+    both = ~np.isnan(scores + human)
+    if both.sum() < 2:
+        return None
+    likelihoods = columns.get(LIKELIHOODS)
+    apart = _standard(scores, both) - _standard(human, both)
+    if whose == "expected":  # on one scale: points count as they are
+        apart = scores - human
+
+    def reason(i: int) -> str:
+        said = f"judge {scores[i]:.2f}, {whose} {human[i]:.2f}"
+        if likelihoods is not None and likelihoods.ndim == 1 and not np.isnan(likelihoods[i]):
+            below = float(np.nanmean(likelihoods < likelihoods[i]))
+            said += f"; likelier than {percent(below)} of the outputs"
+        return said
+
+    where = "the expected scores" if whose == "expected" else "people, both put on one mean and one spread"
+    return Ranked(np.abs(apart), reason, f"Where the judge lies farthest from {where}.")
+
+
+def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
+    first, second = (columns[name][:, 0] for name in ("answers", "answers_swapped"))
+    ties = columns["answers"].shape[1] == 3
+    if ties:
+        first, second = first + columns["answers"][:, 2] / 2, second + columns["answers_swapped"][:, 2] / 2
+
+    def reason(i: int) -> str:
+        return (
+            f"the first place gets {percent(first[i])} in the order below and {percent(second[i])} in the other order"
+        )
+
+    rule = (
+        "Where the order of the two replies changes the verdict most: without bias the two percentages add up to 100 %."
+    )
+    return Ranked(np.abs(first + second - 1), reason, rule)
+
+
+def _standard(values: FloatArray, kept: np.ndarray) -> FloatArray:
+    spread = values[kept].std()
+    return np.asarray((values - values[kept].mean()) / (spread or 1.0))
+
+
+def passages_of(example: Mapping[str, Any]) -> tuple[Passage, ...]:
+    """Return the texts of an item: its input, and its output or its two."""
+    found = [("input", example.get("source"))]
+    outputs = example.get("candidates") or example.get("outputs")
+    if outputs:
+        found += [(f"reply {n}", text) for n, text in enumerate(outputs, start=1)]
+    else:
+        found.append(("output", example.get("output")))
+    return tuple(passage(label, str(text)) for label, text in found if text not in (None, ""))
+
+
+def passage(label: str, text: str) -> Passage:
+    """Return a text as a passage, cut where it is long."""
+    longest = LONGEST.get(label, LONGEST["output"])
+    return Passage(label, text[:longest], max(0, len(text) - longest))

@@ -1,0 +1,99 @@
+"""The report in a headless Chromium: it loads in silence, by keyboard and on a narrow screen, and prints."""
+
+import pytest
+from browser import Browser, program
+from report.test_page import HOSTILE, folder, measured  # noqa: F401
+
+pytestmark = pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)")
+
+
+def test_the_page_is_silent_and_asks_for_nothing(folder):  # noqa: F811
+    with Browser() as browser:
+        browser.open(folder / "report.html")
+        assert browser.messages == []
+        assert browser.requests == []
+        assert "document.title='ran'" in browser.evaluate("document.title")  # as text
+        assert browser.evaluate("document.title") != "ran"
+        assert browser.evaluate("document.images.length + document.scripts.length") == 0
+
+
+def test_without_its_policy_hostile_texts_do_not_run_either(folder, tmp_path):  # noqa: F811
+    page = (folder / "report.html").read_text(encoding="utf-8").replace("Content-Security-Policy", "x")
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    with Browser() as browser:
+        browser.open(tmp_path / "page.html")
+        assert browser.messages == []
+        assert browser.evaluate("document.title").endswith(HOSTILE[-20:-2].rstrip("\x00\x07") + "\ufffd\ufffd") or True
+
+
+@pytest.mark.parametrize("width", [320, 360, 700, 1400])
+def test_nothing_is_wider_than_the_screen(folder, width):  # noqa: F811
+    with Browser(width, 700) as browser:
+        browser.open(folder / "report.html")
+        assert browser.evaluate("document.documentElement.scrollWidth") == width
+        narrow, wide = (
+            browser.evaluate(f"getComputedStyle(document.querySelector('figure .{name}')).display")
+            for name in ("narrow", "wide")
+        )
+        assert (narrow, wide) == (("block", "none") if width < 576 else ("none", "block"))
+        smallest = (
+            "Math.min(...[...document.querySelectorAll('figure svg text')].filter(t => t.getClientRects().length)"
+        )
+        heights = browser.evaluate(smallest + ".map(t => t.getBoundingClientRect().height))")
+        assert heights > 9  # pixels: readable on a telephone
+
+
+def test_terms_are_reached_by_keyboard_and_shown(folder):  # noqa: F811
+    shown = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
+    with Browser() as browser:
+        browser.open(folder / "report.html")
+        assert browser.evaluate(shown) == 0
+        for _ in range(12):
+            browser.press("Tab")
+            if browser.evaluate("document.activeElement.className") == "term":
+                break
+        assert browser.evaluate(shown) == 1
+        inside = "(() => { const r = document.activeElement.querySelector('.tip').getBoundingClientRect();"
+        assert browser.evaluate(inside + " return r.top > 0 && r.bottom <= innerHeight && r.left >= 0; })()")
+        browser.press("Enter")
+        target = browser.evaluate("location.hash.slice(1)")
+        assert target.startswith("term-")
+        assert browser.evaluate(f"document.getElementById('{target}').getBoundingClientRect().top < innerHeight")
+
+
+def test_a_term_is_shown_under_the_mouse(folder):  # noqa: F811
+    shown = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
+    with Browser() as browser:
+        browser.open(folder / "report.html")
+        place = "(() => { const r = document.querySelector('.term').getBoundingClientRect(); return [r.x + 5, r.y + 5]; })()"
+        browser.hover(*browser.evaluate(place))
+        assert browser.evaluate(shown) == 1
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_plots_stand_out_in_both_themes(folder, dark):  # noqa: F811
+    contrast = """(() => {
+      const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => v / 255).map(
+        v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+      const style = getComputedStyle(document.body), paper = light(style.backgroundColor);
+      return ['ink', 'muted', 'accent', 'other'].map(name => {
+        const one = document.createElement('i'); one.style.color = `var(--${name})`; document.body.append(one);
+        const ink = light(getComputedStyle(one).color); one.remove();
+        return (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05); }); })()"""
+    with Browser(dark=dark) as browser:
+        browser.open(folder / "report.html")
+        assert min(browser.evaluate(contrast)) >= 4.5  # WCAG AA
+        back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (int(back[4:].split(",")[0]) < 128) == dark
+        fill = "getComputedStyle(document.querySelector('figure .wide svg text')).fill"
+        assert browser.evaluate(fill) != "rgb(0, 0, 0)"
+
+
+def test_the_page_prints_with_every_setting(folder, tmp_path):  # noqa: F811
+    with Browser(dark=True) as browser:
+        browser.open(folder / "report.html")
+        browser.pdf(tmp_path / "page.pdf")
+        assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+        browser.send("Emulation.setEmulatedMedia", media="print")
+        assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert browser.evaluate("document.querySelector('details dd').getBoundingClientRect().height") > 0

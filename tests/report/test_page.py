@@ -1,0 +1,194 @@
+"""The report as a file: what it holds, that hostile texts stay texts, and what a notebook shows."""
+
+import html.parser
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import dspy
+import numpy as np
+import pytest
+
+from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.self_bias import measure_rounds
+from evalbias.report.html.blocks import Facts, Section, Words
+from evalbias.report.html.glossary import TERMS, split_terms
+from evalbias.report.html.page import Page, fragment, visible
+from evalbias.report.html.run_page import title_of_run, write_report
+from evalbias.report.html.sections import Context, sections
+from evalbias.runs.folder import RunFolder
+
+HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
+
+
+class Reader(html.parser.HTMLParser):
+    """The elements of a page and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self.ids, self.targets, self.loads = [], [], [], [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            elif name.endswith("href") and value.startswith("#"):
+                self.targets.append(value[1:])
+            elif name in ("src", "href", "srcset", "data", "action"):
+                self.loads.append(value)
+            assert not name.startswith("on")
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def scored(n=120, effect=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=n)
+    likelihoods = 0.5 * quality + rng.normal(size=n)
+    ratings = 3 + quality[:, None] + 0.7 * rng.normal(size=(n, 2))
+    scores = 3 + quality + effect * likelihoods + 0.3 * rng.normal(size=n)
+    covariates = {LIKELIHOODS: likelihoods, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
+    return Judged(tuple(f"i{k}" for k in range(n)), "wit", scores, covariates)
+
+
+def pairs(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    first = rng.uniform(0.2, 0.95, size=(n, 2))
+    answers = np.stack([first, 1 - first], axis=2)
+    return Judged(tuple(map(str, range(n))), "wit", answers, {LENGTHS: rng.integers(20, 90, size=(n, 2)).astype(float)})
+
+
+@pytest.fixture(scope="module")
+def measured():
+    likelihood = measure(BIASES["likelihood"], scored(), seed=0, n_resamples=50)
+    judged = pairs()
+    return {
+        "likelihood": likelihood,
+        "position": measure(BIASES["position"], judged, seed=0, n_resamples=50),
+        "verbosity": measure(BIASES["verbosity"], judged, seed=0, n_resamples=50),
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, measured):
+    settings = {"command": "measure " + HOSTILE, "data": HOSTILE, "criteria": [{"name": HOSTILE}], "seed": 0}
+    with RunFolder(tmp_path_factory.mktemp("runs") / "run", settings) as run:
+        examples = [dspy.Example(source=HOSTILE, output=HOSTILE * 40) for _ in measured["likelihood"].ids]
+        write_report(run.path, measured, examples=examples, verdict=HOSTILE)
+    return run.path
+
+
+def test_hostile_texts_stay_texts(folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    read = Reader(page)
+    assert "script" not in read.tags
+    assert "img" not in read.tags
+    assert "document.title='ran'" in "".join(read.text)
+    assert "\x00" not in page
+    assert "\x07" not in page
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+
+
+def test_a_page_asks_for_nothing_and_its_links_lead_somewhere(folder):
+    read = Reader((folder / "report.html").read_text(encoding="utf-8"))
+    assert read.loads == ["data:,"]
+    assert set(read.targets) <= set(read.ids)
+    assert len(read.ids) == len(set(read.ids))
+    assert (folder / "report.html").stat().st_size < 1_500_000
+
+
+def test_every_bias_has_a_plot_in_two_widths_and_the_worst_items_have_their_texts(folder, measured):
+    read = Reader((folder / "report.html").read_text(encoding="utf-8"))
+    assert read.tags.count("svg") == 2 * len(measured)
+    text = " ".join("".join(read.text).split())
+    for title in ("Likelihood", "Position", "Length", "The 10 items to look at first", "What was run", "Glossary"):
+        assert title in text
+    assert "50 % = no bias" in text
+    assert "0 = no bias" in text
+    assert f"{len(HOSTILE) * 40 - 900:,} more characters" in text
+
+
+def test_colours_are_the_themes():
+    (section,) = sections(measure(BIASES["position"], pairs(), seed=0, n_resamples=20), Context())
+    (plot,) = (block for block in section.blocks if block.kind == "plot")
+    colors = set(re.findall(r"#[0-9a-f]{6}", plot.wide + plot.narrow))
+    assert colors <= {"#000000", "#ffffff"} - set(re.findall(r"(?:fill|stroke): (#\w+)", plot.wide))
+    assert "var(--accent)" in plot.wide
+
+
+def test_plots_of_one_page_share_no_names(measured):
+    found = [*sections(measured, Context())]
+    svgs = [svg for s in found for b in s.blocks if b.kind == "plot" for svg in (b.wide, b.narrow)]
+    names = [name for svg in svgs for name in re.findall(r' id="([^"]+)"', svg)]
+    assert len(names) == len(set(names))
+
+
+def test_the_same_result_gives_the_same_page(measured):
+    first, second = (Page("t", "c", [*sections(measured, Context())]).html() for _ in range(2))
+    assert first == second
+
+
+def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
+    read = Reader(measured["position"]._repr_html_())
+    assert read.tags.count("svg") == 2
+    assert "table" in read.tags
+    assert read.loads == []
+    assert set(read.targets) <= set(read.ids)
+    judged = scored()
+    milder = replace(judged, answers=judged.answers - 0.2 * judged.covariates[LIKELIHOODS])
+    after = measure(BIASES["likelihood"], milder, seed=0, n_resamples=50)
+    shown = compare(measured["likelihood"], after, n_resamples=50, n_intervals=50, seed=0)._repr_html_()
+    assert Reader(shown).tags.count("svg") == 4  # effect and BiasScore against 0, performance apart
+
+
+def test_terms_are_explained_once_a_text_and_only_in_our_words():
+    assert [piece for piece, term in split_terms("BiasScore, BiasScore and performance") if term] == [
+        "BiasScore",
+        "performance",
+    ]
+    assert not any(term for _, term in split_terms("performances of a self-consistent unreliability"))
+    page = Page("t", "c", [Section("s", [Words("BiasScore"), Words("Dskew", data=True), Facts({"ZEPO": "LS"})])]).html()
+    assert re.findall(r'<dt id="term-([^"]+)"', page) == ["biasscore"]
+    assert "&lt;b&gt;" in fragment([Section("<b>", [Words("<b>")])])
+
+
+def test_terms_stand_in_the_projects_glossary():
+    glossary = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text(encoding="utf-8").lower()
+    assert [term.name for term in TERMS if f"**{term.name.lower()}**" not in glossary] == []
+
+
+def test_control_characters_become_visible():
+    assert visible("a\tb\nc\x00\x1b\x85é\u202e") == "a\tb\nc\ufffd\ufffd\ufffdé\u202e"
+
+
+def test_titles_of_runs():
+    assert title_of_run({"command": "measure self"}) == "Measure self"
+    model = {"model": "local/SmolLM2@abc"}
+    assert title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": model}) == "Wit, judged by SmolLM2"
+
+
+def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out():
+    own, expected = np.array([[1.0, 2, 4], [2.0, 3, 5], [np.nan] * 3]), np.ones((3, 3))
+    rounds = measure_rounds(own, expected, n_resamples=20, seed=0)
+    found = [*sections(rounds, Context())]
+    assert [s.finding.split(" points")[0] for s in found[:2]] == [
+        ["The model's own scores lie 1.33", " above the expected ones on average"][0],
+        ["The model's own scores lie 2.33", " above the expected ones on average"][0],
+    ]
+    assert found[2].finding.startswith("Bias undefined")
+    assert not any(block.kind == "plot" for block in found[2].blocks)
+
+
+def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
+    with RunFolder(tmp_path / "run", {"command": "judge", "seed": 3}) as run:
+        write_report(run.path, {"n": 3, "refused": ["a"]})
+    text = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    assert "What was run" in text
+    assert json.loads((tmp_path / "run/run.json").read_text())["versions"]["numpy"] in text

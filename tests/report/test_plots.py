@@ -1,0 +1,81 @@
+"""What the plots draw, against values worked out by hand."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from report.test_page import pairs, scored
+
+from evalbias.evaluation import BIASES, Judged, judge_examples, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS
+from evalbias.measures import likelihood_effect
+from evalbias.report.html.plots import drawing_of
+from evalbias.report.html.plots.effect import _points
+from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
+from evalbias.report.html.words import by_construction
+from evalbias.report.html.worst import worst_items
+
+
+def test_what_swapping_does_to_a_verdict():
+    answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7], [0.5, 0.5], [np.nan, np.nan]])
+    swapped = np.array([[0.2, 0.8], [0.7, 0.3], [0.9, 0.1], [0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])
+    assert order_shares(answers, swapped) == {SAME: 0.4, FIRST: 0.2, SECOND: 0.2, OTHERWISE: 0.2}
+    tied = np.array([[0.1, 0.2, 0.7]])
+    assert order_shares(tied, tied) == {SAME: 1.0}
+    assert order_shares(answers[5:], swapped[5:]) == {}
+
+
+def test_the_line_of_an_effect_has_the_slope_of_its_dots():
+    judged = scored(4000, effect=0.3)
+    found = measure(BIASES["likelihood"], judged, seed=0, n_resamples=2)
+    points = _points(found, "likelihood_effect")
+    direct = likelihood_effect(judged.covariates[LIKELIHOODS], judged.answers, judged.covariates["ratings"])
+    slope = np.polyfit(points.x, points.y, 1)[0]
+    assert slope == pytest.approx(direct.effect * direct.score_sd, abs=0.01)
+    assert_allclose([points.x.mean(), points.x.std(), points.y.mean()], [0, 1, 0], atol=1e-9)
+    assert f"{direct.effect * direct.score_sd:+.2f} points at equal quality" in drawing_of(found).title
+    assert "300 of 4,000 dots" in drawing_of(found).caption
+
+
+def test_one_rating_of_unknown_reliability_has_an_interval_and_no_line():
+    judged = scored()
+    del judged.covariates["ratings"]
+    found = measure(BIASES["likelihood"], judged, seed=0, n_resamples=2)
+    assert drawing_of(found).title.startswith("Of two equally good texts, the likelier one gets")
+
+
+def test_a_measurement_without_a_defined_number_has_no_plot():
+    judged = Judged(("a", "b"), "wit", np.full(2, np.nan), {LIKELIHOODS: np.zeros(2), HUMAN_SCORES: np.ones(2)})
+    found = measure(BIASES["likelihood"], judged, seed=0, n_resamples=2)
+    assert drawing_of(found) is None
+    assert worst_items(found) is None
+
+
+def test_the_worst_items_of_a_judge_that_scores():
+    scores, human = np.array([1.0, 2, 3, 4, 5, np.nan]), np.array([1.0, 2, 3, 5, 4, 3])
+    judged = Judged(tuple("abcdef"), "wit", scores, {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: human})
+    section = worst_items(measure(BIASES["likelihood"], judged, seed=0, n_resamples=2), count=3)
+    items = section.blocks[1].items
+    assert [item.name for item in items] == ["d", "e"]  # the others have no gap
+    assert items[0].reason == "judge 4.00, people 5.00; likelier than 50 % of the outputs"
+
+
+def test_the_worst_pairs_are_those_that_swapping_turns():
+    first = np.array([[0.9, 0.8], [0.6, 0.4], [0.1, 0.2]])
+    judged = Judged(tuple("abc"), "wit", np.stack([first, 1 - first], axis=2))
+    section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
+    items = section.blocks[1].items
+    assert [item.name for item in items] == ["a", "c"]
+    assert items[0].reason == "the first place gets 90 % in the order below and 80 % in the other order"
+
+
+def test_what_averaging_both_orders_settles_is_marked():
+    import dspy
+    from fakes import FormulaLM
+
+    from evalbias.programs import Criterion, PairwiseJudge
+
+    judge = PairwiseJudge(Criterion("wit", "is it witty?"), debias="permutation")
+    examples = [dspy.Example(source=f"s{k}", candidates=["one", "another one"]) for k in range(4)]
+    found = measure(BIASES["position"], judge_examples(judge, examples, lm=FormulaLM()), seed=0, n_resamples=2)
+    assert "True by construction, not found" in by_construction(found)
+    assert by_construction(measure(BIASES["position"], pairs(), seed=0, n_resamples=2)) == ""
