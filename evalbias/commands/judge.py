@@ -65,6 +65,7 @@ def _judge_here(
     from evalbias.data import DataError
     from evalbias.data.columns import parse_mapping
     from evalbias.programs import load_judge
+    from evalbias.report.html.texts import lowest_section, scored_section
     from evalbias.runs.fingerprint import file_digest
     from evalbias.runs.journal import write_jsonl
 
@@ -82,7 +83,9 @@ def _judge_here(
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
         brief, coverage = summary(file)
-        run.finish(brief, brief, as_json, _line(brief, file), {program.criterion.name: coverage})
+        scores = [row["score"] for row in rows]
+        shown = [scored_section(scores), lowest_section(scores, items, [row["id"] for row in rows])]
+        run.finish(brief, brief, as_json, _line(brief, file), {program.criterion.name: coverage}, more=shown)
 
 
 def _judge_on_ray(
@@ -99,8 +102,10 @@ def _judge_on_ray(
 ) -> None:
     from evalbias.commands.run import print_result, progress_bar
     from evalbias.commands.run_on_ray import Corpus
-    from evalbias.commands.score_rows import summary
+    from evalbias.commands.score_rows import scores_of, summary
     from evalbias.data.columns import parse_mapping
+    from evalbias.report.html.run_page import write_report
+    from evalbias.report.html.texts import scored_section
 
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
@@ -111,6 +116,7 @@ def _judge_on_ray(
         brief, coverage = summary(corpus.scores)
         brief |= counts
         corpus.folder.write_result(brief)
+        write_report(corpus.folder.path, brief, more=[scored_section(scores_of(corpus.scores))])
         criterion = corpus.program.criterion.name
         line = _line(brief, corpus.scores)
         print_result(brief, as_json, [line], corpus.folder, coverage={criterion: coverage})

@@ -225,6 +225,7 @@ def rank(
     from evalbias.commands.run_ranking import open_pairwise, run_ranking
     from evalbias.commands.task import open_documents
     from evalbias.programs import PairwiseRanker
+    from evalbias.report.html.texts import ranked_section
     from evalbias.runs.journal import write_jsonl
 
     labels = (source_label, output_label)
@@ -245,4 +246,6 @@ def rank(
         ranked = run_ranking(run, ranker, task.test, seed=seed)
         file: Path = run.folder.path / "rankings.jsonl"
         write_jsonl(file, ranked.rows)
-        run.finish(ranked.brief, ranked.brief, as_json, f"{ranked.text}\n{file}", {})
+        shown = ranked_section(ranked.rows, ranked.documents)
+        text = f"{ranked.text}\n{file}"
+        run.finish(ranked.brief, ranked.brief, as_json, text, {}, found=[ranked.agreement], more=[shown])

@@ -19,6 +19,7 @@ from evalbias.commands.options import ModelOptions
 from evalbias.commands.task import Task
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
+from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE
 from evalbias.report.html.run_page import write_report
 from evalbias.report.tables import coverage_note
@@ -127,19 +128,23 @@ class Run(Closable):
         coverage: Mapping[str, Any],
         *,
         examples: Sequence[Any] = (),
+        found: Any = None,
+        more: Sequence[Section | None] = (),
     ) -> None:
         """Write result.json and report.html; print the brief result as JSON, or what is to be shown.
 
         Args:
-            result: Content of result.json, of which the report is made.
+            result: Content of result.json.
             brief: Content of ``--json``.
             as_json: Whether to print that.
             shown: Tables and sentences that are printed otherwise.
             coverage: Criterion -> (n,) probability that the labels hold.
             examples: The measured items in the measurements' order, for the texts in the report.
+            found: What the report is made of, where the result holds only its numbers.
+            more: Further sections of the report.
         """
         self.folder.write_result(result)
-        write_report(self.folder.path, result, examples=examples)
+        write_report(self.folder.path, result if found is None else found, examples=examples, more=more)
         asked, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
         note = f"answers asked {asked}, replayed {replayed}"
         if self._sampling is not None:

@@ -13,7 +13,7 @@ import typer
 from evalbias.commands.run import Run
 from evalbias.commands.task import named_criterion
 from evalbias.data import by_input, is_rated
-from evalbias.evaluation import ranking_agreement
+from evalbias.evaluation import Measurement, ranking_agreement
 from evalbias.evaluation.agreement import COUNTS
 from evalbias.programs import PairwiseJudge, PairwiseRanker, load_pairwise_judge
 from evalbias.programs.ranking import most_comparisons
@@ -59,11 +59,15 @@ class Ranked:
             counts of its ``Ranking``.
         brief: Sums, and the agreement with people where they rated.
         text: The same in a line or two.
+        agreement: Agreement with people; None where nobody rated.
+        documents: The outputs of each document, in the order of the rows.
     """
 
     rows: list[dict[str, Any]]
     brief: dict[str, Any]
     text: str
+    agreement: Measurement | None
+    documents: Sequence[Sequence[dspy.Example]]
 
 
 def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example], *, seed: int) -> Ranked:
@@ -82,6 +86,7 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
     brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
     brief["unranked"] = sum(len(row["unranked"]) for row in rows)
     text = ", ".join(f"{value} {name}" for name, value in brief.items())
+    agreement = None
     name = ranker.judge.criterion.name
     if any(is_rated(e, name) for e in items):
         agreement = ranking_agreement(rankings, list(groups.values()), name, seed=seed)
@@ -89,4 +94,4 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
         text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
             f"{estimate.label} {estimate.text()} ({estimate.interval})" for estimate in agreement.estimates.values()
         )
-    return Ranked(rows, brief, text)
+    return Ranked(rows, brief, text, agreement, list(groups.values()))

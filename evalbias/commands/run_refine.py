@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -15,7 +15,9 @@ from evalbias.evaluation import Loop, Paraphrased, measure_aspects, measure_styl
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.refine import Improvement
+from evalbias.report.html.blocks import Section
 from evalbias.report.html.run_page import write_report
+from evalbias.report.html.texts import loop_sections
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.journal import write_jsonl
@@ -60,7 +62,10 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
     shown = [loop_table(outcome, quality, source.name, best_of=best_of)]
     if aspects:
         shown.append(aspects_table(aspects, judge=run.aspects_judge))
-    _finish(run, result, shown, as_json, failed)
+    limits = (source.low, source.high)
+    step = "refinement" if best_of is None else "draw"
+    more = loop_sections(outcome, quality, run.items, limits=limits, step=step)
+    _finish(run, result, shown, as_json, failed, more=more)
 
 
 def compile_loop(run: Refining, *, threads: int, as_json: bool) -> None:
@@ -108,14 +113,21 @@ def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
     before, after = (side.samples["bias"].values for side in (report.before, report.after))
     names = ("given output", "own paraphrase")
     differences_plot(before, after, run.folder.path / "differences.png", names=names)
-    _finish(run, {"report": report}, [style_table(report)], as_json, report.failed)
+    _finish(run, {"report": report}, [style_table(report)], as_json, report.failed, examples=run.items)
 
 
 def _finish(
-    run: Refining, result: Mapping[str, Any], shown: list[Any], as_json: bool, failed: Mapping[str, str]
+    run: Refining,
+    result: Mapping[str, Any],
+    shown: list[Any],
+    as_json: bool,
+    failed: Mapping[str, str],
+    *,
+    examples: Sequence[Any] = (),
+    more: Sequence[Section] = (),
 ) -> None:
     run.folder.write_result(result)
-    write_report(run.folder.path, result)
+    write_report(run.folder.path, result, examples=examples, more=more)
     for name, error in failed.items():
         typer.echo(f"The item {name!r} failed: {error}", err=True)
     if notice := notice_of_scales(run.task):

@@ -63,14 +63,24 @@ def show_command(run: Folder, as_json: Json = False) -> None:
 
 
 @app.command("compare")
-def compare_command(first: Folder, second: Folder, as_json: Json = False) -> None:
+def compare_command(
+    first: Folder,
+    second: Folder,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with their estimates side by side.")] = None,
+    as_json: Json = False,
+) -> None:
     """Show the settings and numbers in which two runs differ."""
     from rich.console import Console
     from rich.table import Table
 
     from evalbias.runs.listing import compare_runs, read_run
 
-    differences = compare_runs(read_run(first), read_run(second))
+    records = read_run(first), read_run(second)
+    if html is not None:
+        from evalbias.report.html.run_comparison import comparison_page
+
+        comparison_page(*records).write(html)
+    differences = compare_runs(*records)
     if as_json:
         _print_json(differences)
         return
@@ -81,6 +91,8 @@ def compare_command(first: Folder, second: Folder, as_json: Json = False) -> Non
     for name, values in differences.items():
         table.add_row(name, *("-" if value is None else str(value) for value in values))
     Console().print(table)
+    if html is not None:
+        typer.echo(f"page: {html}")
 
 
 @app.command("delete")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.runs.values import number
 
 NAMED = 100
@@ -33,6 +34,12 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
         }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
+
+
+def scores_of(file: Path) -> FloatArray:
+    """Return (n,) the scores of a file, which is read line by line; NaN where undefined."""
+    with file.open(encoding="utf-8") as lines:
+        return np.fromiter((number(json.loads(line)["score"]) for line in lines), dtype=np.float64)
 
 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:

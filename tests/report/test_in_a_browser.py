@@ -18,12 +18,12 @@ def test_the_page_is_silent_and_asks_for_nothing(folder):  # noqa: F811
 
 
 def test_without_its_policy_hostile_texts_do_not_run_either(folder, tmp_path):  # noqa: F811
-    page = (folder / "report.html").read_text(encoding="utf-8").replace("Content-Security-Policy", "x")
-    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    (tmp_path / "page.html").write_text(page.replace("Content-Security-Policy", "x"), encoding="utf-8")
     with Browser() as browser:
         browser.open(tmp_path / "page.html")
         assert browser.messages == []
-        assert browser.evaluate("document.title").endswith(HOSTILE[-20:-2].rstrip("\x00\x07") + "\ufffd\ufffd") or True
+        assert browser.evaluate("document.title").lower().startswith(HOSTILE[:20])
 
 
 @pytest.mark.parametrize("width", [320, 360, 700, 1400])
@@ -65,8 +65,10 @@ def test_a_term_is_shown_under_the_mouse(folder):  # noqa: F811
     shown = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
     with Browser() as browser:
         browser.open(folder / "report.html")
-        place = "(() => { const r = document.querySelector('.term').getBoundingClientRect(); return [r.x + 5, r.y + 5]; })()"
-        browser.hover(*browser.evaluate(place))
+        term = "document.querySelector('main .term')"
+        browser.evaluate(f"{term}.scrollIntoView()")
+        box = f"(() => {{ const r = {term}.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
+        browser.hover(*browser.evaluate(box))
         assert browser.evaluate(shown) == 1
 
 

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from fakes import Comparer, pair
 from numpy.testing import assert_allclose
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS
 from evalbias.measures import likelihood_effect
+from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.html.plots import drawing_of
 from evalbias.report.html.plots.effect import _points
 from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
@@ -69,13 +71,8 @@ def test_the_worst_pairs_are_those_that_swapping_turns():
 
 
 def test_what_averaging_both_orders_settles_is_marked():
-    import dspy
-    from fakes import FormulaLM
-
-    from evalbias.programs import Criterion, PairwiseJudge
-
     judge = PairwiseJudge(Criterion("wit", "is it witty?"), debias="permutation")
-    examples = [dspy.Example(source=f"s{k}", candidates=["one", "another one"]) for k in range(4)]
-    found = measure(BIASES["position"], judge_examples(judge, examples, lm=FormulaLM()), seed=0, n_resamples=2)
+    examples = [pair(k, k + 1, source=f"s{k}") for k in range(4)]
+    found = measure(BIASES["position"], judge_examples(judge, examples, lm=Comparer(lean=1)), seed=0, n_resamples=2)
     assert "True by construction, not found" in by_construction(found)
     assert by_construction(measure(BIASES["position"], pairs(), seed=0, n_resamples=2)) == ""

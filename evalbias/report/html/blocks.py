@@ -112,8 +112,10 @@ class Section:
         title: The heading.
         blocks: What stands below it, in order.
         finding: The section's result in a sentence, which the top of the page repeats; empty where there is none.
+        status: What an audit concludes from it, such as "biased"; empty where it concludes nothing.
     """
 
     title: str
     blocks: Sequence[Block]
     finding: str = ""
+    status: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -39,6 +40,12 @@ class Page:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def answer(self) -> tuple[str, str]:
+        """The verdict's first sentence, and the rest."""
+        first, _, rest = re.sub(r"(?<=\.) (?=[A-Z])", "\n", self.verdict, count=1).partition("\n")
+        return first, rest
+
+    @property
     def findings(self) -> list[tuple[int, Section]]:
         """Number and section of every finding; empty if the verdict is the only one."""
         found = [(number, section) for number, section in enumerate(self.sections, start=1) if section.finding]
@@ -60,15 +67,14 @@ def fragment(sections: Sequence[Section]) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("evalbias.report.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )
-    environment.filters["visible"] = visible
-    return environment
 
 
 def visible(text: Any) -> str:

@@ -21,7 +21,7 @@ def write_report(
     *,
     verdict: str = "",
     examples: Sequence[dspy.Example] = (),
-    more: Sequence[Section] = (),
+    more: Sequence[Section | None] = (),
 ) -> Path:
     """Write report.html into a run folder and return its path.
 
@@ -30,11 +30,11 @@ def write_report(
         result: What the command found: measurements, comparisons and reports, in mappings and lists of any depth.
         verdict: The answer in one sentence, which stands first; empty leaves that to the sections' findings.
         examples: The judged items, in the order of the measurements, for the texts of the worst.
-        more: Sections that follow those of the result.
+        more: Sections that follow those of the result; None is left out.
     """
     settings = read_json(folder / SETTINGS)
     context = Context(examples, several_criteria(result))
-    found = [*sections(result, context), *more]
+    found = [*sections(result, context), *filter(None, more)]
     worst = worst_section(result, context)
     page = Page(
         title_of_run(settings),

@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from math import isnan
 from typing import Any
 
 import dspy
 
 from evalbias.evaluation.aspects import Aspect
+from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.formatting import p_text
+from evalbias.evaluation.finding import Finding, Status
+from evalbias.evaluation.formatting import number, p_text, share
 from evalbias.evaluation.loop_comparison import LoopPair
 from evalbias.evaluation.loop_summary import LoopSummary
 from evalbias.evaluation.style import StyleReport
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.refine_report import RefineReport
+from evalbias.optimizers.zepo.trace import ZEPOReport
 from evalbias.report.html.blocks import Block, Section, Table, Words
 from evalbias.report.html.plots import drawing_of
 from evalbias.report.html.plots.changes import changes
+from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.plots.rounds import rounds
 from evalbias.report.html.svg import plot
 from evalbias.report.html.words import by_construction, question_of, title_of
 from evalbias.report.html.worst import worst_items
+
+STATUSES: tuple[Status, ...] = ("biased", "too few items", "no sign", "not measured")
+"""In the order in which a reader wants them."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,9 @@ def sections(result: Any, context: Context) -> Iterator[Section]:
 
 @sections.register(Mapping)
 def _of_mapping(result: Mapping[str, Any], context: Context) -> Iterator[Section]:
+    rows = {name: part for name, part in result.items() if isinstance(part, Row)}
+    if rows:
+        yield from _of_rows(rows)
     for part in result.values():
         yield from sections(part, context)
 
@@ -106,8 +117,17 @@ def _of_style(result: StyleReport, context: Context) -> Iterator[Section]:
 
 
 @sections.register
-def _of_row(result: Row, context: Context) -> Iterator[Section]:
-    yield from sections(result.measurements, context)
+def _of_search(result: ZEPOReport, context: Context) -> Iterator[Section]:
+    yield from compiled(result)
+    taken = [tried for tried in result.tried if tried.accepted or tried.number in (0, result.best)]
+    rows = [
+        (str(one.epoch), number(one.objective), share(one.decision_rates[0]), str(one.examples), one.instruction)
+        for one in taken
+    ]
+    caption = f"{len(result.tried)} instructions were tried; these were the best so far when they were tried."
+    headings = ("epoch", result.objective, "first place wins", "pairs", "instruction")
+    yield Section("The search", [Table(headings, rows, caption)])
+    yield from sections(result.comparison, context)
 
 
 @sections.register
@@ -125,6 +145,53 @@ def _of_refine_report(result: RefineReport, context: Context) -> Iterator[Sectio
     if drawing is not None:
         yield Section("Self-bias over the refinements", [Words(question_of("self")), plot(drawing)])
     yield from sections(result.comparison, context)
+
+
+@sections.register
+def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
+    findings = sorted(result.verdict.findings, key=lambda finding: STATUSES.index(finding.status))
+    for finding in findings:
+        if finding.bias in result.measurements and finding.status != "not measured":
+            yield _audited(finding, result.measurements[finding.bias])
+    seen = {finding.bias for finding in findings if finding.status != "not measured"}
+    for name, measurement in result.measurements.items():
+        if name not in seen:
+            yield measurement_section(measurement, title_of(name))
+    if result.not_measured:
+        rows = [(title_of(bias), why) for bias, why in result.not_measured.items()]
+        yield Section("Not measured", [Table(("", "why, and what would make it possible"), rows)])
+
+
+def _audited(finding: Finding, measurement: Measurement) -> Section:
+    """Return the section of a measurement with what an audit concludes from it."""
+    section = measurement_section(measurement, title_of(finding.bias))
+    remarks = []
+    if finding.status == "too few items" and finding.items_needed is not None:
+        remarks.append(f"About {finding.items_needed:,} items would show an effect worth finding, if there is one.")
+    if finding.remedy:
+        remarks.append(f"What helps: {finding.remedy}.")
+    blocks = [*section.blocks, *map(Words, remarks)]
+    return Section(section.title, blocks, _sentence(finding.sentence), finding.status)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
+
+
+def _of_rows(rows: Mapping[str, Row]) -> Iterator[Section]:
+    """Yield one section a bias in which several judges stand side by side."""
+    for bias, first in next(iter(rows.values())).measurements.items():
+        sides = {name: row.measurements[bias] for name, row in rows.items()}
+        names = [name for name in first.headlines if name in first.estimates]
+        blocks: list[Block] = [Words(question_of(bias))]
+        estimates = {judge: m[names[0]] for judge, m in sides.items() if not isnan(m[names[0]].value)}
+        if estimates:
+            label = first[names[0]].label
+            title = f"{label[:1].upper()}{label[1:]} of each judge, on documents that took no part in the search"
+            blocks.append(plot(estimate_rows(estimates, title, null=first[names[0]].null)))
+        cells = [(judge, *(m[name].text() for name in names)) for judge, m in sides.items()]
+        blocks.append(Table(("", *(first[name].label for name in names)), cells))
+        yield Section(title_of(bias), blocks)
 
 
 def compiled(result: CompileReport) -> Iterator[Section]:
@@ -158,8 +225,9 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
 
 def worst_section(result: Any, context: Context) -> Section | None:
     """Return the worst items of the first measurement in a result that knows any."""
+    examples = result.examples if isinstance(result, Audit) else context.examples
     for measurement in _measurements(result):
-        if (section := worst_items(measurement, context.examples)) is not None:
+        if (section := worst_items(measurement, examples)) is not None:
             return section
     return None
 
@@ -184,8 +252,8 @@ def _measurements(result: Any) -> Iterator[Measurement]:
     elif isinstance(result, LoopSummary):
         yield result.rounds[-1]
     elif isinstance(result, StyleReport):
-        yield result.after
-    elif isinstance(result, Row):
+        yield result.before
+    elif isinstance(result, Audit):
         yield from _measurements(result.measurements)
     elif isinstance(result, Mapping | list | tuple):
         for part in result.values() if isinstance(result, Mapping) else result:
@@ -198,14 +266,14 @@ def _title(result: Measurement | Comparison, context: Context) -> str:
 
 
 def _estimates_table(measurement: Measurement) -> Table:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for e in measurement.estimates.values():
         left_out = ", ".join(
             f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded")) if amount
         )
         unbiased = "" if e.null is None else f"{e.null:g}"
         rows.append((e.label, e.text(), e.interval, unbiased, f"{e.n:,}", left_out))
-    headings = ("", "value", "95 % interval", "no bias", "items", "left out")
+    headings: tuple[str, ...] = ("", "value", "95 % interval", "no bias", "items", "left out")
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     return Table(headings, rows, measurement._caption())

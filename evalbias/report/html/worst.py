@@ -9,7 +9,7 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
 from evalbias.evaluation.self_bias import EXPECTED
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.blocks import Item, Items, Passage, Section, Words
@@ -62,6 +62,8 @@ def worst_items(
 def _ranked(measurement: Measurement) -> Ranked | None:
     columns = measurement.columns
     if "answers" in columns:
+        if BETTER in columns:
+            return _by_people(columns)
         return _by_order(columns) if "answers_swapped" in columns else None
     for name, whose in ((EXPECTED, "expected"), (HUMAN_SCORES, "people")):
         if name in columns and "scores" in columns:
@@ -90,11 +92,26 @@ def _by_gap(columns: Mapping[str, FloatArray], name: str, whose: str) -> Ranked 
     return Ranked(np.abs(apart), reason, f"Where the judge lies farthest from {where}.")
 
 
+def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
+    better, first = columns[BETTER], first_place(columns["answers"])
+    if "answers_swapped" in columns:
+        first = (first + 1 - first_place(columns["answers_swapped"])) / 2
+    worse = np.where(better == 0, 1 - first, np.where(better == 1, first, np.nan))
+
+    def reason(i: int) -> str:
+        return f"people prefer reply {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
+
+    rule = "Where the judge prefers most surely what people like less; probabilities are averaged over the orders."
+    return Ranked(np.where(worse >= 0.5, worse, np.nan), reason, rule)
+
+
+def first_place(answers: FloatArray) -> FloatArray:
+    """Return (n,) the first place's probability from those of all answers (n, c); a tie, the third, counts half."""
+    return np.asarray(answers[:, 0] + (answers[:, 2] / 2 if answers.shape[1] == 3 else 0))
+
+
 def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
-    first, second = (columns[name][:, 0] for name in ("answers", "answers_swapped"))
-    ties = columns["answers"].shape[1] == 3
-    if ties:
-        first, second = first + columns["answers"][:, 2] / 2, second + columns["answers_swapped"][:, 2] / 2
+    first, second = (first_place(columns[name]) for name in ("answers", "answers_swapped"))
 
     def reason(i: int) -> str:
         return (

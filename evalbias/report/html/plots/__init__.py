@@ -15,8 +15,8 @@ from evalbias.report.html.svg import Drawing
 
 PLOTS: tuple[Callable[[Measurement], Drawing | None], ...] = (
     orders,
-    longer_wins,
     effect_line,
+    longer_wins,
     own_differences,
     scale_shares,
     intervals,

@@ -61,7 +61,8 @@ def own_differences(measurement: Measurement) -> Drawing | None:
         )
         reach = max(abs(values.min()), abs(values.max()), 1e-9) * 1.08
         axis.set(ylim=(0, top * 1.25), xlim=(-reach, reach))
-        axis.set_xlabel("too low  ←  points from the expected score  →  too high")
+        middle = "points" if narrow else "points from the expected score"
+        axis.set_xlabel(f"too low  ←  {middle}  →  too high")
         axis.set_ylabel("items")
         grid(axis, "y")
         axis.locator_params(axis="y", integer=True, nbins=4)

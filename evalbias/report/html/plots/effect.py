@@ -8,8 +8,9 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.quality import log_lengths
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.effect import QUALITY, LikelihoodEffect
+from evalbias.measures.effect import QUALITY, FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.report.html.plots.marks import DASHED, grid
 from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of
@@ -37,7 +38,7 @@ class Points(NamedTuple):
 
     x: FloatArray
     y: FloatArray
-    effect: LikelihoodEffect
+    effect: FeatureEffect
 
 
 def effect_line(measurement: Measurement) -> Drawing | None:
@@ -72,14 +73,14 @@ def effect_line(measurement: Measurement) -> Drawing | None:
         axis.scatter(points.x[chosen], points.y[chosen], s=14, color=INK, alpha=0.3, edgecolors="none")
         axis.axhline(0, color=MUTED, linewidth=1, linestyle=DASHED)
         ends = np.array([points.x.min(), points.x.max()])
-        x = np.linspace(*ends, 50)
+        x = np.linspace(ends[0], ends[1], 50)
         axis.fill_between(x, x * low, x * high, color=ACCENT, alpha=0.22, lw=0)
         if not np.isnan(amount):
             axis.plot(ends, ends * amount, color=ACCENT)
         axis.annotate(
             "0 = no bias", (ends[0], 0), (0, 5), textcoords="offset points", color=MUTED, ha="left", va="bottom"
         )
-        axis.set_xlabel(f"{less}  ←  standard deviations  →  {more}")
+        axis.set_xlabel(f"{less}  ←  →  {more}" if narrow else f"{less}  ←  standard deviations  →  {more}")
         axis.set_ylabel(f"{unit} beyond the quality")
         grid(axis, "y")
         if narrow:
@@ -93,14 +94,13 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     sample = measurement.samples[name]
     if not isinstance(sample.statistic, EffectStatistic):
         return None
-    columns = measurement.columns
+    columns, ratings = measurement.columns, _ratings(measurement)
     effect = sample.statistic.measure(sample.values, clusters=measurement.clusters)
-    ratings = columns[RATINGS] if RATINGS in columns else columns[HUMAN_SCORES][:, None]
-    if ratings.ndim != 2 or np.isnan(effect.low):
+    if np.isnan(effect.low):
         return None
     values = columns[PROPERTIES[name][0]]
     if name == "length_effect":
-        values = np.log(values)
+        values = log_lengths(values)
     if values.ndim == 2:
         values = values[:, 0] - values[:, 1]
     counts = (~np.isnan(ratings)).sum(axis=1)
@@ -113,7 +113,15 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     return Points(x, y - y.mean(), effect)
 
 
-def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: LikelihoodEffect) -> float:
+def _ratings(measurement: Measurement) -> FloatArray:
+    """(n, r) what people say of the quality; see ``people_ratings``."""
+    if RATINGS in measurement.columns:
+        return measurement.columns[RATINGS]
+    scores = measurement.columns[HUMAN_SCORES]
+    return np.asarray((scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None])
+
+
+def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
     """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
     if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
         return effect.slopes[QUALITY].value * effect.score_sd

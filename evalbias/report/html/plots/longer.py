@@ -39,8 +39,8 @@ def longer_wins(measurement: Measurement) -> Drawing | None:
         "Pairs are cut into groups by how many times as long the longer reply is. 50 % = no preference for length. "
         "People may prefer longer replies too: this alone does not show that the judge is wrong."
     )
-    clusters = None if measurement.clusters is None else np.asarray(measurement.clusters)[kept]
-    intervals = [share_interval(wins[kept][g], clusters=None if clusters is None else clusters[g]) for g in groups]
+    clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
+    intervals = [share_interval(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
     labels = [f"{ratios[g].min():.2g} to {ratios[g].max():.2g} times" for g in groups]
 
     def draw(figure: Figure, narrow: bool) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import HUMAN_SCORES
+from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.plots.marks import grid, percent
 from evalbias.report.html.svg import ACCENT, INK, Drawing, axis_of
 
@@ -15,44 +17,57 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NAME = "scale_use"
+WHOLE_POINTS = 12
+"""Largest range that is cut at whole points."""
 
 
 def scale_shares(measurement: Measurement) -> Drawing | None:
-    """Draw the shares of the scores, rounded to whole points; None for other measurements."""
-    scores = measurement.columns.get("scores")
-    if measurement.bias != NAME or scores is None or np.isnan(scores).all():
+    """Draw the shares of the judge's and people's scores; None for other measurements."""
+    if measurement.bias != NAME or "scores" not in measurement.columns:
         return None
-    sides = {"judge": scores, "people": measurement.columns.get(HUMAN_SCORES, np.empty(0))}
-    defined = {name: values[~np.isnan(values)] for name, values in sides.items()}
+    columns = {"judge": measurement.columns["scores"]}
+    if HUMAN_SCORES in measurement.columns:
+        columns["people"] = measurement.columns[HUMAN_SCORES]
+    defined = {name: values[~np.isnan(values)] for name, values in columns.items()}
     defined = {name: values for name, values in defined.items() if len(values)}
-    every = np.concatenate([*defined.values()])
+    return shares_of(defined) if "judge" in defined else None
+
+
+def shares_of(sides: Mapping[str, FloatArray]) -> Drawing:
+    """Draw a histogram of one or two sides.
+
+    Args:
+        sides: Name -> defined scores; the first is the judge.
+    """
+    every = np.concatenate([*sides.values()])
     edges = _edges(float(every.min()), float(every.max()))
-    shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in defined.items()}
-    most = int(np.argmax(shares["judge"]))
-    title = (
-        f"{percent(shares['judge'][most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
-    )
-    caption = "A judge that puts most outputs into one or two bars cannot tell them apart."
+    shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
+    first = next(iter(shares.values()))
+    most = int(np.argmax(first))
+    title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
+    caption = "A judge that puts most outputs into one or two bars can hardly tell them apart."
 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
-        width = (edges[1] - edges[0]) * 0.4
+        width = (edges[1] - edges[0]) * 0.84 / len(shares)
         centres = (edges[:-1] + edges[1:]) / 2
-        for (name, share), color, side in zip(shares.items(), (ACCENT, INK), (-0.5, 0.5), strict=False):
-            axis.bar(
-                centres + side * width, share, width=width, color=color, alpha=0.8 if side < 0 else 0.3, label=name
-            )
+        for k, ((name, share), (color, alpha)) in enumerate(
+            zip(shares.items(), ((ACCENT, 0.85), (INK, 0.3)), strict=False)
+        ):
+            place = centres + (k - (len(shares) - 1) / 2) * width
+            axis.bar(place, share, width=width, color=color, alpha=alpha, label=name)
         axis.set_xlabel("score")
         axis.set_ylabel("share of the items")
         axis.yaxis.set_major_formatter(lambda value, _: percent(value))
         grid(axis, "y")
-        axis.legend(loc="upper left")
+        if len(shares) > 1:
+            figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=2)
 
-    return Drawing(title, caption, 260, draw)
+    return Drawing(title, caption, 270, draw)
 
 
-def _edges(low: float, high: float) -> np.ndarray:
-    """Edges around whole points where these are few, else ten equal parts."""
-    if high - low <= 12:
+def _edges(low: float, high: float) -> FloatArray:
+    """Return edges around whole points where these are few, else ten equal parts."""
+    if high - low <= WHOLE_POINTS:
         return np.arange(np.floor(low + 0.5) - 0.5, np.floor(high + 0.5) + 1.0)
     return np.linspace(low, high, 11)
