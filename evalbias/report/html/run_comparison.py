@@ -82,9 +82,11 @@ def _measured(content: Any, place: str = "") -> Iterator[tuple[str, tuple[str, s
 
 def _estimate(content: Mapping[str, Any]) -> Estimate:
     """Read an estimate as ``to_json`` writes it."""
-    known = {name: value for name, value in content.items() if name in FIELDS}
-    numbers = {name: number(known[name]) for name in ("value", "low", "high", "p_value") if name in known}
-    return Estimate(**{**known, **numbers})
+    known: dict[str, Any] = {name: value for name, value in content.items() if name in FIELDS}
+    numbers: dict[str, Any] = {
+        name: number(known[name]) for name in ("value", "low", "high", "p_value") if name in known
+    }
+    return Estimate(**(known | numbers))
 
 
 def _cell(value: Any) -> str:

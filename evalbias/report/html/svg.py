@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evalbias.report.figure import new_figure
 from evalbias.report.html.blocks import Plot
@@ -64,7 +64,7 @@ def plot(drawing: Drawing) -> Plot:
 
     texts = []
     for width in (WIDE, NARROW):
-        with matplotlib.rc_context(SETTINGS):
+        with matplotlib.rc_context(cast(Any, SETTINGS)):
             figure = new_figure(width / 72, drawing.height / 72)  # SVG counts 72 units an inch: one unit, one pixel
             drawing.draw(figure, width == NARROW)
             file = io.StringIO()
@@ -88,9 +88,9 @@ def _inline(svg: str) -> str:
     return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
 
 
-def axis_of(figure: Figure, *, rows: int = 1) -> Axes:
+def axis_of(figure: Figure) -> Axes:
     """Return a figure's only axes, without ticks' marks and with a quiet frame."""
-    axis = figure.subplots(rows, 1)
+    axis: Axes = figure.subplots()
     quiet(axis)
     return axis
 

@@ -55,7 +55,7 @@ def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> 
         axis.set_xlabel("round")
         axis.set_ylabel("points above the expected score")
         grid(axis, "y")
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params(axis="x", integer=True)
         if len(lines) > 1:
             figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=1 if narrow else 2)
 

@@ -38,7 +38,7 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
         for name, (y, color) in lines.items():
             axis.plot(range(len(y)), y, color=color, marker="o", markersize=5, label=name)
         axis.yaxis.set_major_formatter(lambda value, _: percent(value))
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params(axis="x", integer=True)
         axis.set_xlabel(f"{step}s")
         grid(axis, "y")
         figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=2)
