@@ -7,6 +7,7 @@ import sys
 import typer
 
 from evalbias.commands import runs
+from evalbias.commands.audit import audit
 from evalbias.commands.demo import demo
 from evalbias.commands.judge import judge
 from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
@@ -21,6 +22,7 @@ compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a ju
 app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
 app.add_typer(runs.app, name="runs")
+app.command()(audit)
 app.command()(optimize)
 app.command()(judge)
 app.command()(rank)

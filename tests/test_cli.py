@@ -83,8 +83,12 @@ def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
 
 def test_compile_and_judge(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--resamples", 200, "--limit", 200]
+    options += ["--keep-worse"]  # 80 items may show nothing to be better
     told = evalbias("compile", "likelihood", *options, "-k", 4, "--out", "run", "--json", cwd=tmp_path)
-    assert "held-back inputs" in json.loads(told.stdout)["decisions"][world.NAME]
+    decision, written = (json.loads(told.stdout)[name][world.NAME] for name in ("decisions", "written"))
+    assert "held-back inputs" in decision
+    kept = "The given program was kept" in decision
+    assert f"judge-{world.NAME}.json holds the {'judge as it was given' if kept else 'compiled judge'}" in written
     shown = " ".join(evalbias("compile", "likelihood", *options, "-k", 4, "--out", "run", cwd=tmp_path).stdout.split())
     for row in ("given", "paper's", "compiled", "LS alone", "length alone", "answers asked 0"):
         assert row in shown
@@ -142,6 +146,7 @@ def test_candidates_are_the_items_of_a_list(items, tmp_path):
     train, _ = data.split(list(data.load("jsonl", items)), seed=0)
     (tmp_path / "ids.txt").write_text("".join(f"{e.id}\n" for e in train[:100]))
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--candidates", tmp_path / "ids.txt"]
+    options += ["--keep-worse"]
     evalbias("compile", "likelihood", *options, "--bare", "--resamples", 200, "--out", "run", "--json", cwd=tmp_path)
     demos = json.loads((tmp_path / f"run/judge-{world.NAME}.json").read_text())["predict"]["demos"]
     assert len(demos) == 8
@@ -213,6 +218,7 @@ def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
         "run",
         "--json",
         "--bare",
+        "--keep-worse",
     ]
     told = evalbias(
         "compile", "likelihood", *options, "--criterion", "fluency", "--criterion", "relevance", cwd=tmp_path
@@ -266,7 +272,7 @@ def killed_at(journal, lines, command, cwd):
     [
         (["judge", "--judge", "judge.json"], [1], ["result.json", "scores.jsonl"]),
         (
-            ["compile", "likelihood", "--bare", "--resamples", 99],
+            ["compile", "likelihood", "--bare", "--keep-worse", "--resamples", 99],
             [1, 600, 1200],
             ["result.json", f"judge-{world.NAME}.json"],
         ),
@@ -360,7 +366,7 @@ def outputs(tmp_path_factory):
 
 
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
-SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare"]
+SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--keep-worse"]
 
 
 @pytest.mark.slow
@@ -428,6 +434,7 @@ def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
         "--pairs",
         "all",
         "--bare",
+        "--keep-worse",
     ]
     finished = evalbias("optimize", *options, "--epochs", 1, "--population", 2, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr

@@ -168,7 +168,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     write(tmp_path / "items.jsonl", rows)
     task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", str(model), "--max-tokens", "16"]
     options = [*task, "--max-iterations", "1"]
-    options += ["--bare"]  # four items are too few to choose on
+    options += ["--bare", "--keep-worse"]  # four items are too few to choose on
     whole = json.loads(evalbias("compile", "refine", *options, "--out", "whole", "--json", cwd=tmp_path).stdout)
     log = tmp_path / "killed/loops/own-0/steps.jsonl"
     done = kill_once(log, "compile", "refine", *options, "--out", "killed", cwd=tmp_path)

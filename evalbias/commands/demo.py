@@ -20,17 +20,17 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     search = SearchOptions(pairs=100, bare=True)  # 20 documents are few to choose on
     options = {"likelihood": {"k": 8, "method": "RS demonstrations, chosen"}, "search": search}
     with Run("demo", task, lm="embedded", seed=seed, out=out, options=options) as run:
-        compiled = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
+        compiled, kept = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
         train, test = demo_documents(seed)
         searched = run_zepo(run, task.criteria[0], train, test, search, grammar=wordings.PARTS, seed=seed)
         run.finish(
             {**result_of(compiled), **searched.result},
             {
-                **brief_of(compiled),
+                **brief_of(compiled, kept),
                 "likelihood": compiled.comparisons[task.criteria[0].name],
                 "preference": searched.brief,
             },
             as_json,
-            Group(shown(compiled, seed=seed), "", searched.table),
+            Group(shown(compiled, kept, seed=seed), "", searched.table),
             {**coverage_of(compiled), **searched.coverage},
         )

@@ -125,4 +125,7 @@ def _judge_on_ray(
 def _line(brief: dict[str, object], file: Path) -> str:
     refused: Any = brief["refused"]
     named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
-    return f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"
+    return (
+        f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
+        "Whether these scores can be trusted, 'evalbias audit' with the same --judge, --lm and rated items tells."
+    )

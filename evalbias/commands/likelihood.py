@@ -13,6 +13,7 @@ from evalbias.commands.options import (
     Data,
     Json,
     K,
+    KeepWorse,
     LikelihoodLM,
     Limit,
     Models,
@@ -128,6 +129,7 @@ def compile_likelihood(
     resamples: Resamples = 100_000,
     limit: Limit = None,
     bare: Bare = False,
+    keep_worse: KeepWorse = False,
 ) -> None:
     """Compile the likelihood bias out of a judge for every criterion; before and after on a fifth of the items."""
     from evalbias.commands.run import Run
@@ -164,8 +166,7 @@ def compile_likelihood(
             "seed": seed,
         }
         sizes = sorted({size for size in (2, k // 2, k) if 2 <= size <= k})
-        compiled = run_mitigation(
-            run, task, BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
-        )
-        table = shown(compiled, seed=seed)
-        run.finish(result_of(compiled), brief_of(compiled), as_json, table, coverage_of(compiled), examples=task.test)
+        method = BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
+        compiled, kept = run_mitigation(run, task, method, keep_worse=keep_worse)
+        table, brief = shown(compiled, kept, seed=seed), brief_of(compiled, kept)
+        run.finish(result_of(compiled), brief, as_json, table, coverage_of(compiled), examples=task.test)

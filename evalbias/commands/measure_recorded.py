@@ -15,6 +15,7 @@ from evalbias.data.columns import parse_mapping
 from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.data.score_pairs import load_quantile_map
 from evalbias.evaluation import LoopScores, compare_loops, doublings, summarize_loop
+from evalbias.evaluation.conclusions import conclude_self
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.run_page import write_report
@@ -107,15 +108,17 @@ def measure_recorded(
         for loop in loops:
             _plot(folder, loop, by, alone=len(loops) == 1)
         pairs = compare_loops(loops, n_resamples=resamples, seed=seed)
-        result: dict[str, Any] = {"loops": summaries, "pairs": pairs}
+        conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
+        result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
         if to_mqm is not None:
             result["outside_map"] = {loop.name: loop.outside for loop in loops}
             _report_outside(loops, to_mqm)
         folder.write_result(result)
         write_report(folder.path, result)
         alone = len(summaries) == 1
-        shown = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
-        print_result(result, as_json, [*shown, *([] if alone else [pairs_table(pairs, rounds=by)])], folder)
+        shown: list[Any] = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
+        shown += [] if alone else [pairs_table(pairs, rounds=by)]
+        print_result(result, as_json, [*shown, *conclusions], folder)
 
 
 def _plot(folder: RunFolder, loop: Rounds, by: str, *, alone: bool) -> None:

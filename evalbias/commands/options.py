@@ -66,6 +66,10 @@ Bare = Annotated[
         "--bare", help="The paper's method as it is, which may make a judge worse, instead of what is shown to help."
     ),
 ]
+KeepWorse = Annotated[
+    bool,
+    typer.Option("--keep-worse", help="Write the result also where it is not better than what was given, or is worse."),
+]
 Reliability = Annotated[
     float | None,
     typer.Option(

@@ -16,6 +16,7 @@ from evalbias.commands.options import (
     Debias,
     Documents,
     Json,
+    KeepWorse,
     LikelihoodLM,
     Models,
     OneCriterion,
@@ -75,6 +76,7 @@ def optimize(
         ),
     ] = False,
     bare: Bare = False,
+    keep_worse: KeepWorse = False,
     test_fraction: Annotated[float, typer.Option(help="Fraction of the documents kept out of the search.")] = 0.5,
     documents: Documents = None,
     source_label: SourceLabel = None,
@@ -129,7 +131,9 @@ def optimize(
         options=options,
     ) as run:
         criteria, grammar = task.criteria, wordings.GENERAL
-        searched = run_zepo(run, criteria[0], task.train, task.test, options, grammar=grammar, seed=seed)
+        searched = run_zepo(
+            run, criteria[0], task.train, task.test, options, grammar=grammar, seed=seed, keep_worse=keep_worse
+        )
         run.finish(searched.result, searched.brief, as_json, searched.table, searched.coverage)
 
 
@@ -165,7 +169,9 @@ def measure_preference(
     from evalbias.data import count_pairs
     from evalbias.data import pairs as draw_pairs
     from evalbias.evaluation import judge_examples
+    from evalbias.evaluation.finding import findings_of, is_of_bias
     from evalbias.evaluation.registry import measure_all
+    from evalbias.evaluation.verdict import verdict_of
     from evalbias.report.preference import consistency_bars
 
     labels = (source_label, output_label)
@@ -193,9 +199,19 @@ def measure_preference(
         name = program.criterion.name
         consistency = measurements["position"]["position_consistency"].value
         consistency_bars({name: consistency}, run.folder.path / "consistency.png")
-        brief = {"preference": {bias: m.to_dict(items=False) for bias, m in measurements.items()}}
-        tables = Group(*(m.table() for m in measurements.values()))
-        run.finish({"preference": measurements}, brief, as_json, tables, {name: judged.coverage}, examples=drawn)
+        biases = {bias: m for bias, m in measurements.items() if is_of_bias(m)}
+        verdict = verdict_of(findings_of(biases, judged, {})).sentence
+        brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
+        tables = Group(*(m.table() for m in measurements.values()), verdict)
+        run.finish(
+            {"preference": measurements},
+            brief,
+            as_json,
+            tables,
+            {name: judged.coverage},
+            examples=drawn,
+            verdict=verdict,
+        )
 
 
 @opening_models

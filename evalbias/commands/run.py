@@ -37,7 +37,7 @@ class Run(Closable):
     Args:
         command: Command as the user typed it.
         task: Items and criteria that are judged.
-        lm: Name of the judge's model.
+        lm: Name of the judge's model; None opens none, for answers that are recorded.
         likelihood_lm: Name of the model whose likelihood defines LS; None takes the judge's own.
         proposer_lm: Name of the model that writes; None opens none.
         proposer_api_base: Address of that model's server.
@@ -48,7 +48,8 @@ class Run(Closable):
 
     Attributes:
         folder: The run's folder.
-        lm: Journaled model of the judge, which estimates probabilities from repeated answers if the options say so.
+        lm: Journaled model of the judge, which estimates probabilities from repeated answers if the options say so;
+            None where none is named.
         likelihood_lm: Journaled model of the likelihood; by default the judge's.
         proposer_lm: Model that writes, not journaled; None where none is named.
     """
@@ -58,7 +59,7 @@ class Run(Closable):
         command: str,
         task: Task,
         *,
-        lm: str,
+        lm: str | None,
         likelihood_lm: str | None = None,
         proposer_lm: str | None = None,
         proposer_api_base: str | None = None,
@@ -68,7 +69,7 @@ class Run(Closable):
         options: Any,
     ) -> None:
         opened = models or ModelOptions()
-        judge = open_lm(lm, opened)
+        judge = None if lm is None else open_lm(lm, opened)
         likelihood = judge
         if likelihood_lm is not None:
             likelihood = open_lm(likelihood_lm, opened.of_another())  # a local model
@@ -79,8 +80,8 @@ class Run(Closable):
         settings = {
             "command": command,
             **task.settings(),
-            "lm": identity(judge),
-            "likelihood_lm": identity(likelihood),
+            "lm": None if judge is None else identity(judge),
+            "likelihood_lm": None if likelihood is None else identity(likelihood),
             "seed": seed,
             **to_json(options),
         }
@@ -93,11 +94,11 @@ class Run(Closable):
         self.folder = RunFolder(out, settings)
         try:
             check_same_model(self.folder, judge)
-            self._journals = [self._journaled(judge, self.folder.journal)]
+            self._journals = [] if judge is None else [self._journaled(judge, self.folder.journal)]
+            self.lm: Any = None if judge is None else measuring(self._journals[0], self._sampling)
             if likelihood_lm is not None:
                 self._journals.append(self._journaled(likelihood, self.folder.path / "likelihoods.jsonl"))
-            self.lm = measuring(self._journals[0], self._sampling)
-            self.likelihood_lm = self._journals[-1]
+            self.likelihood_lm: Any = self._journals[-1] if self._journals else None
         except BaseException:
             self.folder.close()
             raise
@@ -130,6 +131,7 @@ class Run(Closable):
         examples: Sequence[Any] = (),
         found: Any = None,
         more: Sequence[Section | None] = (),
+        verdict: str = "",
     ) -> None:
         """Write result.json and report.html; print the brief result as JSON, or what is to be shown.
 
@@ -142,12 +144,14 @@ class Run(Closable):
             examples: The measured items in the measurements' order, for the texts in the report.
             found: What the report is made of, where the result holds only its numbers.
             more: Further sections of the report.
+            verdict: First sentence of the report; empty leaves it to the findings.
         """
         self.folder.write_result(result)
-        write_report(self.folder.path, result if found is None else found, examples=examples, more=more)
+        content = result if found is None else found
+        write_report(self.folder.path, content, verdict=verdict, examples=examples, more=more)
         asked, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
-        note = f"answers asked {asked}, replayed {replayed}"
-        if self._sampling is not None:
+        note = f"answers asked {asked}, replayed {replayed}" if self._journals else None
+        if self._sampling is not None and note is not None:
             note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
         print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Group
 
+from evalbias.commands.keeping import keep
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.optimizers import BiasedDemosReport, CompiledCriteria, MitigationReport, compile_each, count_answers
@@ -16,20 +18,28 @@ from evalbias.report.scatter import likelihood_scatter
 from evalbias.report.tables import comparison_table, words_note
 
 
-def run_mitigation(run: Run, task: Task, optimizer: LikelihoodOptimizer) -> CompiledCriteria:
-    """Compile every criterion's judge; judges and plots go into the run's folder."""
+def run_mitigation(
+    run: Run, task: Task, optimizer: LikelihoodOptimizer, *, keep_worse: bool = False
+) -> tuple[CompiledCriteria, dict[str, str]]:
+    """Compile every criterion's judge; plots, and judges that are better, go into the run's folder.
+
+    Returns:
+        The judges, and criterion -> sentence that says whether its judge was written.
+    """
     judges, items = [PointwiseJudge(c) for c in task.criteria], {"trainset": task.train, "valset": task.test}
     with run.progress(count_answers(optimizer, task.criteria, **items)):
         compiled = compile_each(optimizer, judges, **items, lm=run.lm)
+    kept = {}
     for name, judge in compiled.judges.items():
-        judge.save(str(run.folder.file("judge", name, ".json")))
+        report, path = compiled.reports[name], run.folder.file("judge", name, ".json")
+        kept[name] = keep(judge, report, path, compared=report.comparison, keep_worse=keep_worse)
     for name in compiled.comparisons:
         path = run.folder.file("scatter", name, ".png")
         likelihood_scatter(compiled.before[name], compiled.after[name], path)
-    return compiled
+    return compiled, kept
 
 
-def shown(compiled: CompiledCriteria, *, seed: int) -> Group:
+def shown(compiled: CompiledCriteria, kept: Mapping[str, str], *, seed: int) -> Group:
     """Return what a command prints: the judges side by side, and what was chosen and why."""
     reports = compiled.reports
     mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
@@ -42,9 +52,8 @@ def shown(compiled: CompiledCriteria, *, seed: int) -> Group:
     if demonstrated:
         parts.append(words_note(demonstrated))
     for name, report in reports.items():
-        remarks = [report.decision, getattr(report, "against_baselines", "")]
-        if text := " ".join(filter(None, remarks)):
-            parts.append(f"{name}: {text}")
+        remarks = [report.decision, getattr(report, "against_baselines", ""), kept[name]]
+        parts.append(f"{name}: {' '.join(filter(None, remarks))}")
     return Group(*parts)
 
 
@@ -53,10 +62,10 @@ def result_of(compiled: CompiledCriteria) -> dict[str, Any]:
     return {"likelihood": compiled.comparisons, "reports": compiled.reports}
 
 
-def brief_of(compiled: CompiledCriteria) -> dict[str, Any]:
+def brief_of(compiled: CompiledCriteria, kept: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of ``--json``."""
     decisions = {name: report.decision for name, report in compiled.reports.items()}
-    return {"likelihood": compiled.comparisons, "decisions": decisions}
+    return {"likelihood": compiled.comparisons, "decisions": decisions, "written": kept}
 
 
 def coverage_of(compiled: CompiledCriteria) -> dict[str, Any]:

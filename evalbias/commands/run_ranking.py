@@ -15,6 +15,7 @@ from evalbias.commands.task import named_criterion
 from evalbias.data import by_input, is_rated
 from evalbias.evaluation import Measurement, ranking_agreement
 from evalbias.evaluation.agreement import COUNTS
+from evalbias.evaluation.conclusions import conclude_ranking
 from evalbias.programs import PairwiseJudge, PairwiseRanker, load_pairwise_judge
 from evalbias.programs.ranking import most_comparisons
 from evalbias.runs.fingerprint import file_digest
@@ -94,4 +95,5 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
         text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
             f"{estimate.label} {estimate.text()} ({estimate.interval})" for estimate in agreement.estimates.values()
         )
-    return Ranked(rows, brief, text, agreement, list(groups.values()))
+    brief["conclusion"] = conclude_ranking(agreement, len(rows))
+    return Ranked(rows, brief, f"{text}\n{brief['conclusion']}", agreement, list(groups.values()))

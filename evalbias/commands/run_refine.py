@@ -8,10 +8,12 @@ from typing import Any
 import typer
 
 from evalbias import data
+from evalbias.commands.keeping import keep
 from evalbias.commands.refining import Refining, with_refiner
 from evalbias.commands.run import print_result, progress_bar
 from evalbias.commands.translation_metric import notice_of_scales
 from evalbias.evaluation import Loop, Paraphrased, measure_aspects, measure_style, run_loops
+from evalbias.evaluation.conclusions import conclude_quality, conclude_style
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.refine import Improvement
@@ -47,6 +49,7 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
     write_jsonl(run.folder.path / "outputs.jsonl", rows)
     aspects = measure_aspects(outcome, run.items, judges, seed=run.seed)
     failed = {name: error for one in (*judges, run.scorer) for name, error in one.failed.items()} | outcome.failed
+    conclusion = conclude_quality(quality, source.name, seed=run.seed)
     result = {
         "loops": rows,
         "ranges": {"own": [outcome.low, outcome.high], "quality": [source.low, source.high]},
@@ -58,18 +61,20 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
         "calls": outcome.calls(),
         "aspects": aspects,
         "failed": failed,
+        "conclusion": conclusion,
     }
-    shown = [loop_table(outcome, quality, source.name, best_of=best_of)]
+    shown: list[Any] = [loop_table(outcome, quality, source.name, best_of=best_of)]
     if aspects:
         shown.append(aspects_table(aspects, judge=run.aspects_judge))
+    shown += filter(None, [conclusion])
     limits = (source.low, source.high)
     step = "refinement" if best_of is None else "draw"
     more = loop_sections(outcome, quality, run.items, limits=limits, step=step)
     _finish(run, result, shown, as_json, failed, more=more)
 
 
-def compile_loop(run: Refining, *, threads: int, as_json: bool) -> None:
-    """Compile the loop; report own and external feedback side by side."""
+def compile_loop(run: Refining, *, threads: int, as_json: bool, keep_worse: bool = False) -> None:
+    """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
     student = with_refiner(run.task)
     train, test = data.split(run.items, seed=run.seed, test_fraction=run.options.test_fraction)
     optimizer = ExternalFeedbackRefine(
@@ -85,12 +90,13 @@ def compile_loop(run: Refining, *, threads: int, as_json: bool) -> None:
     )
     with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
         compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.lm)
-    compiled.save(str(run.folder.path / "program.json"))
-    report = compiled.report
+    report, path = compiled.report, run.folder.path / "program.json"
+    kept = keep(compiled, report, path, compared=report.comparison, keep_worse=keep_worse, kind="loop")
     sides_plot(report, run.folder.path / "sides.png")
     loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
     failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
-    _finish(run, {"report": report}, list(filter(None, [refine_table(report), report.decision])), as_json, failed)
+    shown = list(filter(None, [refine_table(report), report.decision, kept]))
+    _finish(run, {"report": report, "written": kept}, shown, as_json, failed)
 
 
 def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
@@ -113,7 +119,9 @@ def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
     before, after = (side.samples["bias"].values for side in (report.before, report.after))
     names = ("given output", "own paraphrase")
     differences_plot(before, after, run.folder.path / "differences.png", names=names)
-    _finish(run, {"report": report}, [style_table(report)], as_json, report.failed, examples=run.items)
+    conclusion = conclude_style(report.change)
+    result = {"report": report, "conclusion": conclusion}
+    _finish(run, result, [style_table(report), conclusion], as_json, report.failed, examples=run.items)
 
 
 def _finish(

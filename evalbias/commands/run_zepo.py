@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from rich.console import Group
 
+from evalbias.commands.keeping import keep
 from evalbias.commands.run import Run
 from evalbias.data import by_input, count_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
@@ -98,8 +99,12 @@ def run_zepo(
     *,
     grammar: Iterable[Iterable[str]],
     seed: int,
+    keep_worse: bool = False,
 ) -> Searched:
-    """Search on pairs of the training documents; measure on the others; leave plots and the judge in the folder."""
+    """Search on pairs of the training documents; measure on the others; leave plots and a better judge in the folder.
+
+    A judge that is not better is left only with ``keep_worse``.
+    """
     judge = PairwiseJudge(
         criterion, ties=options.ties, instruction=options.instruction, instruction_place=options.instruction_place
     )
@@ -125,7 +130,7 @@ def run_zepo(
             judge, compiled, test, lm=run.lm, search=options.search, limit=options.pairs, seed=seed
         )
     report, path = compiled.report, run.folder.path
-    compiled.save(str(path / "judge.json"))
+    kept = keep(compiled, report, path / "judge.json", compared=rows["searched"].comparisons, keep_worse=keep_worse)
     history_plot(report, path / "history.png")
     consistent = {title: row.measurements["position"]["position_consistency"].value for title, row in rows.items()}
     consistency_bars(consistent, path / "consistency.png")
@@ -133,7 +138,7 @@ def run_zepo(
         title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()
     }
     brief: dict[str, Any] = {"instruction": report.chosen, "judgments": report.judgments, "rows": shown}
-    brief["decision"] = report.decision
+    brief |= {"decision": report.decision, "written": kept}
     brief["pairs"] = {"search": len(drawn), "all": count_pairs(train)}
     result = {"search": report, "rows": rows, "pairs": brief["pairs"]}
     run.folder.write_result(result)
@@ -148,7 +153,7 @@ def run_zepo(
         result["curves"] = curves
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), count_pairs(train)))
-    return Searched(result, brief, Group(table, *filter(None, [report.decision])), coverage)
+    return Searched(result, brief, Group(table, *filter(None, [report.decision, kept])), coverage)
 
 
 def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:

@@ -13,6 +13,7 @@ from evalbias.commands.options import (
     Checkpoint,
     Columns,
     Json,
+    KeepWorse,
     Metric,
     MetricPython,
     Models,
@@ -210,6 +211,7 @@ def compile_refine(
     ] = None,
     test_fraction: Annotated[float, typer.Option(help="Fraction of the items kept to compare before and after.")] = 0.5,
     bare: Bare = False,
+    keep_worse: KeepWorse = False,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
     metric: Metric = "chrf",
@@ -244,4 +246,4 @@ def compile_refine(
     with Refining(
         "compile refine", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
     ) as run:
-        compile_loop(run, threads=threads, as_json=as_json)
+        compile_loop(run, threads=threads, as_json=as_json, keep_worse=keep_worse)

@@ -18,15 +18,21 @@ class Advice:
 
     Attributes:
         favored: What the bias favors, as the subject of "gets ... more" and "wins ... of the pairs".
-        needs: What makes it possible to measure the bias, as the end of "needs ...".
+        needs: What makes it possible to measure the bias, as the end of "needs ..."; empty for a bias that an audit
+            does not look for.
         for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
         for_scores: The same for a judge that scores.
+        only_pairs: Whether only a judge that compares can have the bias.
+        words: The finding as a sentence with ``{value}``, ``{low}``, ``{high}`` and ``{null}``, where it is not about
+            what is favored.
     """
 
     favored: str
     needs: str
     for_pairs: str = ""
     for_scores: str = ""
+    only_pairs: bool = False
+    words: str = ""
 
 
 UNKNOWN = Advice(favored="what the bias favors", needs="answers or facts about the items that these lack")
@@ -42,7 +48,8 @@ ADVICE: dict[str, Advice] = {
     ),
     "position": Advice(
         favored="the output shown first",
-        needs="pairs that were judged in both orders (--swapped-field)",
+        needs="pairs that were judged in both orders (--swapped-field), or people's choices (--better-field)",
+        only_pairs=True,
         for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
         "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
         "prompt a pair",
@@ -64,7 +71,18 @@ ADVICE: dict[str, Advice] = {
         for_scores="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
         "price of each",
     ),
-    "self": Advice(favored="the judge's own output", needs="a refine loop's own scores ('evalbias measure self')"),
+    "scale_use": Advice(
+        favored="the middle of the scale",
+        needs="human scores on the judge's scale, two ratings an item or more",
+        for_scores="a map of the scores, or likelihood calibration, stretches them but ranks no better; demonstrations "
+        "of the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 to 8 examples",
+        words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
+        "{high:.2f})",
+    ),
+    "self": Advice(favored="the output that a loop refined itself", needs=""),
+    "joint": Advice(favored="", needs=""),
+    "corrected": Advice(favored="", needs=""),
+    "agreement": Advice(favored="", needs="human scores; for pairs, which output people prefer (--better-field)"),
 }
 """Name of a bias -> what is said about it."""
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import dspy
 
+from evalbias import data as data_sets
 from evalbias.evaluation.advice import advice_on
-from evalbias.evaluation.audited import Answered, JudgeSource, answers_of
+from evalbias.evaluation.audited import (
+    Answered,
+    JudgeSource,
+    answers_of,
+    criterion_of,
+    load_any_judge,
+    pairs_for,
+)
 from evalbias.evaluation.estimates import Bias, Measurement, measure
-from evalbias.evaluation.finding import ALPHA, Finding, findings_of
+from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.verdict import Verdict, verdict_of
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 
 AGREEMENT = "agreement"
 """Name of the measurement that is not of a bias."""
@@ -48,7 +59,11 @@ class Audit:
         return self.measurements[bias]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the items, for JSON; ``biases`` holds headline estimates, of which 0 is no bias."""
+        """Return everything but the items, for JSON.
+
+        ``biases`` holds headline estimates, of which 0 is no bias; ``agreement`` numbers by name; ``further`` what is
+        measured besides, such as the joint model.
+        """
         findings = {f.bias: f for f in self.verdict.findings}
         agreement = self.measurements.get(AGREEMENT)
         estimates = {} if agreement is None else agreement.estimates
@@ -60,7 +75,12 @@ class Audit:
             "biases": {
                 bias: {**_flat(findings[bias]), "estimates": measurement.estimates}
                 for bias, measurement in self.measurements.items()
-                if bias != AGREEMENT
+                if bias in findings
+            },
+            "further": {
+                name: measurement.estimates
+                for name, measurement in self.measurements.items()
+                if name not in findings and name != AGREEMENT
             },
             AGREEMENT: {name: estimate.value for name, estimate in estimates.items()},
             "agreement_intervals": {
@@ -120,20 +140,24 @@ def audit(
     Raises:
         ValueError: Not exactly one judge is named, or the items lack what is asked for; an item is named.
     """
+    examples: list[dspy.Example] = list(data_sets.read(data, mapping=mapping))
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    program = load_any_judge(judge) if isinstance(judge, str | os.PathLike) else judge
+    if isinstance(program, PairwiseJudge):
+        examples = pairs_for(program, examples, limit, seed)
+    asked = program.criterion if isinstance(program, PointwiseJudge | PairwiseJudge) else None
     answered = answers_of(
-        data,
-        judge=judge,
+        examples,
+        judge=program,
         scores_field=scores_field,
         winner_field=winner_field,
         swapped_field=swapped_field,
         better_field=better_field,
-        mapping=mapping,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        criterion=criterion,
+        criterion=asked or criterion_of(data, examples, criterion),
         scale=scale,
-        limit=limit,
-        seed=seed,
         num_threads=num_threads,
         progress=progress,
     )
@@ -148,12 +172,12 @@ def audit_answers(
     settings = {"own": own_system, "reliability": reliability}
     measurements, not_measured = dict[str, Measurement](), dict[str, str]()
     for name, bias in BIASES.items():
-        configured = _configured(bias, settings)
+        configured, advice = _configured(bias, settings), advice_on(name)
         if configured.applies(judged):
             measurements[name] = measure(configured, judged, seed=seed)
-        else:
-            not_measured[name] = f"it needs {advice_on(name).needs}"
-    biases = {name: m for name, m in measurements.items() if name != AGREEMENT}
+        elif advice.needs and (judged.pairwise or not advice.only_pairs):
+            not_measured[name] = f"it needs {advice.needs}"
+    biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     not_measured |= answered.not_measured
     findings = findings_of(biases, judged, {k: v for k, v in not_measured.items() if k != AGREEMENT})
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}

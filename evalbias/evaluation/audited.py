@@ -12,9 +12,12 @@ from typing import Any
 import dspy
 
 from evalbias import data as data_sets
+from evalbias.data.pairing import input_key
+from evalbias.data.ratings import human_score
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
+from evalbias.evaluation.item_facts import candidates_of
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.recorded_judge import QUALITY, recorded_scores, recorded_verdicts
+from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, recorded_scores, recorded_verdicts
 from evalbias.lm.contract import resolve_lm
 from evalbias.programs.criteria import PRESETS
 from evalbias.programs.criterion import Criterion
@@ -42,24 +45,21 @@ class Answered:
 
 
 def answers_of(
-    data: Any,
+    examples: Sequence[dspy.Example],
     *,
-    judge: JudgeSource | None,
+    judge: PointwiseJudge | PairwiseJudge | FunctionJudge | None,
     scores_field: str | None,
     winner_field: str | None,
     swapped_field: str | None,
     better_field: str,
-    mapping: Mapping[str, str] | None,
     lm: Any,
     likelihood_lm: Any,
-    criterion: str | Criterion | None,
+    criterion: Criterion,
     scale: tuple[float, float] | None,
-    limit: int | None,
-    seed: int,
-    num_threads: int,
-    progress: Callable[[int], None] | None,
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
 ) -> Answered:
-    """Read the items and gather the judge's answers; see ``audit``.
+    """Gather a judge's answers on items; see ``audit``.
 
     Raises:
         ValueError: Not exactly one judge is named, or the items lack what is asked for.
@@ -69,20 +69,13 @@ def answers_of(
             "Name one judge: a judge of yours (judge, --judge), the field of its recorded scores (scores_field, "
             "--scores-field), or the field of its recorded choices (winner_field, --winner-field)."
         )
-    examples = data_sets.read(data, mapping=mapping)
-    if not examples:
-        raise ValueError("There are no items: give at least one.")
-    if isinstance(judge, str | os.PathLike):
-        judge = load_any_judge(judge)
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
-        pairs = _drawn_pairs(judge, examples, limit, seed) if isinstance(judge, PairwiseJudge) else examples
-        return _asked(judge, pairs, lm, likelihood_lm, progress)
-    asked = _criterion(data, examples, criterion)
+        return _asked(judge, examples, lm, likelihood_lm, progress)
     if callable(judge):
         judged = function_scores(
             examples,
             judge,
-            criterion=asked,
+            criterion=criterion,
             scale=scale,
             better=better_field,
             likelihood_lm=likelihood_lm,
@@ -91,14 +84,14 @@ def answers_of(
         )
         return Answered(f"the judge {_name(judge)}", judged, examples)
     if scores_field is not None:
-        judged = recorded_scores(examples, scores_field, criterion=asked, scale=scale, likelihood_lm=likelihood_lm)
+        judged = recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
         return Answered(f"recorded scores {scores_field!r}", judged, examples)
     judged = recorded_verdicts(
         examples,
         str(winner_field),
         swapped=swapped_field,
         better=better_field,
-        criterion=asked,
+        criterion=criterion,
         likelihood_lm=likelihood_lm,
     )
     return Answered(f"recorded choices {winner_field!r}", judged, examples)
@@ -137,16 +130,24 @@ def _asked(
         return Answered(words, judged, examples, {"likelihood": f"{error} Name another model (--likelihood-lm)."})
 
 
-def _drawn_pairs(
+def pairs_for(
     judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int
-) -> Sequence[dspy.Example]:
-    """Return pairs as they are, or draw pairs of the outputs of each input."""
-    if any(e.get("candidates") or e.get("outputs") for e in examples):
-        return [e if "candidates" in e else e.copy(candidates=list(e.outputs)) for e in examples]
-    return data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)
+) -> list[dspy.Example]:
+    """Return pairs as they are; of single outputs, draw pairs of each input with what people prefer, where known."""
+    if any(candidates_of(e) for e in examples):
+        return [e if "candidates" in e else e.copy(candidates=list(candidates_of(e))) for e in examples]
+    name = judge.criterion.name
+    scores = {(input_key(e), e.output): human_score(e, name, required=False) for e in reversed(examples)}
+    drawn = data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)
+    return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
 
 
-def _criterion(data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None) -> Criterion | str:
+def _better(first: float, second: float) -> int | None:
+    """Return the index of the higher score; None where they are equal or one is undefined."""
+    return 0 if first > second else 1 if second > first else None
+
+
+def criterion_of(data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None) -> Criterion:
     """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
 
     Raises:
@@ -161,7 +162,7 @@ def _criterion(data: Any, examples: Sequence[dspy.Example], criterion: str | Cri
     if ":" in name:
         return Criterion.parse(name)
     known = PRESETS.get(str(data).partition(":")[0], ()) if isinstance(data, str) else ()
-    return next((preset for preset in known if preset.name == name), name)
+    return next((preset for preset in known if preset.name == name), as_criterion(name))
 
 
 def _rated(example: dspy.Example) -> Sequence[str]:

@@ -73,6 +73,12 @@ def findings_of(
     return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
 
 
+def is_of_bias(measurement: Measurement) -> bool:
+    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
+    headlines = (measurement.estimates.get(name) for name in measurement.headlines)
+    return any(estimate is not None and estimate.null is not None for estimate in headlines)
+
+
 def headline(measurement: Measurement) -> Estimate | None:
     """Return the estimate that decides whether the judge is biased, less its null; None where there is none.
 
@@ -136,8 +142,11 @@ def _finding(
 
 def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
     """Say an estimate less its null in units that people understand: points, or wins of so many of 100 pairs."""
-    favored = advice_on(bias).favored
-    ends = (estimate.value, estimate.low, estimate.high)
+    advice, ends = advice_on(bias), (estimate.value, estimate.low, estimate.high)
+    favored, null = advice.favored, measurement.estimates[estimate.name].null or 0.0
+    if advice.words:
+        value, low, high = (null + end for end in ends)
+        return advice.words.format(value=value, low=low, high=high, null=null)
     if estimate.unit == SCORE_SD and not judged.pairwise:
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
@@ -149,7 +158,6 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
             f"half that is fair{_span(low, high, digits=0)}"
         )
     if estimate.unit == SHARE:
-        null = measurement.estimates[estimate.name].null or 0.0
         value, low, high = (100 * (null + end) for end in ends)
         return (
             f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} (95 % {low:.3g} to {high:.3g})"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from evalbias.evaluation.estimates import Sample
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import BETTER, Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_share
-from evalbias.measures.decision_statistics import FairnessStatistic
+from evalbias.measures.decision_statistics import BalancedRate, FairnessStatistic
 from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 
 
@@ -18,11 +18,13 @@ class PositionBias:
 
     Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; a tie counts half), ``fairness`` (in
     [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where
-    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]).
+    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where only one order was asked, the
+    better outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs whose
+    first candidate people prefer counting as much as those whose second they prefer.
     """
 
     name = "position"
-    headlines = ("first_rate", "fairness", "position_consistency")
+    headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
     objective = "fairness"
 
     def applies(self, judged: Judged) -> bool:
@@ -51,6 +53,11 @@ class PositionBias:
         if len(orders) == 2:
             consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)
             samples["position_consistency"] = Sample(consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
+        elif BETTER in judged.covariates:
+            balanced = BalancedRate(judged.covariate(BETTER))
+            samples["first_rate_balanced"] = Sample(
+                win_share(shares, ties=judged.ties), balanced, "first, balanced", null=1 / places, signed=False
+            )
         samples["confidence"] = Sample(entropies, MeanStatistic(), "confidence")
         return samples
 

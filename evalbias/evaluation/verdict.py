@@ -72,5 +72,7 @@ def _margins(findings: Sequence[Finding]) -> str:
 
 
 def _open(finding: Finding) -> str:
-    needed = finding.items_needed
-    return title(finding) if needed is None else f"{title(finding)} (about {count(needed, 'item')} would do)"
+    if finding.items_needed is not None:
+        return f"{title(finding)} (about {count(finding.items_needed, 'item')} would do)"
+    reason = "" if finding.estimate is None else finding.estimate.reason
+    return f"{title(finding)} ({reason})" if reason else title(finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from scipy.special import expit, ndtri
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.intervals import ConfidenceInterval, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
-from evalbias.measures.statistic import Statistic, Swapping
+from evalbias.measures.statistic import SHARE, Statistic, Swapping
 
 INFINITE = 20.0
 """Log odds that no data have: a separated row stops there, where its gradient vanishes."""
@@ -95,6 +96,28 @@ class FairnessStatistic(Statistic):
         radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
         low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
         return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
+
+
+class BalancedRate(Statistic):
+    """Mean of the scores (win rates) of two classes of items, each class counting half.
+
+    Args:
+        classes: (n,) 0 or 1; NaN where an item belongs to neither.
+
+    A row is NaN where a class has no item.
+    """
+
+    unit: ClassVar[str] = SHARE
+
+    def __init__(self, classes: FloatArray) -> None:
+        self.references = (classes,)
+
+    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
+        """Compute the balanced mean of every row; see ``Statistic``."""
+        second = np.broadcast_to(references[0], scores.shape)
+        with np.errstate(invalid="ignore"):
+            means = [(scores * weight).sum(axis=1) / weight.sum(axis=1) for weight in (1 - second, second)]
+        return np.asarray((means[0] + means[1]) / 2)
 
 
 class OddsStatistic(Statistic):

@@ -64,10 +64,16 @@ def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     assert f"position (about {open_.items_needed} items would do)" in few.verdict.sentence
 
 
-def test_one_order_leaves_position_to_the_quality():
-    found = evalbias.audit(first_places(40, first=1.0), winner_field="winner")
-    assert "pairs that were judged in both orders" in found.not_measured["position"]
-    assert found["position"]["first_rate"].value == 1.0  # measured, but not called a bias
+def test_one_order_leaves_position_to_the_quality_unless_people_chose():
+    pairs = first_places(60, first=0.5)
+    unknown = evalbias.audit([{**pair, "better": None} for pair in pairs], winner_field="winner")
+    assert "pairs that were judged in both orders" in unknown.not_measured["position"]
+    assert unknown["position"]["first_rate"].value == 0.75  # measured, but not called a bias
+    known = evalbias.audit([pair for pair in pairs if pair["better"] == 0 or pair["id"] < 50], winner_field="winner")
+    (finding,) = [f for f in known.verdict.findings if f.bias == "position"]
+    # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
+    assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
+    assert finding.status == "biased"
 
 
 def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():

@@ -1,0 +1,110 @@
+"""The command that asks of any judge: is it biased, and what helps?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evalbias.commands.options import (
+    Columns,
+    Data,
+    Json,
+    LikelihoodLM,
+    Models,
+    OneCriterion,
+    Out,
+    Pairs,
+    Reliability,
+    Seed,
+    opening_models,
+    pair_limit,
+)
+
+AnyJudge = Annotated[
+    Path | None,
+    typer.Option("--judge", help="A judge's JSON file; it answers with --lm.", exists=True, dir_okay=False),
+]
+ScoresField = Annotated[str | None, typer.Option(help="Field of a judge's recorded scores.")]
+WinnerField = Annotated[
+    str | None,
+    typer.Option(help="Field of a judge's recorded choices between two outputs: 0, 1, tie, or null for none."),
+]
+SwappedField = Annotated[
+    str | None,
+    typer.Option(help="Field of its choices when the two were shown in the other order, also indices into outputs."),
+]
+BetterField = Annotated[str, typer.Option(help="Field of people's choices between two outputs: 0, 1 or null.")]
+AnyLM = Annotated[
+    str | None,
+    typer.Option(
+        "--lm",
+        help="Model of --judge, named as for the other commands; of recorded answers, the model whose likelihood "
+        "defines LS.",
+    ),
+]
+AnyScale = Annotated[str | None, typer.Option("--scale", help="Scale of recorded scores, such as 1-5, for the words.")]
+FailOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Exit with 1 if so, such as 'likelihood>0.2' (distance from an unbiased judge) or "
+        "'agreement.spearman<0.3'; what was not measured counts as so. Repeatable."
+    ),
+]
+
+
+@opening_models
+def audit(
+    data: Data,
+    columns: Columns = None,
+    judge: AnyJudge = None,
+    scores_field: ScoresField = None,
+    winner_field: WinnerField = None,
+    swapped_field: SwappedField = None,
+    better_field: BetterField = "better",
+    criterion: OneCriterion = None,
+    scale: AnyScale = None,
+    lm: AnyLM = None,
+    likelihood_lm: LikelihoodLM = None,
+    own_system: Annotated[
+        str | None, typer.Option(help="The judge's own system among the writers of the outputs (field system).")
+    ] = None,
+    reliability: Reliability = None,
+    pairs: Pairs = "500",
+    fail_on: FailOn = None,
+    *,
+    models: Models,
+    seed: Seed = 0,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Every bias of any judge, its agreement with people, and a verdict: biased or not, how much, what helps.
+
+    Name the judge by --judge with --lm, by --scores-field, or by --winner-field. Exit codes: 0 done, 1 a --fail-on
+    condition is met, 2 something is to be corrected.
+    """
+    from evalbias.commands.fail_on import parse_conditions
+    from evalbias.commands.run_audit import Audited, run_audit
+
+    conditions = parse_conditions(fail_on or ())
+    asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, own_system, reliability)
+    found = run_audit(
+        data,
+        asked,
+        columns=columns,
+        criterion=criterion,
+        scale=scale,
+        lm=lm,
+        likelihood_lm=likelihood_lm,
+        limit=pair_limit(pairs),
+        models=models,
+        seed=seed,
+        out=out,
+        as_json=as_json,
+    )
+    met = [reason for condition in conditions if (reason := condition.reason(found))]
+    for reason in met:
+        typer.echo(f"failed: {reason}", err=True)
+    if met:
+        raise typer.Exit(1)

@@ -1,0 +1,136 @@
+"""Run an audit for a command: open the models, gather the answers, leave result and page in the run's folder."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from evalbias import data as data_sets
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.run import Run
+from evalbias.commands.task import Task
+from evalbias.data.columns import parse_mapping
+from evalbias.evaluation.audit import Audit, audit_answers
+from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for
+from evalbias.programs import PairwiseJudge
+from evalbias.report.audit import audit_view
+from evalbias.runs.fingerprint import file_digest
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The judge that a command audits, and what it says about it.
+
+    Attributes:
+        judge: File of a judge of evalbias; it answers with the model of ``--lm``.
+        scores_field: Field of recorded scores.
+        winner_field: Field of recorded choices.
+        swapped_field: Field of recorded choices in the swapped order.
+        better_field: Field of people's choices.
+        own_system: Name of the judge's own system among the writers.
+        reliability: Reliability of a single rating.
+    """
+
+    judge: Path | None
+    scores_field: str | None
+    winner_field: str | None
+    swapped_field: str | None
+    better_field: str
+    own_system: str | None
+    reliability: float | None
+
+    def check(self, lm: str | None) -> None:
+        """Refuse options that do not go together.
+
+        Raises:
+            BadParameter: Not exactly one judge is named, or an option has nothing to do with it.
+        """
+        if sum(given is not None for given in (self.judge, self.scores_field, self.winner_field)) != 1:
+            raise typer.BadParameter("name one judge: --judge FILE with --lm, --scores-field or --winner-field.")
+        if self.judge is not None and lm is None:
+            raise typer.BadParameter("--judge answers with a model: name it with --lm.")
+        if self.swapped_field is not None and self.winner_field is None:
+            raise typer.BadParameter("--swapped-field goes with --winner-field, the choices in the order of outputs.")
+
+
+def run_audit(
+    spec: str,
+    asked: Audited,
+    *,
+    columns: list[str] | None,
+    criterion: str | None,
+    scale: str | None,
+    lm: str | None,
+    likelihood_lm: str | None,
+    limit: int | None,
+    models: ModelOptions,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> Audit:
+    """Audit the judge, print the result and return it."""
+    asked.check(lm)
+    mapping = parse_mapping(columns or ())
+    items = data_sets.read(spec, mapping=mapping)
+    if items.left_out:
+        typer.echo(items.summary(), err=True)
+    judge = None if asked.judge is None else load_any_judge(asked.judge)
+    examples = pairs_for(judge, items, limit, seed) if isinstance(judge, PairwiseJudge) else list(items)
+    named = criterion_of(spec, examples, criterion) if judge is None else judge.criterion
+    task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
+    options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}
+    if asked.judge is not None:
+        options["judge"] = file_digest(asked.judge)
+    with Run(
+        "audit", task, lm=lm, likelihood_lm=likelihood_lm, models=models, seed=seed, out=out, options=options
+    ) as run:
+        with run.progress(_answers(judge, len(examples))) if run.likelihood_lm is not None else nullcontext():
+            answered = answers_of(
+                examples,
+                judge=judge,
+                scores_field=asked.scores_field,
+                winner_field=asked.winner_field,
+                swapped_field=asked.swapped_field,
+                better_field=asked.better_field,
+                lm=run.lm,
+                likelihood_lm=run.likelihood_lm if judge is None or likelihood_lm is not None else None,
+                criterion=named,
+                scale=_scale(scale),
+            )
+        found = audit_answers(answered, own_system=asked.own_system, reliability=asked.reliability, seed=seed)
+        brief, coverage = found.to_dict(), {found.judged.criterion: found.judged.coverage}
+        run.finish(
+            {"audit": brief, "measurements": found.measurements},
+            brief,
+            as_json,
+            audit_view(found),
+            coverage if len(found.judged.coverage) else {},
+            found=found,
+            verdict=found.verdict.sentence,
+        )
+    return found
+
+
+def _answers(judge: Any, items: int) -> int:
+    """Return about how many answers of models are needed: judgments, and likelihoods of every text."""
+    if judge is None:
+        return items
+    return 4 * items if isinstance(judge, PairwiseJudge) else 2 * items
+
+
+def _scale(text: str | None) -> tuple[float, float] | None:
+    """Read a scale such as 1-5 or 0-100.
+
+    Raises:
+        BadParameter: It has another form.
+    """
+    if text is None:
+        return None
+    low, _, high = text.partition("-")
+    if not (low.isdigit() and high.isdigit() and int(low) < int(high)):
+        raise typer.BadParameter(f"--scale {text}: write it as 1-5.")
+    return float(low), float(high)

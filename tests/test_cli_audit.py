@@ -1,0 +1,153 @@
+"""evalbias audit, as a user runs it: recorded answers, saved judges, and conditions that fail a build."""
+
+import csv
+import json
+
+import pytest
+from commands import evalbias
+
+import evalbias as package
+from evalbias.commands.fail_on import parse_conditions
+from evalbias.data import world
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
+from evalbias.runs.values import to_json
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def pairs(n, *, first):
+    """Of a share of the pairs, the judge takes the first position; of the rest, the better output."""
+    return [
+        {
+            "id": f"p{i}",
+            "source": f"question {i}",
+            "outputs": [f"an answer {i}", f"the other, longer answer {i}"],
+            "better": i % 2,
+            "verdict": 0 if i < first * n else i % 2,
+            "verdict_swapped": 1 if i < first * n else i % 2,
+        }
+        for i in range(n)
+    ]
+
+
+VERDICTS = ["--winner-field", "verdict", "--swapped-field", "verdict_swapped"]
+
+
+def test_recorded_choices_as_json_and_nothing_else(tmp_path):
+    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    told = evalbias("audit", "--data", file, *VERDICTS, "--json", "--out", "run", cwd=tmp_path)
+    found = json.loads(told.stdout)
+    same = package.audit(file, winner_field="verdict", swapped_field="verdict_swapped")
+    assert found == json.loads(json.dumps(to_json(same.to_dict())))
+    position = found["biases"]["position"]
+    assert position["estimate"] == pytest.approx(0.25)  # the first position wins 75 of 100
+    assert position["low"] > 0
+    assert (position["n"], position["undefined"]) == (120, 0)
+    assert found["verdict"].startswith("The judge is biased (position)")
+    assert "--likelihood-lm" in found["not_measured"]["likelihood"]
+    assert json.loads((tmp_path / "run/result.json").read_text())["audit"]["verdict"] == found["verdict"]
+    shown = " ".join(evalbias("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path).stdout.split())
+    assert shown.startswith("The judge is biased (position): the output shown first wins 75 of 100 comparisons")
+    assert "Not measured: likelihood: it needs a model that tells likelihoods" in shown
+
+
+def test_conditions_decide_the_exit_code(tmp_path):
+    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+
+    def code(*conditions):
+        options = [part for condition in conditions for part in ("--fail-on", condition)]
+        return evalbias("audit", "--data", file, *VERDICTS, *options, cwd=tmp_path, check=False)
+
+    assert code("position>0.3").returncode == 0
+    met = code("position>0.3", "position >= 0.2")
+    assert met.returncode == 1
+    assert met.stderr.splitlines()[-1] == "failed: position >= 0.2: position is 0.25"
+    assert code("position.position_consistency>0.4").returncode == 1  # .5 less than the 1 of a fair judge
+    missing = code("likelihood>0.2")
+    assert missing.returncode == 1
+    assert "likelihood was not measured (it needs a model that tells likelihoods" in missing.stderr
+    unknown = code("length>0.2")
+    assert unknown.returncode == 2
+    assert "'length' is unknown, choose one of likelihood, position, verbosity" in unknown.stderr
+    estimate = code("position.firstrate>0.2")
+    assert estimate.returncode == 2
+    assert "position has no estimate 'firstrate' here, only first_rate" in estimate.stderr
+
+
+@pytest.mark.parametrize("text", ["position", "position>", "position=0.2", "position>x", ">0.2", ""])
+def test_a_condition_of_another_form_is_refused(text):
+    with pytest.raises(ValueError, match="is no condition: write BIAS>NUMBER"):
+        parse_conditions([text])
+
+
+def test_several_conditions_in_one_text():
+    found = parse_conditions(["position>0.2, agreement.spearman<.3"])
+    assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == [
+        ("position", None, ">", 0.2),
+        ("agreement", "spearman", "<", 0.3),
+    ]
+    with pytest.raises(ValueError, match="name the estimate of the agreement"):
+        parse_conditions(["agreement<0.3"])
+
+
+def test_recorded_scores_in_a_table_with_other_names(tmp_path):
+    with (tmp_path / "replies.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["question", "reply", "stars", "my_score"])
+        for i, e in enumerate(world.examples(60, seed=1)):
+            rows.writerow([e.source, e.output, e.scores["quality"], 3 + (len(e.output) + i) % 3])
+    names = ["--map", "source=question,output=reply,score=stars"]
+    options = ["--data", "replies.csv", *names, "--scores-field", "my_score", "--json"]
+    without = json.loads(evalbias("audit", *options, cwd=tmp_path).stdout)
+    assert "--likelihood-lm" in without["not_measured"]["likelihood"]
+    found = json.loads(evalbias("audit", *options, "--lm", "embedded", "--reliability", 0.8, cwd=tmp_path).stdout)
+    assert "likelihood" not in found["not_measured"]
+    assert found["biases"]["likelihood"]["n"] == 60
+    assert found["biases"]["likelihood"]["low"] < found["biases"]["likelihood"]["estimate"]
+    bounds = json.loads(evalbias("audit", *options, "--lm", "embedded", cwd=tmp_path).stdout)["biases"]["likelihood"]
+    assert bounds["estimate"] is None
+    assert bounds["low"] < bounds["high"]
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("judges")
+    PointwiseJudge(SYNTHETIC).save(str(folder / "scores.json"))
+    PairwiseJudge(SYNTHETIC).save(str(folder / "compares.json"))
+    return folder
+
+
+def test_a_saved_judge_that_scores(judges, tmp_path):
+    items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(40, seed=3)]
+    file = written(tmp_path / "items.jsonl", items)
+    options = ["--data", file, "--judge", judges / "scores.json", "--lm", "embedded", "--reliability", 0.9]
+    found = json.loads(evalbias("audit", *options, "--json", cwd=tmp_path).stdout)
+    assert found["judge"].startswith("pointwise judge on ")
+    assert found["n"] == found["biases"]["likelihood"]["n"] == 40
+    again = evalbias("audit", *options, cwd=tmp_path).stdout
+    assert "answers asked 0, replayed 80" in again  # a judgment and a likelihood an item
+    missing = evalbias("audit", "--data", file, "--judge", judges / "scores.json", cwd=tmp_path, check=False)
+    assert missing.returncode == 2
+    assert "name it with --lm" in missing.stderr
+
+
+def test_a_saved_judge_that_compares(judges, tmp_path):
+    documents = world.documents(8, 3, seed=4)
+    items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in documents]
+    file = written(tmp_path / "items.jsonl", items)
+    options = ["--data", file, "--judge", judges / "compares.json", "--lm", "embedded", "--pairs", 20, "--json"]
+    found = json.loads(evalbias("audit", *options, cwd=tmp_path).stdout)
+    assert found["judge"].startswith("pairwise judge on ")
+    assert found["n"] == found["biases"]["position"]["n"] == 20
+
+
+def test_exactly_one_judge(tmp_path):
+    file = written(tmp_path / "pairs.jsonl", pairs(4, first=0))
+    both = evalbias("audit", "--data", file, *VERDICTS, "--scores-field", "x", cwd=tmp_path, check=False)
+    assert both.returncode == 2
+    assert "name one judge" in both.stderr
+    alone = evalbias("audit", "--data", file, "--swapped-field", "x", cwd=tmp_path, check=False)
+    assert alone.returncode == 2
