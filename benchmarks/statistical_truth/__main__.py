@@ -4,7 +4,7 @@ usage: python -m benchmarks.statistical_truth [--sets 2000] [--sizes 30 120 568]
            [--seed 0] [--write]
 
 Every world is checked at every size, with every item of its own document and with four outputs a document, and the
-power of the paired test by size. Each part is saved in ``--out`` when it is done and not repeated.
+power of the paired tests by size. Each part is saved in ``--out`` when it is done and not repeated.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import write_section
-from benchmarks.statistical_truth.checks import Check, check, share_found
+from benchmarks.statistical_truth.checks import Check, check
 from benchmarks.statistical_truth.drift import drift
 from benchmarks.statistical_truth.effect import EFFECTS as PLANTED
 from benchmarks.statistical_truth.effect import LARGE, LARGE_SETS, check_effect
+from benchmarks.statistical_truth.power import power
 from benchmarks.statistical_truth.table import report
-from benchmarks.statistical_truth.worlds import WORLDS, scoring
+from benchmarks.statistical_truth.worlds import WORLDS
 
 OUTPUTS = (1, 4)
 OTHERS = ("effect", "power")
-POWER = ("BiasScore", "BiasScore (z)")
-EFFECTS, POWER_SETS = (0.1, 0.2, 0.3), 400
 
 
 def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
@@ -37,13 +36,7 @@ def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[d
         few = min(sets, LARGE_SETS) if n == LARGE else sets
         return [check_effect(effect, n=n, outputs=outputs, sets=few, seed=seed) for effect in PLANTED]
     if world == "power":
-        few = min(sets, POWER_SETS)
-        return [
-            {"statistic": name, "n": n, "effect": effect, "sets": few, "found": found}
-            for effect in EFFECTS
-            for name in POWER
-            for found in [share_found(scoring(effect, 0.0), name, n=n, sets=few, seed=seed)]
-        ]
+        return power(n, sets=sets, seed=seed)
     return [asdict(one) for one in check(world, WORLDS[world], n=n, outputs=outputs, sets=sets, seed=seed)]
 
 

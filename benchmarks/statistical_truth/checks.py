@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks.statistical_truth.worlds import Draw, Judges
-from evalbias.measures import bootstrap_ci, paired_permutation_test
+from evalbias.measures import paired_permutation_test
+from evalbias.measures.intervals import counted_interval
 from evalbias.measures.resampling import aligned, defined_items
 
 LEVEL = 0.05
@@ -35,9 +38,9 @@ class Check:
         truth: Value in the population; for a statistic that changes with n, its mean over the data sets.
         mean: Mean over the data sets.
         rejected: Share of the data sets in which the test of two equal judges rejects at 5 %.
-        itemwise: The same for the test that swaps items whatever documents they share.
+        itemwise: The same for the test that swaps items whatever documents they share, on ``part`` data sets.
         covered: Share of the 95 % intervals that hold the truth.
-        part: Data sets of the next two columns.
+        part: Data sets of ``itemwise`` and the next two columns.
         percentile: Share of the percentile bootstrap intervals that hold the truth.
         difference: Share of the intervals of the difference of two equal judges that hold 0.
     """
@@ -65,7 +68,7 @@ def check(
     outputs: int = 1,
     sets: int,
     n_resamples: int = 399,
-    n_swaps: int = 199,
+    n_swaps: int = 99,
     seed: int,
 ) -> list[Check]:
     """Check every statistic of a world.
@@ -75,31 +78,36 @@ def check(
         draw: Draws the judges' data.
         n: Items of a data set.
         outputs: Outputs of a document, which are resampled and swapped together.
-        sets: Data sets. The percentile intervals and the differences are computed for a fifth of them.
+        sets: Data sets. Percentile intervals, differences and item-wise tests are computed for a fifth of them.
         n_resamples: Resamples of an interval.
         n_swaps: Swaps of a test; (n_swaps + 1) / 20 should be whole, so that the level is exactly 5 %.
         seed: Seed of everything.
     """
     clusters = None if outputs == 1 else (np.arange(n) // outputs).tolist()
-    options: dict[str, Any] = {"clusters": clusters, "n_resamples": n_resamples}
+    codes = np.arange(n) // outputs
+    resamples: dict[str, Any] = {"n_resamples": n_resamples}
     part = max(1, sets // 5)
     found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for index in range(sets):
+        resamples["seed"] = index
         for name, judges in draw(np.random.default_rng([seed, index]), n, outputs).items():
             statistic, first, second, seen = judges.statistic, judges.first, judges.second, found[name]
-            seen["covered"].append(statistic.interval(first, seed=index, **options))
-            for kind, units in (("rejected", clusters), ("itemwise", None)):
-                if kind == "rejected" or clusters is not None:
-                    test = paired_permutation_test(
-                        statistic, first, second, clusters=units, n_resamples=n_swaps, seed=index
-                    )
-                    seen[kind].append(test.p_value <= LEVEL)
-            if index < part:
-                arrays = (first, *statistic.references)
-                seen["percentile"].append(
-                    bootstrap_ci(statistic.rows, *arrays, method="percentile", seed=index, **options)
+
+            def rejected(units: list[int] | None, judges: Judges = judges, index: int = index) -> bool:
+                test = paired_permutation_test(
+                    judges.statistic, judges.first, judges.second, clusters=units, n_resamples=n_swaps, seed=index
                 )
-                seen["difference"].append(statistic.difference(first, second, seed=index, **options))
+                return test.p_value <= LEVEL
+
+            seen["covered"].append(statistic.interval(first, clusters=clusters, **resamples))
+            seen["rejected"].append(rejected(clusters))
+            if index < part:
+                resampled = functools.partial(statistic.resampled, first)
+                options: dict[str, Any] = {"method": "percentile", "confidence": 0.95, **resamples}
+                seen["percentile"].append(counted_interval(resampled, codes, statistic(first), **options))
+                seen["difference"].append(statistic.difference(first, second, clusters=clusters, **resamples))
+                if clusters is not None:
+                    seen["itemwise"].append(rejected(None))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
     return [
         _summary(world, name, _value(judges), found[name], n=n, outputs=outputs) for name, judges in population.items()
@@ -135,11 +143,15 @@ def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *
     )
 
 
-def share_found(draw: Draw, statistic: str, *, n: int, sets: int, n_swaps: int = 199, seed: int) -> float:
-    """Return the share of data sets in which the paired test finds that two different judges differ, at 5 %."""
-    rejected = 0
+def shares_found(
+    draw: Draw, statistics: Sequence[str], *, n: int, sets: int, n_swaps: int = 199, seed: int
+) -> dict[str, float]:
+    """Return the share of data sets in which the paired test finds at 5 % that two different judges differ."""
+    rejected = dict.fromkeys(statistics, 0)
     for index in range(sets):
-        judges = draw(np.random.default_rng([seed, index]), n, 1)[statistic]
-        test = paired_permutation_test(judges.statistic, judges.first, judges.second, n_resamples=n_swaps, seed=index)
-        rejected += test.p_value <= LEVEL
-    return rejected / sets
+        drawn = draw(np.random.default_rng([seed, index]), n, 1)
+        for name in statistics:
+            one = drawn[name]
+            test = paired_permutation_test(one.statistic, one.first, one.second, n_resamples=n_swaps, seed=index)
+            rejected[name] += test.p_value <= LEVEL
+    return {name: count / sets for name, count in rejected.items()}

@@ -87,23 +87,30 @@ def scoring(effect: float, other: float | None = None) -> Draw:
     return draw
 
 
-def comparing(lean: float) -> Draw:
-    """Judges that compare in both orders: ``lean`` is the pull of the first position."""
+def comparing(lean: float, other: float | None = None) -> Draw:
+    """Judges that compare in both orders.
+
+    Args:
+        lean: Pull of the first position on the first judge, in standard deviations of quality.
+        other: That on the second; the first's by default.
+    """
+    leans = (lean, lean if other is None else other)
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         better = normal(rng, n, outputs)
         sides = []
-        for _ in range(2):
+        for lean in leans:
             noise = 0.8 * normal(rng, n, outputs, 2)
             pull = np.stack([lean + better, lean - better]) + noise  # (2, n) of the first position, by order
             ties = np.abs(pull) < 0.4
             first = pull > 0
             decided = [np.stack([first, ~first], axis=-1), np.stack([first & ~ties, ~first & ~ties, ties], axis=-1)]
             shares = [one.astype(np.float64).mean(axis=0) for one in decided]  # (n, 2) and (n, 3)
-            sides.append([*shares, (first[0] != first[1]).astype(np.float64)])
+            sides.append([*shares, shares[0][:, 0], (first[0] != first[1]).astype(np.float64)])
         statistics = {
             "fairness": FairnessStatistic(),
             "fairness, with ties": FairnessStatistic(ties=True),
+            "first rate": ShareStatistic(),
             "position consistency": ShareStatistic(),
         }
         return {name: Judges(s, a, b) for (name, s), a, b in zip(statistics.items(), *sides, strict=True)}
@@ -111,33 +118,50 @@ def comparing(lean: float) -> Draw:
     return draw
 
 
-def self_scoring(shift: float) -> Draw:
-    """Own minus expected scores in whole points: symmetric with heavy tails around ``shift``."""
+def self_scoring(shift: float, other: float | None = None) -> Draw:
+    """Own minus expected scores in whole points: symmetric with heavy tails around a shift.
+
+    Args:
+        shift: Points of the first judge.
+        other: Points of the second; the first's by default.
+    """
+    shifts = np.array([[shift], [shift if other is None else other]])
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         scale = np.where(rng.random((2, n)) < 0.2, 3, 2)
-        first, second = np.round(shift + scale * normal(rng, n, outputs, 2))
+        first, second = np.round(shifts + scale * normal(rng, n, outputs, 2))
         return {"Bias": Judges(MeanStatistic(), first, second), "Dskew": Judges(SkewnessStatistic(), first, second)}
 
     return draw
 
 
-def consistent(share: float) -> Draw:
-    """Judges that prefer the same candidate in both orders in this share of the pairs."""
+def consistent(share: float, other: float | None = None) -> Draw:
+    """Judges that prefer the same candidate in both orders in these shares of the pairs; equal ones by default."""
+    shares = (share, share if other is None else other)
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
-        first, second = (ndtr(normal(rng, n, outputs)) < share for _ in range(2))
+        first, second = (ndtr(normal(rng, n, outputs)) < share for share in shares)
         return {"position consistency": Judges(ShareStatistic(), first.astype(np.float64), second.astype(np.float64))}
 
     return draw
 
 
-def ranking(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
-    """Rankers of five outputs a document: Spearman's rho with the mean rating, document by document."""
-    quality = rng.normal(size=(n, RANKED))
-    human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
-    sides = [spearman_rows(quality + rng.normal(size=(n, RANKED)), human) for _ in range(2)]
-    return {"ranking agreement": Judges(MeanStatistic(), *sides)}
+def ranking(noise: float, other: float | None = None) -> Draw:
+    """Rankers of five outputs a document: Spearman's rho with the mean rating, document by document.
+
+    Args:
+        noise: Standard deviation of the first ranker's errors, where quality has 1.
+        other: That of the second's; the first's by default.
+    """
+    noises = (noise, noise if other is None else other)
+
+    def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
+        quality = rng.normal(size=(n, RANKED))
+        human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
+        sides = [spearman_rows(quality + one * rng.normal(size=(n, RANKED)), human) for one in noises]
+        return {"ranking agreement": Judges(MeanStatistic(), *sides)}
+
+    return draw
 
 
 WORLDS: Mapping[str, Draw] = {
@@ -148,6 +172,6 @@ WORLDS: Mapping[str, Draw] = {
     "consistent in 95 %": consistent(0.95),
     "symmetric": self_scoring(0.0),
     "flattering by 1 point": self_scoring(1.0),
-    "rankers": ranking,
+    "rankers": ranking(1.0),
 }
 """Name -> world."""

@@ -92,7 +92,7 @@ def skewness_rows(x: FloatArray) -> FloatArray:
     """Compute the distance skewness around 0 of each row of x (k, n), without NaN; see ``weighted_skewness``."""
     order = np.argsort(np.abs(x), axis=1)
     ordered = np.take_along_axis(x, order, axis=1)
-    return _skewness(np.abs(ordered), np.sign(ordered), np.full(x.shape, 1 / x.shape[1]))
+    return _skewness(np.abs(ordered), np.sign(ordered) / x.shape[1], np.full(x.shape, 1 / x.shape[1]))
 
 
 def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
@@ -108,17 +108,31 @@ def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
     Returns:
         (k,) skewness in [0, 1]; NaN where all values of a resample are 0.
     """
+    order, starts, sizes = _sizes(x)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    signed, plain = (np.add.reduceat(w[:, order], starts, axis=1) for w in (shares * np.sign(x), shares))
+    return _skewness(sizes[None], signed, plain)
+
+
+def _sizes(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Sort values by magnitude: return the order (n,), where in it each magnitude starts (m,), and the magnitudes."""
     order = np.argsort(np.abs(x))
-    shares = counts[:, order] / counts.sum(axis=1, keepdims=True)
-    return _skewness(np.abs(x[order])[None], np.sign(x[order])[None], shares)
+    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=-1.0))
+    return order, starts, np.abs(x)[order][starts]
 
 
-def _skewness(size: FloatArray, signs: FloatArray, shares: FloatArray) -> FloatArray:
-    """Compute the skewness of rows of values with ascending ``size``, of which each has a share of the row."""
+def _skewness(size: FloatArray, signed: FloatArray, plain: FloatArray) -> FloatArray:
+    """Compute the skewness of rows.
+
+    Args:
+        size: (k, m) or (1, m) ascending magnitudes.
+        signed: (k, m) share of the row's values with this magnitude that are positive, minus that of negative ones.
+        plain: (k, m) share of both.
+    """
     steps = np.diff(size, axis=1, prepend=0.0)
-    signed, plain = ((_beyond(w) ** 2 * steps).sum(axis=1) for w in (shares * signs, shares))  # of +-min(|a|, |b|)
-    sums = 2 * (shares * size).sum(axis=1) - plain + signed  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
-    values = np.divide(2 * signed, sums, out=np.full(len(shares), np.nan), where=sums > 0)
+    differences, lower = ((_beyond(w) ** 2 * steps).sum(axis=1) for w in (signed, plain))  # of +-min(|a|, |b|)
+    sums = 2 * (plain * size).sum(axis=1) - lower + differences  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
+    values = np.divide(2 * differences, sums, out=np.full(len(plain), np.nan), where=sums > 0)
     return np.asarray(np.clip(values, 0.0, 1.0))
 
 
@@ -137,14 +151,18 @@ def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: n
     Returns:
         p in [1 / (n_resamples + 1), 1].
     """
-    order = np.argsort(np.abs(x))
-    signs, steps, codes = np.sign(x[order]), np.diff(np.abs(x[order]), prepend=0.0), codes[order]
-    observed = float((_beyond(signs[None]) ** 2 @ steps)[0])  # the other sums of the skewness have no signs
+    order, starts, sizes = _sizes(x)
+    signs, steps, codes = np.sign(x[order]), np.diff(sizes, prepend=0.0), codes[order]
+
+    def differences(signs: FloatArray) -> FloatArray:  # the other sums of the skewness have no signs
+        return np.asarray(_beyond(np.add.reduceat(signs, starts, axis=1)) ** 2 @ steps)
+
+    observed = float(differences(signs[None])[0])
     extreme, rows = 0, max(1, CELLS // len(x))
     for start in range(0, n_resamples, rows):
         k = min(rows, n_resamples - start)
         flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
-        extreme += int((_beyond(signs * flips[:, codes]) ** 2 @ steps >= observed * (1 - SLACK)).sum())
+        extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - SLACK)).sum())
     return (1 + extreme) / (1 + n_resamples)
 
 

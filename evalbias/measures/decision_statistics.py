@@ -22,6 +22,11 @@ INFINITE = 20.0
 class FairnessStatistic(Statistic):
     """Fairness of decision shares (n, c): minus the distance of their mean from a prior (Zhou et al. 2024).
 
+    Two judges are equally fair if their rates are equal, or if they lie on opposite sides of the prior at the same
+    distance. Near a fair judge both hold nearly, and a paired test that is right in either case rejects seldom: two
+    fair judges differ at 5 % in less than 2 % of samples (``benchmarks/statistical_truth``). Test the rate of the first
+    position instead to learn whether two judges favour it alike.
+
     Args:
         prior: (c,) win rate that each class should have. Defaults to the uniform distribution.
         ties: Whether the last class is the answer "tie". Without a prior, the positions then share what it leaves.

@@ -7,7 +7,8 @@ import functools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.intervals import Method
 from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
 from evalbias.measures.mixture import Mixture
 from evalbias.measures.ranks import counted_pearson, counted_ranks, rank_rows, spearman_rows
@@ -26,6 +27,8 @@ class RankStatistic(Statistic):
         ValueError: Unknown normalization.
     """
 
+    method: Method = "fisher"
+
     def __init__(
         self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "mean-range"
     ) -> None:
@@ -34,6 +37,7 @@ class RankStatistic(Statistic):
         arrays = [reference] if human_scores is None else [reference, human_scores]
         self.references = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
         self._normalization = normalization
+        self.difference_method = "bca" if human_scores is None else "normal"  # tied US jumps; see ``bootstrap_ci``
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute rho of every row; see ``Statistic``."""
@@ -42,23 +46,34 @@ class RankStatistic(Statistic):
         return spearman_rows(scores, references[0])
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``; only US whose scale is every resample's own is sorted anew."""
+        """See ``Statistic``; items with equal scores are counted together, and US is sorted where its scale differs."""
+        pairs, order, starts = _equal_pairs(scores, self.references[-1])
+        held = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, g) items of each resample with this pair
         if len(self.references) == 1:
-            return counted_pearson(counted_ranks(scores, counts), counted_ranks(self.references[0], counts), counts)
-        model, human = (self._scales(x, counts) for x in (scores, self.references[1]))  # (k,)
-        reference, values = counted_ranks(self.references[0], counts), np.full(len(counts), np.nan)
-        pairs, inverse = np.unique(np.stack([model, human], axis=1), axis=0, return_inverse=True)
-        usable = (model > 0) & (human > 0)
-        if len(pairs) > len(counts) / 10:
+            return counted_pearson(counted_ranks(pairs[:, 0], held), counted_ranks(pairs[:, 1], held), held)
+        middle = (counts.sum(axis=1, keepdims=True) + 1) / 2  # mean rank
+        reference = counted_ranks(self.references[0], counts) - middle  # (k, n)
+        sums = np.add.reduceat((counts * reference)[:, order], starts, axis=1)  # (k, g)
+        spread = (counts * reference**2).sum(axis=1)
+        scales = np.stack([self._scales(x, held) for x in pairs.T], axis=1)  # (k, 2)
+        values, usable = np.full(len(counts), np.nan), (scales > 0).all(axis=1)
+
+        def correlate(us: FloatArray, rows: IntArray) -> None:
+            ranks = counted_ranks(np.round(us, DECIMALS), held[rows]) - middle[rows]
+            total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                rho = np.where(total > 0, (sums[rows] * ranks).sum(axis=1) / np.sqrt(total), np.nan)
+            values[rows] = np.clip(rho, -1.0, 1.0)
+
+        few, inverse = np.unique(scales, axis=0, return_inverse=True)
+        if len(few) > len(counts) / 10:
             rows = np.flatnonzero(usable)
-            us = np.round(scores / model[rows, None] - self.references[1] / human[rows, None], DECIMALS)
-            values[rows] = counted_pearson(counted_ranks(us, counts[rows]), reference[rows], counts[rows])
+            correlate(pairs[:, 0] / scales[rows, :1] - pairs[:, 1] / scales[rows, 1:], rows)
             return values
-        for index, (of_model, of_human) in enumerate(pairs):
+        for index, (model, human) in enumerate(few):
             rows = np.flatnonzero(usable & (inverse.ravel() == index))
             if len(rows):
-                us = np.round(scores / of_model - self.references[1] / of_human, DECIMALS)
-                values[rows] = counted_pearson(counted_ranks(us, counts[rows]), reference[rows], counts[rows])
+                correlate(pairs[:, 0] / model - pairs[:, 1] / human, rows)
         return values
 
     def _scales(self, x: FloatArray, counts: FloatArray) -> FloatArray:
@@ -105,6 +120,13 @@ class RankStatistic(Statistic):
             return values
 
         return lambda swap: (rho(swap), rho(~swap))
+
+
+def _equal_pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the different pairs (g, 2), the items sorted by their pair (n,), and where each pair starts (g,)."""
+    pairs, codes = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
+    order = np.argsort(codes.ravel(), kind="stable")
+    return pairs, order, np.flatnonzero(np.diff(codes.ravel()[order], prepend=-1))
 
 
 def performance_statistic(human_scores: ArrayLike) -> RankStatistic:

@@ -13,7 +13,7 @@ from evalbias.measures.resampling import CELLS, aligned, cluster_codes, defined_
 from evalbias.measures.statistic import Statistic
 
 SLACK = 1e-12
-"""A resample that misses the observed difference by less is a tie, and ties count."""
+"""A resample whose difference deviates from the observed one by at most this ties with it."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,22 @@ def paired_permutation_test(
     """Test whether two systems differ, by a two-sided randomized pairwise permutation test (the paper: R = 100000).
 
     Each resample swaps the two systems' scores on a random half of the units; p is the share of resamples, the data
-    itself among them, whose difference is at least as large in magnitude as the observed one. Ties count. A resample
-    without a statistic counts too, so that undefined values never make a difference significant.
+    itself among them, whose difference is larger in magnitude than the observed one. A resample without a statistic
+    counts too, so that undefined values never make a difference significant.
+
+    A tie counts half (mid-p): a share of a few decisions takes few values, and where ties count in full, two equal
+    judges that are consistent in 70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 % (Fagerland
+    et al. 2013 recommend mid-p for such pairs). Without ties nothing changes: the resamples that swap every unit or
+    none are the data, and count in full. Two systems without a difference have p = 1.
 
     Without ``clusters`` the units are items, as in the paper. This is right under the null hypothesis that the systems
     are exchangeable item by item: what one scores too high on an item says nothing about its other items. Outputs of
     one document share the document, and a system that misreads it errs on all of them alike. Then only whole documents
     are exchangeable, and swapping items rejects too often: give the document of each item as ``clusters``. Swapping
     documents is right under both hypotheses, but m documents have no p below 2^(1 - m).
+
+    The test is about the statistic, so its null hypothesis can hold in several ways; then it rejects less often than
+    the level says. See ``FairnessStatistic``.
 
     Args:
         statistic: ``performance_statistic(...)``, ``bias_score_statistic(...)``, ``MeanStatistic()`` or another.
@@ -82,28 +90,32 @@ def paired_permutation_test(
     n, units = int(kept.sum()), len(set(codes.tolist()))
     values = (part(first), part(second)) if n > 1 else (np.nan, np.nan)
     difference = values[0] - values[1]
-    p = np.nan
-    if not np.isnan(difference):
-        rng, bound = np.random.default_rng(seed), abs(difference) - SLACK
-        p = (1 + _count(part, first, second, codes, bound, n_resamples, rng)) / (1 + n_resamples)
+    p = 1.0 if abs(difference) <= SLACK else np.nan
+    if abs(difference) > SLACK:
+        extreme = _extreme(part, first, second, codes, abs(difference), n_resamples, np.random.default_rng(seed))
+        p = (1 + extreme) / (1 + n_resamples)
     return PermutationTest(values[0], values[1], difference, p, n_resamples, n, int((~kept).sum()), units)
 
 
-def _count(
+def _extreme(
     statistic: Statistic,
     a: FloatArray,
     b: FloatArray,
     codes: IntArray,
-    bound: float,
+    observed: float,
     resamples: int,
     rng: np.random.Generator,
-) -> int:
-    n, units, extreme = len(a), int(codes.max()) + 1, 0
+) -> float:
+    """Count the swaps whose difference is larger than the observed one, and half of those that tie with it."""
+    n, units, extreme = len(a), int(codes.max()) + 1, 0.0
     rows, swapped = max(1, CELLS // n), statistic.swapping(a, b)
     for start in range(0, resamples, rows):
         k = min(rows, resamples - start)
         bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
         swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
         first, second = swapped(swap if units == n else swap[:, codes])
-        extreme += int((~(np.abs(first - second) < bound)).sum())  # NaN is not below the bound: it counts
+        size = np.abs(first - second)
+        tied = np.abs(size - observed) <= SLACK
+        data = swap.all(axis=1) | ~swap.any(axis=1)  # both systems are whole, so this resample is the data itself
+        extreme += float((~(size <= observed) | tied).sum()) - (tied & ~data).sum() / 2  # NaN counts
     return extreme

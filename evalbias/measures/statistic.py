@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
-from evalbias.measures.intervals import ConfidenceInterval, counted_interval, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, Method, counted_interval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
 
 SHARE, SCORE_SD = "share", "standard deviations of the score"
@@ -34,10 +34,14 @@ class Statistic:
     Attributes:
         references: Arrays (n,) about the items that the statistic needs besides the scores.
         unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
+        method: Bootstrap interval of the statistic; see ``bootstrap_ci``.
+        difference_method: Bootstrap interval of the difference of two systems.
     """
 
     references: tuple[FloatArray, ...] = ()
     unit: ClassVar[str] = ""
+    method: Method = "bca"
+    difference_method: Method = "bca"
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the statistic of k systems or resamples.
@@ -95,7 +99,9 @@ class Statistic:
         """
         own, codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        return counted_interval(lambda counts: part.resampled(own[0], counts), codes, part._of(*own), **options)
+        return counted_interval(
+            lambda counts: part.resampled(own[0], counts), codes, part._of(*own), method=self.method, **options
+        )
 
     def difference(
         self,
@@ -123,7 +129,9 @@ class Statistic:
             return part.resampled(second, counts) - part.resampled(first, counts)
 
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        return counted_interval(values, codes, part._of(second) - part._of(first), **options)
+        return counted_interval(
+            values, codes, part._of(second) - part._of(first), method=self.difference_method, **options
+        )
 
     def _defined(
         self, systems: list[ArrayLike], clusters: Sequence[object] | None
@@ -183,6 +191,22 @@ class ShareStatistic(MeanStatistic):
     ) -> ConfidenceInterval:
         """See ``Statistic`` and ``share_interval``; nothing is resampled."""
         return share_interval(scores, clusters=clusters, confidence=confidence)
+
+    def difference(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """See ``Statistic``: the interval of the share (1 + b - a) / 2, brought to the scale of b - a."""
+        first, second = aligned(a, b)
+        found = share_interval((1 + second - first) / 2, clusters=clusters, confidence=confidence)
+        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
+        return replace(found, low=low, high=high, estimate=estimate)
 
 
 class SkewnessStatistic(Statistic):

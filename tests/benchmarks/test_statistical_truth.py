@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.statistical_truth.checks import Check, check, share_found
+from benchmarks.statistical_truth.checks import Check, check, shares_found
 from benchmarks.statistical_truth.drift import drift_table
 from benchmarks.statistical_truth.effect import check_effect, effect_table
+from benchmarks.statistical_truth.power import power, power_table
 from benchmarks.statistical_truth.table import report
 from benchmarks.statistical_truth.worlds import WORLDS, normal, scoring
 
@@ -27,8 +28,13 @@ def holds(one):
     assert one.sets == SETS
 
 
-def test_a_fair_judge_is_not_called_unfair():
-    found = checked("fair", n=60)
+@pytest.fixture(scope="module")
+def fair():
+    return checked("fair", n=60)
+
+
+def test_a_fair_judge_is_not_called_unfair(fair):
+    found = fair
     for one in found.values():
         holds(one)
     assert found["fairness"].truth == 0
@@ -65,10 +71,36 @@ def test_outputs_of_a_document_share_their_part():
 
 
 def test_a_larger_effect_is_found_more_often():
+    name = "BiasScore (z)"
     small, large = (
-        share_found(scoring(effect, 0.0), "BiasScore (z)", n=60, sets=40, n_swaps=99, seed=0) for effect in (0.1, 0.5)
+        shares_found(scoring(effect, 0.0), [name], n=60, sets=40, n_swaps=99, seed=0)[name] for effect in (0.1, 0.5)
     )
     assert small < 0.6 < large
+
+
+def test_the_power_of_every_statistic_is_told_by_size():
+    rows = [*power(30, sets=4, seed=0), *power(200, sets=4, seed=0)]
+    found = {(row["statistic"], row["judges"], row["n"]): row["found"] for row in rows}
+    assert found["Bias", "own scores 1.0 points too high and 0", 200] == 1
+    assert found["first rate", "pull of the first position 0.5 sd and 0", 200] == 1
+    assert {row["statistic"] for row in rows} >= {"BiasScore", "fairness", "Dskew", "ranking agreement"}
+    lines = power_table(rows[::-1]).splitlines()
+    assert lines[2] == "| statistic | judges | n = 30 | n = 200 |"
+    assert any(line.startswith("| Bias | own scores 1.0 points too high and 0 | ") for line in lines)
+    assert len(lines) == 4 + len(rows) // 2
+
+
+def test_the_bias_of_tied_scores_is_covered():
+    found = checked("biased, effect .3", n=60)
+    for one in found.values():
+        holds(one)
+    assert found["BiasScore (z)"].covered >= 0.93
+
+
+def test_equal_judges_differ_in_position_as_often_as_the_level_says(fair):
+    assert fair["first rate"].rejected == pytest.approx(0.05, abs=0.04)
+    assert fair["position consistency"].rejected == pytest.approx(0.05, abs=0.04)
+    assert fair["fairness"].rejected < 0.02  # see FairnessStatistic
 
 
 def test_a_planted_effect_is_recovered_and_found():
@@ -87,7 +119,8 @@ def test_the_table_marks_what_misses_its_goal():
     one = Check("fair", "fairness", 30, 1, 2000, 0.0, -0.1, 0.05, math.nan, 0.972, 400, 0.6, 0.95)
     two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
     moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
-    text = report([one, two], [], [{"statistic": "BiasScore", "n": 120, "effect": 0.2, "found": 0.41}], moved)
+    strength = {"statistic": "BiasScore", "judges": "effect .2 and 0", "n": 120, "sets": 400, "found": 0.41}
+    text = report([one, two], [], [strength], moved)
     lines = text.splitlines()
     assert (
         "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"
@@ -96,5 +129,5 @@ def test_the_table_marks_what_misses_its_goal():
     assert lines[lines.index(next(x for x in lines if "30 of 4" in x))].endswith(
         "| **2.0 %** | **12.0 %** | 94.0 % | 95.0 % | 95.0 % |"
     )
-    assert "| 120 | 41 % |" in lines
+    assert "| BiasScore | effect .2 and 0 | 41 % |" in lines
     assert "| effect 0.3 | mean-range | +0.10 | -0.09 |" in drift_table(moved).splitlines()

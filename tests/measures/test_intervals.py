@@ -18,6 +18,7 @@ from evalbias.measures import (
     share_interval,
     spearman_rows,
 )
+from evalbias.measures.intervals import counted_interval
 from evalbias.measures.ranks import counted_ranks, rank_rows
 from evalbias.measures.resampling import picked
 from evalbias.measures.statistic import Statistic
@@ -184,6 +185,63 @@ def test_the_difference_of_two_judges_is_resampled_in_pairs():
     slow = bootstrap_ci(lambda x, y, h: spearman_rows(y, h) - spearman_rows(x, h), a, b, human, n_resamples=400, seed=0)
     assert (found.low, found.high, found.estimate) == pytest.approx((slow.low, slow.high, slow.estimate))
     assert found.units == 59
+
+
+def test_intervals_around_the_estimate_by_hand():
+    # two items: resamples of the mean are 0, 1, 1 and 2, whose standard deviation is 1 / sqrt(2)
+    x, wide = np.array([0.0, 2.0]), stats.t.ppf(0.975, 1) * math.sqrt(2)
+    found = bootstrap_ci(lambda rows: rows.mean(axis=1), x, method="normal", n_resamples=80_000, seed=0)
+    assert (found.low, found.high) == pytest.approx((1 - wide * math.sqrt(0.5), 1 + wide * math.sqrt(0.5)), rel=0.02)
+    # a correlation of .6 whose resamples are 0 and .8 in turn
+    rho, values = 0.6, np.array([0.0, 0.8])
+    found = counted_interval(
+        lambda counts: values[np.arange(len(counts)) % 2],
+        np.arange(30),
+        rho,
+        method="fisher",
+        n_resamples=400,
+        confidence=0.9,
+        seed=0,
+    )
+    reach = stats.t.ppf(0.95, 29) * math.sqrt(30 / 29) * 0.4 / (1 - 0.36)
+    assert (found.low, found.high) == pytest.approx(
+        (math.tanh(math.atanh(0.6) - reach), math.tanh(math.atanh(0.6) + reach))
+    )
+    perfect = bootstrap_ci(spearman_rows, np.arange(9.0), np.arange(9.0), method="fisher", n_resamples=99, seed=0)
+    assert (perfect.low, perfect.high) == (1, 1)
+
+
+def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
+    agreed = ShareStatistic().difference(np.ones(30), np.ones(30), seed=0)
+    half = share_interval(np.full(30, 0.5))
+    assert (agreed.low, agreed.high, agreed.estimate) == (
+        pytest.approx(2 * half.low - 1),
+        pytest.approx(-agreed.low),
+        0,
+    )
+    assert 0.2 < agreed.high < 0.4
+    a, b = np.repeat([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [math.nan, 1.0]], [2, 90, 28, 1], axis=0).T
+    moved = ShareStatistic().difference(a, b, seed=0)
+    assert (moved.estimate, moved.units) == (pytest.approx(26 / 120), 120)
+    deviation = math.sqrt((30 - 26**2 / 120) / 119 / 120)  # of the mean of -1, 0 and 1
+    assert moved.high - moved.low == pytest.approx(2 * stats.t.ppf(0.975, 119) * deviation, rel=0.03)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_tied_unfairness_has_intervals_around_its_estimate(normalization):
+    rng = np.random.default_rng(0)
+    ls, human, a, b = (rng.integers(1, 6, 40).astype(float) for _ in range(4))
+    bias = bias_score_statistic(ls, human, normalization=normalization)
+    options = {"n_resamples": 300, "seed": 3}
+    found = bias.interval(a, **options)
+    slow = bootstrap_ci(bias.rows, a, ls, human, method="fisher", **options)
+    assert (found.low, found.high) == pytest.approx((slow.low, slow.high))
+    changed = bias.difference(a, b, **options)
+    slow = bootstrap_ci(
+        lambda x, y, *r: bias.rows(y, *r) - bias.rows(x, *r), a, b, ls, human, method="normal", **options
+    )
+    assert (changed.low, changed.high) == pytest.approx((slow.low, slow.high))
+    assert changed.estimate == pytest.approx(bias(b) - bias(a))
 
 
 def test_an_estimate_beside_all_resamples_has_an_interval():

@@ -65,14 +65,42 @@ def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, dec
 @pytest.mark.parametrize("name", STATISTICS)
 def test_the_p_value_is_that_of_all_swaps(name):
     make, slow = STATISTICS[name]
-    ls, human, a, b = systems(9, seed=3)
+    ls, human, a, b = systems(9, seed=5)
     found = paired_permutation_test(make(ls, human), a, b, n_resamples=40_000, seed=0)
     observed = abs(slow(ls, human, a) - slow(ls, human, b))
-    extreme = 0
+    extreme = 0.0
     for bits in itertools.product([False, True], repeat=9):
         x, y = np.where(bits, b, a), np.where(bits, a, b)
-        extreme += abs(slow(ls, human, x) - slow(ls, human, y)) >= observed - 1e-12
+        difference = abs(slow(ls, human, x) - slow(ls, human, y))
+        tie = 1 if all(bits) or not any(bits) else 0.5
+        extreme += tie if difference == pytest.approx(observed, abs=1e-12) else difference > observed
     assert found.p_value == pytest.approx(extreme / 2**9, abs=0.01)
+
+
+def test_ties_count_half_and_the_data_in_full():
+    # 5 wins to 1 among 8 pairs: differences of 6 come from 2 of 64 sign patterns, and 12 of 64 tie with 4
+    a, b = np.array([1.0] * 5 + [0.0] + [1.0, 0.0]), np.array([0.0] * 5 + [1.0] + [1.0, 0.0])
+    found = paired_permutation_test(MeanStatistic(), a, b, n_resamples=200_000, seed=0)
+    # the data and its mirror are 2 of the 2^8 swaps, and count in full
+    assert found.p_value == pytest.approx(2 / 64 + 12 / 64 / 2 + 2 / 256 / 2, abs=0.002)
+    turned = paired_permutation_test(MeanStatistic(), b, a, n_resamples=200_000, seed=0)
+    assert turned.p_value == found.p_value
+    # without ties, and with three documents, the data are 2 of 8 swaps
+    few = paired_permutation_test(MeanStatistic(), [1.0, 2.0, 4.0], [0.0, 0.0, 0.0], n_resamples=40_000, seed=0)
+    assert few.p_value == pytest.approx(2 / 8, abs=0.01)
+
+
+def test_few_decisions_are_tested_as_mcnemars_mid_p_does():
+    # 11 of 30 pairs differ: mid-p rejects in 6.5 %, and would in 1.2 % if ties counted in full
+    rejected = 0.0
+    for k in range(12):
+        a, b = np.zeros(30), np.zeros(30)
+        a[:k], b[k:11] = 1, 1
+        p = paired_permutation_test(MeanStatistic(), a, b, n_resamples=20_000, seed=k).p_value
+        exact = stats.binom.cdf(min(k, 11 - k), 11, 0.5) * 2 - stats.binom.pmf(k, 11, 0.5)  # McNemar's mid-p
+        assert p == pytest.approx(exact, abs=0.015)
+        rejected += stats.binom.pmf(k, 11, 0.5) * (p <= 0.05)
+    assert rejected == pytest.approx(0.0654, abs=1e-4)
 
 
 def test_scipy_agrees():
