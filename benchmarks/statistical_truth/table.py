@@ -58,7 +58,8 @@ def report(
     ]
     if effects:
         parts += ["### Likelihood effect", effect_table(effects)]
-    parts += ["### BiasScore by the number of items", drift_table(moved)]
+    if moved:
+        parts += ["### BiasScore by the number of items", drift_table(moved)]
     if power:
         parts += ["### Power of the paired tests", power_table(power)]
     return "\n\n".join(parts)

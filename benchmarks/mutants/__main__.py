@@ -1,0 +1,147 @@
+"""Measure the tests of the measures: the share of small faults in the code (mutants) that the tests notice.
+
+usage: python -m benchmarks.mutants [--sample 300] [--seed 0] [--modules measures.ranks ...] [--minutes M]
+           [--out DIR] [--write]
+
+Every mutant runs the quick test files of its own module, up to the first failure. ``equivalents.json`` lists mutants
+that mean the same as the code, with the reason; they are left out. Results are kept in ``--out``, so that a stopped run
+continues; a mutant that no test noticed is tried again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mutants.faults import Mutant, drawn, path_of
+from benchmarks.mutants.trial import try_all
+from benchmarks.results import write_section
+
+RANKS = ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_significance.py"]
+EFFECT = ["measures/test_likelihood_effect.py"]
+MQM = ["measures/test_mqm.py", "measures/test_mqm_layouts.py"]
+POSITION = ["measures/test_position_calibration.py"]
+ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
+TESTS = {
+    "measures.agreement": ["measures/test_agreement.py"],
+    "measures.answers": ["measures/test_answers.py"],
+    "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
+    "measures.calibration": ["measures/test_calibration.py"],
+    "measures.checks": ["measures/test_likelihood.py", "measures/test_agreement.py", "measures/test_preference.py"],
+    "measures.curve": ["measures/test_uniformity.py"],
+    "measures.decision_statistics": ["measures/test_statistic.py", "measures/test_intervals.py"],
+    "measures.effect": EFFECT,
+    "measures.effect_statistic": [*EFFECT, "evaluation/test_effect.py"],
+    "measures.instructscore": ["data/test_refinements.py"],
+    "measures.instrumented": EFFECT,
+    "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
+    "measures.joint_model": EFFECT,
+    "measures.likelihood": ["measures/test_likelihood.py"],
+    "measures.likelihood_calibration": ["programs/test_likelihood_calibration.py"],
+    "measures.mixture": ["measures/test_significance.py"],
+    "measures.mqm": MQM,
+    "measures.mqm_items": MQM,
+    "measures.mqm_reading": MQM,
+    "measures.mqm_severities": MQM,
+    "measures.mqm_verdicts": MQM,
+    "measures.position_map": POSITION,
+    "measures.position_offsets": [*POSITION, "measures/test_calibration.py"],
+    "measures.preference": ["measures/test_preference.py"],
+    "measures.quantiles": ["measures/test_self_bias.py"],
+    "measures.quotations": [*MQM, "data/test_refinements.py"],
+    "measures.rank_statistic": RANKS,
+    "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
+    "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py"],
+    "measures.significance": ["measures/test_significance.py"],
+    "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py"],
+    "measures.uniformity": ["measures/test_uniformity.py"],
+    "evaluation.comparison": ESTIMATES,
+    "evaluation.estimates": ESTIMATES,
+}
+"""Module of evalbias -> its test files."""
+EQUIVALENTS = Path(__file__).parent / "equivalents.json"
+
+
+def within_function(mutant: Mutant) -> bool:
+    """Return whether the fault lies in the body of a function, so that importing the module does not meet it."""
+    tree = ast.parse(path_of(mutant.module).read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return any(node.body[0].lineno <= mutant.line <= (node.end_lineno or 0) for node in functions)
+
+
+def sample(folder: Path, size: int, seed: int) -> list[Mutant]:
+    """Draw mutants, or read those drawn before from the same code: making one takes a second."""
+    code = "".join(path_of(module).read_text(encoding="utf-8") for module in TESTS)
+    key = hashlib.sha256(f"{size} {seed} {code}".encode()).hexdigest()[:12]
+    path = folder / f"drawn-{key}.json"
+    if not path.exists():
+        path.write_text(json.dumps([asdict(one) for one in drawn([*TESTS], size, seed)]), encoding="utf-8")
+    return [Mutant(**one) for one in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def tried(journal: Path) -> dict[tuple[str, str], bool]:
+    """Return (module, change) -> whether a test noticed it, by the latest record."""
+    if not journal.exists():
+        return {}
+    records = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    return {(one["module"], one["change"]): one["noticed"] for one in records}
+
+
+def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivalents: list[Any], seed: int) -> str:
+    """Return the section for RESULTS.md."""
+    left_out = {(one["module"], one["change"]) for one in equivalents}
+    same = [one for one in chosen if (one.module, one.title) in left_out]
+    judged = [one for one in chosen if one in same or (one.module, one.title) in noticed]
+    survivors = [one for one in judged if one not in same and not noticed[one.module, one.title]]
+    killed, different = len(judged) - len(same) - len(survivors), len(judged) - len(same)
+    parts = [
+        "## Faults that the tests of the measures notice",
+        f"{len(judged)} mutants of {len(TESTS)} modules (seed {seed}): {killed} noticed, {len(same)} mean the same as "
+        f"the code, {len(survivors)} survive: {100 * killed / max(different, 1):.0f} % of those that differ in meaning "
+        "are noticed.",
+    ]
+    counts = Counter(one.module for one in survivors)
+    if survivors:
+        parts.append("Survivors: " + ", ".join(f"`{name}` {count}" for name, count in sorted(counts.items())) + ".")
+        parts.append("\n".join(f"- `{one.module}` line {one.line}: `{one.title}`" for one in survivors))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--modules", nargs="+", choices=[*TESTS], default=[*TESTS])
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no further module after these")
+    parser.add_argument("--out", type=Path, default=Path("runs/mutants"))
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    journal, started = args.out / "journal.jsonl", time.monotonic()
+    equivalents = json.loads(EQUIVALENTS.read_text(encoding="utf-8"))
+    left_out = {(one["module"], one["change"]) for one in equivalents}
+    chosen, noticed = sample(args.out, args.sample, args.seed), tried(journal)
+    for module in args.modules:
+        open_ones = [
+            one
+            for one in chosen
+            if one.module == module and (module, one.title) not in left_out and not noticed.get((module, one.title))
+        ]
+        if open_ones and time.monotonic() - started < 60 * args.minutes:
+            try_all(open_ones, [within_function(one) for one in open_ones], TESTS[module], journal)
+    text = section(chosen, tried(journal), equivalents, args.seed)
+    print(text)
+    if args.write:
+        write_section("mutants", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Make small faults (mutants) in the code of a module, and draw a sample of them.
+
+cosmic-ray (``make mutants`` installs it) finds the places and makes the faults: another operator, comparison, constant
+or keyword, a negated condition, a loop that never runs. A sample is drawn by place, then by fault, so that operators
+with many replacements do not decide the share. Mutants whose code differs in annotations and docstrings only are left
+out.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+BROKEN = "core/ExceptionReplacer"
+"""An operator of cosmic-ray that stops at ``except (A, B)``."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault in one place.
+
+    Attributes:
+        module: Module below evalbias.
+        line: Line of the place, from 1.
+        fault: Name of the fault.
+        code: The module's code with the fault.
+        change: The lines that differ.
+    """
+
+    module: str
+    line: int
+    fault: str
+    code: str
+    change: str
+
+    @property
+    def title(self) -> str:
+        """The change in one line."""
+        return " ".join(self.change.split())
+
+
+def path_of(module: str) -> Path:
+    """Return the file of a module below evalbias."""
+    return ROOT / "evalbias" / Path(*module.split(".")).with_suffix(".py")
+
+
+def places(module: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """Return every place (line, column) of a module with its faults: name, and number among the faults of the name."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    nodes = list(ast_nodes(get_ast(path_of(module).read_text(encoding="utf-8"))))
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in sorted(operator_names()):
+        kind = get_operator(name) if name != BROKEN else None
+        if kind is not None and not kind.arguments():
+            operator = kind()
+            positions = [position for node in nodes for position in operator.mutation_positions(node)]
+            for number, (start, _) in enumerate(positions):
+                found.setdefault(start, []).append((name, number))
+    return found
+
+
+def mutant(module: str, line: int, fault: str, number: int) -> Mutant | None:
+    """Make a mutant; None if the code would mean the same or nothing."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    code = path_of(module).read_text(encoding="utf-8")
+    changed = mutate_code(code, get_operator(fault)(), number)
+    try:
+        if changed is None or _meaning(changed) == _meaning(code):
+            return None
+    except SyntaxError:
+        return None
+    lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), lineterm="", n=0)
+    change = "\n".join(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return Mutant(module, line, fault, changed, change)
+
+
+def _meaning(code: str) -> str:
+    """Return the syntax tree without annotations and docstrings."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            node.annotation = ast.Constant(0)
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(0)
+    return ast.dump(tree)
+
+
+def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
+    """Draw mutants: places in random order, and one fault of each."""
+    rng = random.Random(seed)
+    everywhere = [(module, *place) for module in modules for place in sorted(places(module).items())]
+    rng.shuffle(everywhere)
+    chosen: list[Mutant] = []
+    for module, (line, _), faults in everywhere:
+        made = mutant(module, line, *rng.choice(faults))
+        if made is not None:
+            chosen.append(made)
+        if len(chosen) == sample:
+            break
+    return chosen
