@@ -39,6 +39,7 @@ TESTS = {
     "measures.decision_statistics": ["measures/test_statistic.py", "measures/test_intervals.py"],
     "measures.effect": EFFECT,
     "measures.effect_statistic": [*EFFECT, "evaluation/test_effect.py"],
+    "measures.equal_quality": [*EFFECT, "evaluation/test_verbosity.py"],
     "measures.instructscore": ["data/test_refinements.py"],
     "measures.instrumented": EFFECT,
     "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
