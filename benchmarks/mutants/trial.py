@@ -84,7 +84,6 @@ def _forked(failing: Callable[[], bool]) -> bool:
 def exchange(module: types.ModuleType, code: str) -> None:
     """Give the functions of a module, and the methods of its classes, the code of another version."""
     other: dict[str, Any] = {"__name__": module.__name__, "__package__": module.__package__}
-    sys.modules.setdefault(module.__name__, module)  # dataclasses look their module up
     exec(compile(code, str(module.__file__), "exec"), other)
     _exchange(vars(module), other, module.__name__)
 

@@ -1,0 +1,81 @@
+"""The tool that measures the tests: code is exchanged in place, and every measure has its tests."""
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, TESTS, files_of, section, within_function
+from benchmarks.mutants.faults import Mutant, path_of
+from benchmarks.mutants.trial import exchange
+
+CODE = """
+import dataclasses, functools
+
+LIMIT = 3
+
+def above(x, limit=LIMIT):
+    return x > limit
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    a: int
+    b: int
+
+    def total(self):
+        return self.a + self.b
+
+    @property
+    def larger(self):
+        return max(self.a, self.b)
+
+    @functools.cached_property
+    def product(self):
+        return self.a * self.b
+"""
+
+
+def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
+    old = types.ModuleType("measured")
+    old.__file__ = "measured.py"
+    monkeypatch.setitem(sys.modules, "measured", old)
+    exec(CODE, vars(old))
+    above, pair = old.above, old.Pair(2, 5)
+    exchange(old, CODE.replace("x > limit", "x >= limit").replace("a + self.b", "a - self.b").replace("max(", "min("))
+    assert (above(3), pair.total(), pair.larger, pair.product) == (True, -3, 2, 10)
+    exchange(old, CODE.replace("self.a * self.b", "self.a / self.b").replace("limit=LIMIT", "limit=9"))
+    assert (above(5), pair.total(), pair.larger, old.Pair(2, 5).product) == (False, 7, 5, 0.4)
+
+
+def test_every_module_has_tests():
+    assert {"measures.ranks", "measures.effect", "evaluation.estimates"} <= {*MODULES}
+    assert all(path_of(module).is_file() and files_of(module) for module in [*TESTS, "measures.agreement"])
+    assert files_of("measures.agreement") == ["measures/test_agreement.py"]
+    with pytest.raises(ValueError, match=r"measures\.unknown has no tests in .*: name its test files in TESTS"):
+        files_of("measures.unknown")
+
+
+def test_what_means_the_same_is_about_code_that_exists():
+    for one in json.loads(Path(EQUIVALENTS).read_text(encoding="utf-8")):
+        removed = one["change"].removeprefix("- ").split(" + ")[0]
+        lines = [" ".join(line.split()) for line in path_of(one["module"]).read_text(encoding="utf-8").splitlines()]
+        assert any(line.startswith(removed) or removed.startswith(line) for line in lines if line), one
+        assert len(one["reason"]) > 10
+
+
+def test_the_share_leaves_out_what_means_the_same():
+    chosen = [Mutant("measures.ranks", 30, "f", "", f"-a{k}\n+b{k}") for k in range(6)]
+    noticed = {("measures.ranks", f"-a{k} +b{k}"): k < 3 for k in range(5)}
+    text = section(chosen, noticed, [{"module": "measures.ranks", "change": "-a4 +b4", "reason": "same"}], 7)
+    assert "(seed 7): 3 noticed, 1 mean the same as the code, 1 survive: 75 %" in text  # the last was not tried
+    assert "- `measures.ranks` line 30: `-a3 +b3`" in text
+
+
+def test_a_fault_outside_functions_needs_a_new_import():
+    lines = path_of("measures.ranks").read_text(encoding="utf-8").splitlines()
+    body = next(k for k, line in enumerate(lines, 1) if "order = np.argsort" in line)
+    header = next(k for k, line in enumerate(lines, 1) if line.startswith("def rank_rows"))
+    assert within_function(Mutant("measures.ranks", body, "f", "", ""))
+    assert not within_function(Mutant("measures.ranks", header, "f", "", ""))
