@@ -92,26 +92,24 @@ def check(
         resamples["seed"] = index
         for name, judges in draw(np.random.default_rng([seed, index]), n, outputs).items():
             statistic, first, second, seen = judges.statistic, judges.first, judges.second, found[name]
-
-            def rejected(units: list[int] | None, judges: Judges = judges, index: int = index) -> bool:
-                test = paired_permutation_test(
-                    judges.statistic, judges.first, judges.second, clusters=units, n_resamples=n_swaps, seed=index
-                )
-                return test.p_value <= LEVEL
-
             seen["covered"].append(statistic.interval(first, clusters=clusters, **resamples))
-            seen["rejected"].append(rejected(clusters))
+            seen["rejected"].append(_rejects(judges, clusters=clusters, n_resamples=n_swaps, seed=index))
             if index < part:
                 resampled = functools.partial(statistic.resampled, first)
                 options: dict[str, Any] = {"method": "percentile", "confidence": 0.95, **resamples}
                 seen["percentile"].append(counted_interval(resampled, codes, statistic(first), **options))
                 seen["difference"].append(statistic.difference(first, second, clusters=clusters, **resamples))
                 if clusters is not None:
-                    seen["itemwise"].append(rejected(None))
+                    seen["itemwise"].append(_rejects(judges, n_resamples=n_swaps, seed=index))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
     return [
         _summary(world, name, _value(judges), found[name], n=n, outputs=outputs) for name, judges in population.items()
     ]
+
+
+def _rejects(judges: Judges, **options: Any) -> bool:
+    test = paired_permutation_test(judges.statistic, judges.first, judges.second, **options)
+    return bool(test.p_value <= LEVEL)
 
 
 def _value(judges: Judges) -> float:
@@ -151,7 +149,5 @@ def shares_found(
     for index in range(sets):
         drawn = draw(np.random.default_rng([seed, index]), n, 1)
         for name in statistics:
-            one = drawn[name]
-            test = paired_permutation_test(one.statistic, one.first, one.second, n_resamples=n_swaps, seed=index)
-            rejected[name] += test.p_value <= LEVEL
+            rejected[name] += _rejects(drawn[name], n_resamples=n_swaps, seed=index)
     return {name: count / sets for name, count in rejected.items()}

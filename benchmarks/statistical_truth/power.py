@@ -40,9 +40,9 @@ def power_table(rows: Sequence[Mapping[str, Any]]) -> str:
     found = {(row["statistic"], row["judges"], row["n"]): row["found"] for row in rows}
     kinds = sorted(dict.fromkeys((row["statistic"], row["judges"]) for row in rows), key=lambda kind: kind[0])
     body = [[*kind, *(_share(found.get((*kind, n))) for n in sizes)] for kind in kinds]
-    sets = ", ".join(str(count) for count in sorted({row["sets"] for row in rows}))
-    text = f"Share of {sets} data sets in which the paired test of two judges rejects at 5 %; every item is its own."
-    return f"{text}\n\n{markdown(['statistic', 'judges', *(f'n = {n}' for n in sizes)], body)}"
+    sets = {row["n"]: row["sets"] for row in rows}
+    text = "Share of the data sets in which the paired test of two judges rejects at 5 %; no items share a document."
+    return f"{text}\n\n{markdown(['statistic', 'judges', *(f'n = {n} ({sets[n]} sets)' for n in sizes)], body)}"
 
 
 def _share(share: float | None) -> str:

@@ -85,7 +85,7 @@ def test_the_power_of_every_statistic_is_told_by_size():
     assert found["first rate", "pull of the first position 0.5 sd and 0", 200] == 1
     assert {row["statistic"] for row in rows} >= {"BiasScore", "fairness", "Dskew", "ranking agreement"}
     lines = power_table(rows[::-1]).splitlines()
-    assert lines[2] == "| statistic | judges | n = 30 | n = 200 |"
+    assert lines[2] == "| statistic | judges | n = 30 (4 sets) | n = 200 (4 sets) |"
     assert any(line.startswith("| Bias | own scores 1.0 points too high and 0 | ") for line in lines)
     assert len(lines) == 4 + len(rows) // 2
 
