@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, ndtri
 
 from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.intervals import ConfidenceInterval, quantiles, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, Method, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
 from evalbias.measures.statistic import SHARE, Statistic, Swapping
 
@@ -136,6 +136,8 @@ class OddsStatistic(Statistic):
     A row is NaN where the model has no finite solution: fewer than two distinct differences, or decisions that a
     threshold on the difference separates.
     """
+
+    difference_method: Method = "bca"  # odds are skewed
 
     def __init__(self, difference: FloatArray, *, at_zero: bool = False) -> None:
         self.references = (difference,)

@@ -15,8 +15,8 @@ from scipy.special import ndtr, ndtri
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, left_out, picked
 
-Method = Literal["bca", "percentile", "normal", "fisher"]
-METHODS = ("bca", "percentile", "normal", "fisher")
+Method = Literal["bca", "percentile", "normal"]
+METHODS = ("bca", "percentile", "normal")
 SLACK = 1e-12
 """Resamples that differ from the estimate by less equal it."""
 TINY = 1e-20
@@ -65,10 +65,10 @@ def bootstrap_ci(
     ``"bca"`` corrects the percentiles for the bias of the resampled statistic and for its skewness (Efron 1987, as in
     ``scipy.stats.bootstrap``) and widens them to the quantiles of Student's t for u units, times sqrt(u / (u - 1)),
     because resamples vary too little (Hesterberg 2015). It finds the skewness by leaving out every unit once, or one of
-    200 groups of units. ``"percentile"`` corrects nothing. ``"normal"`` is the estimate and the standard deviation of
-    the resamples times the same quantiles of Student's t; ``"fisher"`` is the same for a correlation on the scale of
-    Fisher's z, arctanh(rho), where the standard deviation is divided by 1 - rho^2. They suit statistics that jump: the
-    order of tied US changes at once for many items, so leaving out one item tells nothing about the skewness.
+    200 groups of units. ``"percentile"`` corrects nothing. ``"normal"`` is the estimate plus and minus the standard
+    deviation of the resamples times the same quantile of Student's t. It suits differences of two systems, which are
+    nearly symmetric, and statistics that jump: the order of tied US changes at once for many items, so leaving out one
+    item tells nothing about the skewness.
 
     None is right for a statistic whose true value lies at the end of its range, such as the fairness of a fair judge;
     ``Statistic.interval`` computes such a statistic's own.
@@ -78,7 +78,7 @@ def bootstrap_ci(
             ``statistic.rows`` of a ``Statistic`` with its references as further arrays. m differs between calls.
         *arrays: (n,) or (n, d) each; items with a NaN are left out.
         clusters: (n,) cluster (document) of each item. By default every item is drawn by itself.
-        method: ``"bca"``, ``"percentile"``, ``"normal"`` or ``"fisher"``.
+        method: ``"bca"``, ``"percentile"`` or ``"normal"``.
         n_resamples: At least 1.
         confidence: In (0, 1).
         seed: Seed for the resamples.
@@ -137,13 +137,13 @@ def counted_interval(
     if not len(usable):
         return bare
     levels = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-    if method in ("normal", "fisher"):
-        low, high = _around(estimate, float(usable.std()) * quantiles(levels, units), method)
-        return replace(bare, low=low, high=high, undefined=len(found) - len(usable))
     if method == "bca":
         jackknife = np.concatenate([values(counts) for counts in left_out(codes)])
         levels = _corrected(levels, estimate, usable, jackknife, units)
-    low, high = np.quantile(usable, levels)
+    if method == "normal":
+        low, high = estimate + usable.std() * quantiles(levels, units)
+    else:
+        low, high = np.quantile(usable, levels)
     return replace(bare, low=float(low), high=float(high), undefined=len(found) - len(usable))
 
 
@@ -158,15 +158,6 @@ def _corrected(levels: FloatArray, estimate: float, drawn: FloatArray, jackknife
     acceleration = (influence**3).sum() / (6 * spread) if spread > 0 else 0.0
     z = bias + quantiles(levels, units)
     return np.asarray(ndtr(bias + z / np.maximum(1 - acceleration * z, 1e-9)))  # very skewed: the outermost resample
-
-
-def _around(estimate: float, deviations: FloatArray, method: Method) -> tuple[float, float]:
-    """Return the estimate plus two deviations, on its own scale or on that of Fisher's z."""
-    if method == "fisher" and abs(estimate) < 1:  # all resamples of a perfect correlation are perfect
-        low, high = np.tanh(np.arctanh(estimate) + deviations / (1 - estimate**2))
-    else:
-        low, high = estimate + deviations
-    return float(low), float(high)
 
 
 def quantiles(levels: FloatArray, units: int) -> FloatArray:

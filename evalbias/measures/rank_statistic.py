@@ -27,7 +27,8 @@ class RankStatistic(Statistic):
         ValueError: Unknown normalization.
     """
 
-    method: Method = "fisher"
+    method: Method = "normal"  # US of tied scores jumps; see ``bootstrap_ci``
+    limits = (-1.0, 1.0)
 
     def __init__(
         self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "mean-range"
@@ -37,7 +38,6 @@ class RankStatistic(Statistic):
         arrays = [reference] if human_scores is None else [reference, human_scores]
         self.references = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
         self._normalization = normalization
-        self.difference_method = "bca" if human_scores is None else "normal"  # tied US jumps; see ``bootstrap_ci``
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute rho of every row; see ``Statistic``."""

@@ -36,12 +36,14 @@ class Statistic:
         unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
         method: Bootstrap interval of the statistic; see ``bootstrap_ci``.
         difference_method: Bootstrap interval of the difference of two systems.
+        limits: Least and greatest value, where an interval ends.
     """
 
     references: tuple[FloatArray, ...] = ()
     unit: ClassVar[str] = ""
     method: Method = "bca"
-    difference_method: Method = "bca"
+    difference_method: Method = "normal"
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the statistic of k systems or resamples.
@@ -99,9 +101,10 @@ class Statistic:
         """
         own, codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        return counted_interval(
+        found = counted_interval(
             lambda counts: part.resampled(own[0], counts), codes, part._of(*own), method=self.method, **options
         )
+        return replace(found, low=max(found.low, self.limits[0]), high=min(found.high, self.limits[1]))
 
     def difference(
         self,
