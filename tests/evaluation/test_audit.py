@@ -7,12 +7,15 @@ from dataclasses import replace
 import dspy
 import numpy as np
 import pytest
+from fakes import FormulaLM, items, numbers
 
 import evalbias
+from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.finding import Finding, holm, items_for
 from evalbias.evaluation.verdict import verdict_of
+from evalbias.measures import likelihood_effect
 from evalbias.measures.intervals import p_of_interval
 from evalbias.runs.values import to_json
 
@@ -131,13 +134,13 @@ def scored_world(n, effect, seed=0):
 
 
 def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
-    items = scored_world(150, 0.0)
-    without = evalbias.audit(items, scores_field="mine")
+    texts = scored_world(150, 0.0)
+    without = evalbias.audit(texts, scores_field="mine")
     assert "--likelihood-lm" in without.not_measured["likelihood"]
     lm = evalbias.embedded_judge_lm()
-    found = evalbias.audit(items, scores_field="mine", likelihood_lm=lm)
+    found = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
     direct = evalbias.measure(
-        evalbias.BIASES["likelihood"], evalbias.recorded_scores(items, "mine", likelihood_lm=lm), seed=0
+        evalbias.BIASES["likelihood"], evalbias.recorded_scores(texts, "mine", likelihood_lm=lm), seed=0
     )
     (finding,) = [f for f in found.verdict.findings if f.bias == "likelihood"]
     assert finding.estimate.value == direct["likelihood_effect"].value
@@ -154,6 +157,83 @@ def test_exactly_one_judge_is_named():
 
 
 def test_several_criteria_need_a_name():
-    items = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
+    texts = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
     with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one \(criterion, --criterion\)"):
-        evalbias.audit(items, scores_field="mine")
+        evalbias.audit(texts, scores_field="mine")
+
+
+def rated_texts(n, seed):
+    """Texts whose quality and likelihood are known, each rated by two people with noise."""
+    rng = np.random.default_rng(seed)
+    made = items(n, seed)
+    for item in made:
+        quality = numbers(item.output)[0]
+        item.ratings = {"quality": [float(quality + noise) for noise in rng.normal(0, 0.5, 2)]}
+    return made
+
+
+def status(audit, bias):
+    (finding,) = [f for f in audit.verdict.findings if f.bias == bias]
+    return finding
+
+
+def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
+    judge, examples = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), rated_texts(200, 1)
+    biased = evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.5))
+    found = status(biased, "likelihood")
+    assert found.status == "biased"
+    assert biased.judge == "pointwise judge on fake/formula"
+    judged = evalbias.judge_examples(judge, examples, lm=FormulaLM(bias=0.5), likelihood_lm="own")
+    points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
+    assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
+    assert "on the scale of 1 to 5 (95 % " in found.sentence
+    assert "'evalbias compile likelihood --lm MODEL --data FILE'" in biased.verdict.sentence
+    fair = status(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
+    assert fair.status == "no sign"
+    assert fair.remedy == ""
+
+
+class WithoutLikelihoods(FormulaLM):
+    def loglikelihood(self, pairs):
+        raise NotImplementedError("This server returns no likelihoods.")
+
+
+def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
+    file = tmp_path / "judge.json"
+    evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")).save(str(file))
+    examples = rated_texts(30, 2)
+    found = evalbias.audit(examples, judge=file, lm=WithoutLikelihoods())
+    assert (
+        "This server returns no likelihoods. Name another model (--likelihood-lm)" in found.not_measured["likelihood"]
+    )
+    other = evalbias.audit(examples, judge=file, lm=WithoutLikelihoods(), likelihood_lm=FormulaLM())
+    assert "likelihood" in other.measurements
+
+
+def test_any_function_is_audited():
+    examples = rated_texts(200, 3)
+    found = evalbias.audit(examples, judge=lambda e: sum(numbers(e.output)), likelihood_lm=FormulaLM())
+    assert found.judge == "the judge <lambda>"
+    assert status(found, "likelihood").status == "biased"
+    assert found.judged.judgments == 200
+
+
+def test_a_rater_is_audited_against_the_others(data_dir):
+    records = list(evalbias_data.read(f"tmu-gfm:{data_dir / 'upstream/tmu-gfm-dataset.csv'}"))[:1000]
+    people = []
+    for record in records:
+        first, *others = record.ratings["grammar"]
+        means = {"grammar": float(np.nanmean(others)) if not np.isnan(others).all() else None}
+        rater = None if np.isnan(first) else first
+        people.append({**record.toDict(), "rater": rater, "ratings": {"grammar": others}, "scores": means})
+    found = evalbias.audit(people, scores_field="rater", criterion="grammar", scale=(0, 4))
+    effect = found["verbosity"]["length_effect"]
+    assert effect.n + effect.undefined == 1000
+    assert "points at equal quality on the scale of 0 to 4" in status(found, "verbosity").sentence
+    direct = likelihood_effect(
+        np.log([len(e.output) for e in records]),
+        [np.nan if row["rater"] is None else row["rater"] for row in people],
+        [row["ratings"]["grammar"] for row in people],
+        clusters=[e.source for e in records],
+    )
+    assert (effect.value, effect.low, effect.high) == pytest.approx((direct.effect, direct.low, direct.high))
