@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evalbias.evaluation.audit import AGREEMENT, Audit
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.registry import BIASES
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {
@@ -47,21 +48,23 @@ class Condition:
         Raises:
             ValueError: The audit has no estimate of this name.
         """
-        value = self._value(audit)
+        estimate, value = self._measured(audit)
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
         if math.isnan(value):
-            why = audit.not_measured.get(self.bias, "the number is undefined")
+            known = "" if estimate is None else estimate.reason
+            why = audit.not_measured.get(self.bias) or known or "the number is undefined"
             return f"{self.text}: {name} was not measured ({why})"
         met = OPERATORS[self.operator](value, self.limit)
         return f"{self.text}: {name} is {value:.3g}" if met else ""
 
-    def _value(self, audit: Audit) -> float:
+    def _measured(self, audit: Audit) -> tuple[Estimate | None, float]:
+        """Return the estimate and the number to compare; NaN where there is none."""
         measurement = audit.measurements.get(self.bias)
         if self.estimate is None:
             found = next((f.estimate for f in audit.verdict.findings if f.bias == self.bias), None)
-            return math.nan if found is None else abs(found.value)
+            return found, math.nan if found is None else abs(found.value)
         if measurement is None:
-            return math.nan
+            return None, math.nan
         estimate = measurement.estimates.get(self.estimate)
         if estimate is None:
             raise ValueError(
@@ -69,8 +72,8 @@ class Condition:
                 f"{', '.join(measurement.estimates)}."
             )
         if estimate.null is None or self.bias == AGREEMENT:
-            return estimate.value
-        return abs(estimate.value - estimate.null)
+            return estimate, estimate.value
+        return estimate, abs(estimate.value - estimate.null)
 
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:

@@ -79,7 +79,9 @@ def run_audit(
     if items.left_out:
         typer.echo(items.summary(), err=True)
     judge = None if asked.judge is None else load_any_judge(asked.judge)
-    examples = pairs_for(judge, items, limit, seed) if isinstance(judge, PairwiseJudge) else list(items)
+    examples = list(items)
+    if isinstance(judge, PairwiseJudge):
+        examples = pairs_for(judge, items, limit, seed, better=asked.better_field)
     named = criterion_of(spec, examples, criterion) if judge is None else judge.criterion
     task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
     options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}

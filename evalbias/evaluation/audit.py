@@ -145,7 +145,7 @@ def audit(
         raise ValueError("There are no items: give at least one.")
     program = load_any_judge(judge) if isinstance(judge, str | os.PathLike) else judge
     if isinstance(program, PairwiseJudge):
-        examples = pairs_for(program, examples, limit, seed)
+        examples = pairs_for(program, examples, limit, seed, better=better_field)
     asked = program.criterion if isinstance(program, PointwiseJudge | PairwiseJudge) else None
     answered = answers_of(
         examples,
@@ -206,6 +206,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         "sentence": finding.sentence,
         "p_adjusted": finding.p_adjusted,
         "margin": finding.margin,
+        "margin_in_words": finding.margin_in_words,
         "items_needed": finding.items_needed,
         "remedy": finding.remedy,
     }

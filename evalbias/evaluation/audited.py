@@ -131,11 +131,19 @@ def _asked(
 
 
 def pairs_for(
-    judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int
+    judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int, *, better: str = "better"
 ) -> list[dspy.Example]:
-    """Return pairs as they are; of single outputs, draw pairs of each input with what people prefer, where known."""
+    """Return pairs for a judge that compares, with ``candidates`` and, where known, what people prefer in ``better``.
+
+    Args:
+        judge: Judge; its criterion names the human scores of single outputs.
+        examples: Pairs, or single outputs of which pairs are drawn, input by input.
+        limit: Largest number of pairs to draw; None for all.
+        seed: Seed for the draw.
+        better: Field of people's choice between the outputs of pairs.
+    """
     if any(candidates_of(e) for e in examples):
-        return [e if "candidates" in e else e.copy(candidates=list(candidates_of(e))) for e in examples]
+        return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in examples]
     name = judge.criterion.name
     scores = {(input_key(e), e.output): human_score(e, name, required=False) for e in reversed(examples)}
     drawn = data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)

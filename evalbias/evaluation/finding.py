@@ -38,6 +38,7 @@ class Finding:
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
+        margin_in_words: The same in points, or in so many of 100 pairs.
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items with which an effect of the size of ``margin`` is found with power .8; None where unknown.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
@@ -48,6 +49,7 @@ class Finding:
     estimate: Estimate | None
     sentence: str
     margin: float = math.nan
+    margin_in_words: str = ""
     p_adjusted: float = math.nan
     items_needed: int | None = None
     remedy: str = ""
@@ -137,7 +139,17 @@ def _finding(
         status = "no sign"
     remedy = (advice.for_pairs if judged.pairwise else advice.for_scores) if status == "biased" else ""
     words = in_words(bias, estimate, measurement, judged)
-    return Finding(bias, status, estimate, words, margin, p_adjusted, items_for(estimate, margin), remedy)
+    return Finding(
+        bias,
+        status,
+        estimate,
+        words,
+        margin,
+        _margin_in_words(margin, estimate, measurement, judged),
+        p_adjusted,
+        items_for(estimate, margin),
+        remedy,
+    )
 
 
 def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
@@ -163,6 +175,15 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
             f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} (95 % {low:.3g} to {high:.3g})"
         )
     return f"{estimate.label} differs by {number(ends[0])} from that of an unbiased judge (95 % {estimate.interval})"
+
+
+def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
+    if estimate.unit == SCORE_SD and not judged.pairwise:
+        return f"{margin * _score_sd(estimate.name, measurement):.2f} points"
+    if estimate.unit == SCORE_SD:
+        (share,) = _even_pair(estimate.name, measurement, (margin,))
+        return f"{100 * (share - 0.5):.0f} of 100 pairs"
+    return f"{100 * margin:g} of 100 comparisons" if estimate.unit == SHARE else f"{margin:g}"
 
 
 def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:

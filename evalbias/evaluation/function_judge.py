@@ -89,9 +89,12 @@ def function_scores(
             if progress is not None:
                 progress(1)
 
-    with ThreadPoolExecutor(num_threads) as pool:
+    pool = ThreadPoolExecutor(num_threads)
+    try:
         futures = [pool.submit(copy_context().run, answer, place) for place in range(len(questions))]
         values = np.array([future.result() for future in futures])
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
     if np.isnan(values).all():
         first = next(iter(reasons.items()), None)
         why = "it returned None every time" if first is None else f"on the item {first[0]!r} it raised {first[1]}"

@@ -34,7 +34,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     parts = [_first(biased, clear, open_)]
     parts += [f"What helps against {title(f)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
-        parts.append(f"No sign of {_names(clear)}: effects of {_margins(clear)} or more are excluded.")
+        parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
     if open_:
         parts.append(f"Too few items to tell for {', '.join(map(_open, open_))}.")
     if missing := verdict.having("not measured"):
@@ -62,13 +62,8 @@ def _names(findings: Sequence[Finding]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _margins(findings: Sequence[Finding]) -> str:
-    return ", ".join(
-        dict.fromkeys(
-            f"{f.margin:g}{' ' + f.estimate.unit if f.estimate is not None and f.estimate.unit else ''}"
-            for f in findings
-        )
-    )
+def _excluded(finding: Finding) -> str:
+    return f"{title(finding)} (an effect of {finding.margin_in_words} or more is excluded)"
 
 
 def _open(finding: Finding) -> str:

@@ -60,7 +60,7 @@ def test_a_taste_for_the_first_position_is_found():
 def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
     assert [f.status for f in many.verdict.findings if f.bias == "position"] == ["no sign"]
-    assert "No sign of position: effects of 0.1 share or more are excluded." in many.verdict.sentence
+    assert "No sign of position (an effect of 10 of 100 comparisons or more is excluded)." in many.verdict.sentence
     (open_,) = [f for f in few.verdict.findings if f.bias == "position"]
     assert open_.status == "too few items"
     assert "No bias is shown, but the data do not suffice" in few.verdict.sentence
