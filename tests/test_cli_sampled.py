@@ -75,6 +75,17 @@ def test_a_judges_answers_are_drawn_with_the_seed_of_the_command(lms, file, tmp_
     assert not drawn[0] & drawn[1]
 
 
+def test_an_audit_of_a_closed_model_measures_all_but_likelihood(lms, file, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown, fake.most_top, fake.context = set(), 0, 2048
+        options = ["--judge", "judge.json", "--data", file, "--lm", "dspy:openai/tiny", "--api-base", address]
+        found = json.loads(evalbias("audit", *options, "--samples", 2, "--json", cwd=tmp_path).stdout)
+    assert found["n"] == 4
+    assert "Name another model (--likelihood-lm)." in found["not_measured"]["likelihood"]
+
+
 def limits(requests):
     """Token limits of the requests for an answer; probes of the server's abilities have none."""
     bodies = [request[1] for request in requests]
