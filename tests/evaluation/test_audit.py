@@ -16,7 +16,6 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.finding import Finding, holm, items_for
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
-from evalbias.measures.intervals import p_of_interval
 from evalbias.runs.values import to_json
 
 
@@ -77,17 +76,6 @@ def test_one_order_leaves_position_to_the_quality_unless_people_chose():
     # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
     assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
     assert finding.status == "biased"
-
-
-def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
-    rng = np.random.default_rng(0)
-    for value, low, high in np.sort(rng.normal(size=(200, 3)), axis=1)[:, [1, 0, 2]]:
-        p = p_of_interval(value, low, high, null=0.0)
-        assert (p < 0.05) == (low > 0 or high < 0)
-    three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
-    assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
-    assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
-    assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
 
 
 def test_holm_by_its_definition():

@@ -18,6 +18,7 @@ from evalbias.measures import (
     share_interval,
     spearman_rows,
 )
+from evalbias.measures.intervals import p_of_interval
 from evalbias.measures.ranks import counted_ranks, rank_rows
 from evalbias.measures.resampling import picked
 from evalbias.measures.statistic import Statistic
@@ -253,3 +254,14 @@ def test_an_estimate_beside_all_resamples_has_an_interval():
     assert math.isnan(bootstrap_ci(lambda rows: np.full(len(rows), np.nan), x, n_resamples=300, seed=0).low)
     with pytest.raises(ValueError, match="method='basic'"):
         bootstrap_ci(spearman_rows, x, x, method="basic", seed=0)
+
+
+def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
+    rng = np.random.default_rng(0)
+    for value, low, high in np.sort(rng.normal(size=(200, 3)), axis=1)[:, [1, 0, 2]]:
+        p = p_of_interval(value, low, high, null=0.0)
+        assert (p < 0.05) == (low > 0 or high < 0)
+    three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
+    assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
+    assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
+    assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
