@@ -13,7 +13,7 @@ from scipy.special import expit
 from evalbias.evaluation.advice import advice_on, margin_of
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
 from evalbias.measures.resampling import defined_items
 from evalbias.measures.statistic import SCORE_SD, SHARE
 
@@ -33,7 +33,8 @@ class Finding:
     Attributes:
         bias: Name of the bias.
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
-            ``"no sign"``: it does not, and its 95 % interval lies within ``margin``. ``"too few items"``: neither.
+            ``"no sign"``: it does not, and its 95 % interval lies within ``margin``, or the judge's making rules the
+            bias out. ``"too few items"``: neither.
             ``"not measured"``: the items or the judge do not allow it.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
@@ -66,10 +67,14 @@ def findings_of(
         not_measured: Bias -> why it was not measured.
     """
     headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
-    tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and not math.isnan(e.p_value)}
+    settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and bias not in settled}
+    tested = {bias: p_value for bias, p_value in tested.items() if not math.isnan(p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     found = [
-        _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan))
+        Finding(bias, "no sign", headlines[bias], settled[bias])
+        if bias in settled
+        else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan))
         for bias, measurement in measurements.items()
     ]
     return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))

@@ -63,6 +63,8 @@ def _names(findings: Sequence[Finding]) -> str:
 
 
 def _excluded(finding: Finding) -> str:
+    if not finding.margin_in_words:
+        return f"{title(finding)} ({finding.sentence})"
     return f"{title(finding)} (an effect of {finding.margin_in_words} or more is excluded)"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import dspy
 import numpy as np
 import pytest
-from fakes import FormulaLM, items, numbers
+from fakes import Comparer, FormulaLM, items, numbers
 
 import evalbias
 from evalbias import data as evalbias_data
@@ -196,6 +196,17 @@ def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
     )
     other = evalbias.audit(examples, judge=file, lm=WithoutLikelihoods(), likelihood_lm=FormulaLM())
     assert "likelihood" in other.measurements
+
+
+def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction():
+    judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"), debias="permutation")
+    pairs = [{"source": f"s{i}", "outputs": ["q=2 z=0", "q=3 z=0"]} for i in range(4)]
+    found = evalbias.audit(pairs, judge=judge, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
+    assert status(found, "position").status == "no sign"
+    assert "position (the judge averages both orders, so none can be preferred)" in found.verdict.sentence
+    plain = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    asked = evalbias.audit(pairs, judge=plain, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
+    assert asked["position"]["first_rate"].value > 0.5
 
 
 def test_any_function_is_audited():
