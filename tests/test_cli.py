@@ -177,7 +177,7 @@ def test_likelihood_from_another_model(items, tmp_path):
 def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     told = evalbias("demo", "--json", cwd=tmp_path)
     found = json.loads(told.stdout)
-    assert found.keys() == {"likelihood", "decisions", "preference"}
+    assert found.keys() == {"likelihood", "decisions", "written", "preference"}
     rows, changes = found["preference"]["rows"], found["likelihood"]["changes"]
     initial, searched = (
         {name: e["value"] for m in rows[title].values() for name, e in m["estimates"].items()}
