@@ -12,6 +12,7 @@ from typing import Any
 import dspy
 
 from evalbias import data as data_sets
+from evalbias.data.items import check_field
 from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
@@ -118,6 +119,8 @@ def _asked(
     progress: Callable[[int], None] | None,
 ) -> Answered:
     """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
+    for field_name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
+        check_field(examples, field_name, "the data")
     words = f"{judge.kind} on {getattr(resolve_lm(lm, judge.predict), 'model', 'its model')}"
     try:
         own: Any = "own" if likelihood_lm is None else likelihood_lm

@@ -209,6 +209,14 @@ def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction(
     assert asked["position"]["first_rate"].value > 0.5
 
 
+def test_a_judge_that_must_be_asked_needs_the_texts():
+    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    with pytest.raises(ValueError, match="'source'"):
+        evalbias.audit([{"output": "q=2 z=0", "question": "s"}], judge=judge, lm=FormulaLM())
+    with pytest.raises(ValueError, match="'output'"):
+        evalbias.audit([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], judge=judge, lm=FormulaLM())
+
+
 def test_any_function_is_audited():
     examples = rated_texts(200, 3)
     found = evalbias.audit(examples, judge=lambda e: sum(numbers(e.output)), likelihood_lm=FormulaLM())
