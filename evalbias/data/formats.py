@@ -27,7 +27,7 @@ def json_rows(source: Source) -> Rows:
     content = source.read(source.path)
     if content.lstrip().startswith("{") and "\n" in content.strip():
         return source.records(content, first=1)
-    return source.listed(content)
+    return source.listed(content, source.path)
 
 
 def csv_rows(source: Source) -> Rows:

@@ -64,7 +64,7 @@ def load_records(source: Source, rows: Iterable[tuple[str, dict[str, Any]]]) -> 
             fields["output"] = text(record, "output", where, blank=True)
         else:
             fields |= _pair(record, pair, where)
-        source.add({**record, **fields, **_rated(record, where)}, where)
+        source.add({**record, **fields, **_rated(record, where, pair=pair is not None)}, where)
     return source.dataset()
 
 
@@ -147,11 +147,16 @@ def _pair(record: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
     return fields
 
 
-def _rated(record: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return people's scores and ratings: by criterion, or of the one criterion that is judged."""
+def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, Any]:
+    """Return people's scores and ratings: by criterion, or of the one criterion that is judged.
+
+    A pair's ratings are each rater's difference, the first output's less the second's, and it has no score.
+    """
     given = record.get("ratings")
     if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
         single = one_criterion_ratings(given, where)
+        if pair:
+            return {"ratings": single}
         if record.get("score") is not None:
             return {"score": number(record["score"], f"{where}: the score"), "ratings": single}
         return {"score": mean_of_defined(single), "ratings": single}

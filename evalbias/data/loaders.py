@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from evalbias.data.dataset import Dataset
+from evalbias.data.evalbiasbench import load_evalbiasbench
 from evalbias.data.formats import FORMATS, format_of
 from evalbias.data.items import items_of
+from evalbias.data.llmbar import load_llmbar
 from evalbias.data.newsroom import load_newsroom
+from evalbias.data.pandalm import load_pandalm
 from evalbias.data.summeval import load_summeval
 from evalbias.data.tables import HUB, Table, file_table, hub_table, memory_table
 from evalbias.data.tmu_gfm import load_tmu_gfm
@@ -23,6 +26,9 @@ LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "newsroom": load_newsroom,
     "summeval": load_summeval,
     "topicalchat": load_topicalchat,
+    "llmbar": load_llmbar,
+    "evalbiasbench": load_evalbiasbench,
+    "pandalm": load_pandalm,
 }
 """Known data sets, whose columns and criteria need not be named."""
 
@@ -35,8 +41,8 @@ def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:
     number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
     ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1, the one that people prefer.
     Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``. All other
-    columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output are
-    left out, see ``Dataset.left_out``.
+    columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output, and
+    pairs of two, are left out; see ``Dataset.left_out``.
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH`` of a
@@ -87,7 +93,8 @@ def load(name: str, path: str | os.PathLike[str]) -> Dataset:
     """Read a known data set, or a file whose format is named.
 
     Args:
-        name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval`` or ``topicalchat``; or a format: ``jsonl``,
+        name: ``webnlg2020``, ``tmu-gfm``, ``newsroom``, ``summeval`` or ``topicalchat``; of pairs,
+            ``llmbar``, ``evalbiasbench`` or ``pandalm``; or a format: ``jsonl``,
             ``json``, ``csv``, ``tsv`` or ``parquet``.
         path: File or folder as published by the authors of the data set; each loader describes its form.
 

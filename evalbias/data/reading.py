@@ -90,19 +90,19 @@ class Source:
         Raises:
             DataError: The file contains something else.
         """
-        return self.listed(self.read(self.path))
+        return self.listed(self.read(self.path), self.path)
 
-    def listed(self, content: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (``file[index]``, record) for every entry of a JSON list.
+    def listed(self, content: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (``file[index]``, record) for every entry of a file's content, a JSON list.
 
         Raises:
             DataError: The text is something else.
         """
-        records = _decode(content, self.path, 1)
+        records = _decode(content, path, 1)
         if not isinstance(records, list):
-            raise DataError(f"{self.path} holds {records!r:.80}; it must be a JSON list of records.")
+            raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records.")
         for index, record in enumerate(records):
-            where = f"{self.path}[{index}]"
+            where = f"{path}[{index}]"
             yield where, _object(record, where)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -130,7 +130,7 @@ class Source:
                 yield where, _object(_decode(line, self.path, number), where)
 
     def add(self, fields: Mapping[str, Any], where: str) -> None:
-        """Add an item with an ``output`` or a pair of ``candidates``, or leave it out if one of them is empty.
+        """Add an item with an ``output`` or a pair of ``candidates``, or leave it out if its texts are empty.
 
         Raises:
             DataError: Another item has the same id.
@@ -141,7 +141,7 @@ class Source:
         self.places[fields["id"]] = where
         judged = "candidates" if "candidates" in fields else "output"
         texts = fields[judged] if judged == "candidates" else [fields[judged]]
-        if all(text.strip() for text in texts):
+        if any(text.strip() for text in texts):
             self.examples.append(dspy.Example(dict(fields)).with_inputs("source", judged))
         else:
             self.leave_out("empty output", where)

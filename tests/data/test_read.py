@@ -190,7 +190,8 @@ def test_pairs(tmp_path):
     rows = [
         {"source": "q", "outputs": ["a", "b"], "better": 1, "winner": 0, "systems": ["x", "y"]},
         {"source": "r", "outputs": ["c", "d"], "better": None, "winner": None, "systems": ["x", "y"]},
-        {"source": "t", "outputs": ["c", " "], "better": 0, "winner": 1, "systems": ["x", "y"]},
+        {"source": "t", "outputs": ["", " "], "better": 0, "winner": 1, "systems": ["x", "y"]},
+        {"source": "u", "outputs": ["c", ""], "better": 0, "winner": 1, "systems": ["x", "y"]},
     ]
     flat = [
         {"source": r["source"], "better": r["better"], "winner": r["winner"]}
@@ -198,7 +199,8 @@ def test_pairs(tmp_path):
         for r in rows
     ]
     for given in (rows, as_jsonl(tmp_path / "a.jsonl", rows), as_csv(tmp_path / "a.csv", flat), pandas.DataFrame(flat)):
-        first, second = items = data.read(given)
+        first, second, half = items = data.read(given)
+        assert half.candidates == ["c", ""]
         assert (first.candidates, first.better, first.preference) == (["a", "b"], 1, "B")
         assert (second.better, second.winner, "preference" in second) == (None, None, False)
         assert first.systems == ["x", "y"]
