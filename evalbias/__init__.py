@@ -3,6 +3,9 @@
 The public names are listed in ``__init__.pyi`` and loaded on first use, so that ``import evalbias`` is fast.
 """
 
+from importlib.metadata import version
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__version__ = version("evalbias")

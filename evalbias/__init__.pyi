@@ -43,3 +43,5 @@ from .programs.ranking import PairwiseRanker as PairwiseRanker
 from .programs.refine import Improvement as Improvement
 from .programs.refine import SelfRefine as SelfRefine
 from .programs.self_consistency import SelfConsistencyRefine as SelfConsistencyRefine
+
+__version__: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalbias.commands.options import Json, Out, Seed
+from evalbias.commands.options import Json, ModelOptions, Out, Seed
 
 
 def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
@@ -19,7 +19,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     task = demo_task(seed)
     search = SearchOptions(pairs=100, bare=True)  # 20 documents are few to choose on
     options = {"likelihood": {"k": 8, "method": "RS demonstrations, chosen"}, "search": search}
-    with Run("demo", task, lm="embedded", seed=seed, out=out, options=options) as run:
+    with Run("demo", task, lm="embedded", models=ModelOptions(yes=True), seed=seed, out=out, options=options) as run:
         compiled, kept = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
         train, test = demo_documents(seed)
         searched = run_zepo(run, task.criteria[0], train, test, search, grammar=wordings.PARTS, seed=seed)

@@ -100,9 +100,10 @@ def _judge_on_ray(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from evalbias.commands.run import print_result, progress_bar
+    from evalbias.commands.run import print_result
     from evalbias.commands.run_on_ray import Corpus
     from evalbias.commands.score_rows import scores_of, summary
+    from evalbias.commands.terminal import counting
     from evalbias.data.columns import parse_mapping
     from evalbias.report.html.run_page import write_report
     from evalbias.report.html.texts import scored_section
@@ -111,7 +112,7 @@ def _judge_on_ray(
     if match is None:
         raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
     with Corpus(judge, Path(data), lm, models, out, refused, seed, parse_mapping(columns or ())) as corpus:
-        with progress_bar(corpus.items, "judging") as advance:
+        with counting(corpus.items, "judging") as advance:
             counts = corpus.run(int(match[1]) if match[1] else None, advance)
         brief, coverage = summary(corpus.scores)
         brief |= counts

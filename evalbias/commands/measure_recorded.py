@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from evalbias.commands.run import print_result
+from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.data.score_pairs import load_quantile_map
@@ -173,10 +173,9 @@ def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tupl
 def _report_outside(loops: Sequence[Rounds], to_mqm: QuantileMap) -> None:
     for loop in loops:
         if loop.outside:
-            typer.echo(
+            say(
                 f"{loop.name}: {loop.outside} of {(~np.isnan(loop.expected)).sum()} scores of {to_mqm.metric!r} lie "
-                f"outside the map's {to_mqm.source[0]:g} to {to_mqm.source[-1]:g} and take its nearest MQM score.",
-                err=True,
+                f"outside the map's {to_mqm.source[0]:g} to {to_mqm.source[-1]:g} and take its nearest MQM score."
             )
 
 

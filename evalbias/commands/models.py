@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalbias.commands.options import ModelOptions
+from evalbias.commands.terminal import say
 
 if TYPE_CHECKING:
     from evalbias.lm.sampled_answers import Sampling
@@ -14,6 +16,34 @@ if TYPE_CHECKING:
 SERVER = "hosted_vllm/"
 ANY = "dspy:"
 EMBEDDED = "embedded"
+PROVIDERS = frozenset(
+    [
+        "openai",
+        "anthropic",
+        "azure",
+        "bedrock",
+        "vertex_ai",
+        "gemini",
+        "mistral",
+        "cohere",
+        "groq",
+        "deepseek",
+        "xai",
+        "together_ai",
+        "fireworks_ai",
+        "openrouter",
+        "perplexity",
+        "ollama",
+        "ollama_chat",
+        "databricks",
+        "cerebras",
+    ]
+)
+"""Providers of hosted models, as DSPy and litellm write them before a slash."""
+OPEN = ("openai/gpt-oss", "openai/privacy-filter")
+"""Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""
+OPENAI = "openai/"
+OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
 def open_lm(name: str, options: ModelOptions | None = None) -> Any:
@@ -21,8 +51,8 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
 
     Args:
         name: ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
-            it, ``hosted_vllm/NAME``), or any other of DSPy's models (``dspy:PROVIDER/NAME``; DSPy reads its key from
-            the environment).
+            it, ``hosted_vllm/NAME``), a hosted model (``openai/gpt-4o-mini``; see ``PROVIDERS``), or any other of
+            DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
         options: Server address, tokenizer, adapter, device, dtype and chat template options. A name with an address is
             a server's model, whose key is read from ``OPENAI_API_KEY``.
 
@@ -31,12 +61,18 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
             template that are not JSON, or that the model lacks.
     """
     given = options or ModelOptions()
+    if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
+        name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
+    if given.api_base is None and is_hosted(name):
+        name = ANY + name
     template = _template_options(given.template_options)
     if template and (name == EMBEDDED or name.startswith(ANY)):
         raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
     server = given.api_base is not None or name.startswith(SERVER)
     if given.adapter is not None and (server or name == EMBEDDED or name.startswith(ANY)):
         raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
+    if given.dialect != "auto" and not server:
+        raise ValueError(f"--dialect {given.dialect}: {name} is no server's model; give an address with --api-base.")
     if name == EMBEDDED:
         from evalbias.lm.embedded import embedded_judge_lm
 
@@ -57,12 +93,28 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
             tokenizer=given.tokenizer,
             in_flight=given.in_flight,
             template_options=template,
+            dialect=given.dialect,
         )
-        sys.stderr.write(f"{name}: {lm.capabilities}\n")
+        say(f"{name}: {lm.capabilities}")
         return lm
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
+
+
+def is_hosted(name: str) -> bool:
+    """Return whether a name is a hosted model's, such as ``openai/gpt-4o-mini``; a folder of that name comes first.
+
+    Examples:
+        >>> [is_hosted(name) for name in ("openai/gpt-4o-mini", "openai/gpt-oss-20b", "Qwen/Qwen3-8B")]
+        [True, False, False]
+    """
+    return name.partition("/")[0] in PROVIDERS and "/" in name and not name.startswith(OPEN) and not Path(name).exists()
+
+
+def hosted_name(name: str) -> str | None:
+    """Return a hosted model's name as price lists have it; None for other models."""
+    return name.removeprefix(ANY) if name.startswith(ANY) or is_hosted(name) else None
 
 
 def _template_options(text: str | None) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ LM = Annotated[
     str,
     typer.Option(
         "--lm",
-        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (--api-base), or "
-        "dspy:PROVIDER/NAME.",
+        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (--api-base), or a hosted "
+        "model, such as openai/gpt-4o-mini (any other of DSPy's: dspy:PROVIDER/NAME).",
     ),
 ]
 Data = Annotated[
@@ -170,10 +170,14 @@ class ModelOptions:
     sample_tokens: Annotated[
         int, typer.Option(help="Token limit of each of these answers; models that reason first need a high one.", min=1)
     ] = 16
+    dialect: Annotated[str, typer.Option(help="How the server is asked, such as vllm or chat; auto finds out.")] = (
+        "auto"
+    )
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin a long run without a question.")] = False
 
     def of_another(self, api_base: str | None = None) -> ModelOptions:
         """Return the options for another model than --lm, behind another address or none."""
-        return replace(self, api_base=api_base, tokenizer=None, template_options=None, adapter=None)
+        return replace(self, api_base=api_base, tokenizer=None, template_options=None, adapter=None, dialect="auto")
 
 
 Models = ModelOptions

@@ -166,6 +166,7 @@ def measure_preference(
     from evalbias.commands.run import Run
     from evalbias.commands.run_ranking import open_pairwise
     from evalbias.commands.task import open_documents
+    from evalbias.commands.terminal import say
     from evalbias.data import count_pairs
     from evalbias.data import pairs as draw_pairs
     from evalbias.evaluation import judge_examples
@@ -191,7 +192,7 @@ def measure_preference(
         options={**settings, "pairs": limit, "likelihood": likelihood},
     ) as run:
         drawn = draw_pairs(task.test, limit=limit, ordered=False, seed=seed)
-        typer.echo(f"measured on {len(drawn)} of {count_pairs(task.test, ordered=False)} pairs", err=True)
+        say(f"measured on {len(drawn)} of {count_pairs(task.test, ordered=False)} pairs")
         with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.lm, likelihood_lm=scorer)

@@ -9,6 +9,7 @@ from typing import Any
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.refine_options import SAME, RefineOptions
+from evalbias.commands.terminal import Resumable
 from evalbias.commands.translation_metric import TranslationMetric
 from evalbias.data.columns import parse_mapping
 from evalbias.data.refinements import load_items
@@ -22,10 +23,10 @@ from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refine import SelfRefine
 from evalbias.programs.saving import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items
-from evalbias.runs.folder import Closable, RunFolder
+from evalbias.runs.folder import RunFolder
 
 
-class Refining(Closable):
+class Refining(Resumable):
     """An open run of a loop; use it in a ``with``, which releases its folder.
 
     Args:

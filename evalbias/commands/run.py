@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from evalbias.commands.models import identity, open_lm, sampling_of
+from evalbias.commands.models import hosted_name, identity, open_lm, sampling_of
 from evalbias.commands.options import ModelOptions
+from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
+from evalbias.commands.terminal import Resumable, Shown, progress
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE
 from evalbias.report.html.run_page import write_report
 from evalbias.report.tables import coverage_note
-from evalbias.runs.folder import Closable, RunFolder
+from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import write_whole
 from evalbias.runs.values import to_json
 
@@ -31,7 +32,7 @@ SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
 
 
-class Run(Closable):
+class Run(Resumable):
     """An open run; use it in a ``with``, which releases its folder.
 
     Args:
@@ -90,7 +91,10 @@ class Run(Closable):
         self._sampling = sampling_of(opened, seed=seed)
         if self._sampling is not None:
             settings["sampling"] = asdict(self._sampling)
-        self._bar: Progress | None = None
+        self._shown: Shown | None = None
+        self._left, self._planned = 0, False
+        self._name, self._yes = lm or likelihood_lm or "", opened.yes
+        self._hosted = None if opened.api_base is not None else hosted_name(self._name)
         self.folder = RunFolder(out, settings)
         try:
             check_same_model(self.folder, judge)
@@ -109,16 +113,15 @@ class Run(Closable):
 
     @contextmanager
     def progress(self, total: int) -> Iterator[None]:
-        """Show a bar on stderr with rate and time left, for about so many answers."""
+        """Show progress on stderr with rate and time left, for about so many answers; plan a long run."""
         samples = 1 if self._sampling is None else self._sampling.samples
-        with _bar("judging") as self._bar:
-            self._bar.add_task("", total=total * samples, rate="")
+        self._left = total * samples
+        with progress(self._left, "judging") as self._shown:
             try:
                 yield
-                (task,) = self._bar.tasks
-                self._bar.update(task.id, total=task.completed)
+                self._shown.end()
             finally:
-                self._bar = None
+                self._shown = None
 
     def finish(
         self,
@@ -157,12 +160,19 @@ class Run(Closable):
 
     def _journaled(self, lm: Any, path: Path) -> JournaledLM:
         model = json.dumps(identity(lm), sort_keys=True)
-        return JournaledLM(measuring(lm), path, model=model, progress=self._advance)
+        return JournaledLM(measuring(lm), path, model=model, progress=self._advance, before=self._plan)
+
+    def _plan(self, questions: Sequence[Any]) -> None:
+        """Tell the plan before the first question of the run, if it is a long one."""
+        if not self._planned and self._shown is not None:
+            self._planned = True
+            with self._shown.paused():
+                plan(questions, self._left, self._name, hosted=self._hosted, yes=self._yes)
 
     def _advance(self, count: int) -> None:
-        if self._bar is not None:
-            (task,) = self._bar.tasks
-            self._bar.update(task.id, advance=count, rate=f"{task.speed:.0f}/s" if task.speed else "")
+        self._left -= count
+        if self._shown is not None:
+            self._shown.advance(count)
 
 
 def check_same_model(folder: RunFolder, lm: Any) -> None:
@@ -212,16 +222,3 @@ def print_result(
     console.print(f"run folder: {folder.path}", soft_wrap=True)
     if (folder.path / FILE).exists():
         console.print(f"report: {folder.path / FILE}", soft_wrap=True)
-
-
-def _bar(doing: str) -> Progress:
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    return Progress(doing, *columns, console=Console(stderr=True))
-
-
-@contextmanager
-def progress_bar(total: int, doing: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar on stderr for so many items; yields the function that advances it."""
-    with _bar(doing) as bar:
-        task = bar.add_task("", total=total, rate="")
-        yield lambda count: bar.update(task, advance=count)

@@ -13,6 +13,7 @@ from evalbias import data as data_sets
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
+from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
 from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for
@@ -77,7 +78,7 @@ def run_audit(
     mapping = parse_mapping(columns or ())
     items = data_sets.read(spec, mapping=mapping)
     if items.left_out:
-        typer.echo(items.summary(), err=True)
+        say(items.summary())
     judge = None if asked.judge is None else load_any_judge(asked.judge)
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

@@ -20,6 +20,7 @@ from typing import Any
 from evalbias.commands.models import identity, open_lm, sampling_of
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.score_rows import rows_of
+from evalbias.commands.terminal import Resumable
 from evalbias.data import DataError
 from evalbias.data.chunks import Chunk, chunks, load_chunk
 from evalbias.lm.contract import measuring
@@ -28,7 +29,7 @@ from evalbias.lm.types import CHUNK
 from evalbias.programs import PointwiseJudge, load_judge
 from evalbias.programs.refused import Refused
 from evalbias.runs.fingerprint import file_digest
-from evalbias.runs.folder import Closable, RunFolder
+from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import Journal
 from evalbias.runs.values import to_json
 
@@ -93,7 +94,7 @@ class Worker:
         return {"line": chunk.line, "lm": identity(self._lm), "left_out": left_out, "rows": rows}
 
 
-class Corpus(Closable):
+class Corpus(Resumable):
     """A corpus and the folder of its run; use it in a ``with``, which releases the folder.
 
     Args:

@@ -11,6 +11,7 @@ import dspy
 import typer
 
 from evalbias.commands.run import Run
+from evalbias.commands.score_rows import beginning
 from evalbias.commands.task import named_criterion
 from evalbias.data import by_input, is_rated
 from evalbias.evaluation import Measurement, ranking_agreement
@@ -19,6 +20,9 @@ from evalbias.evaluation.conclusions import conclude_ranking
 from evalbias.programs import PairwiseJudge, PairwiseRanker, load_pairwise_judge
 from evalbias.programs.ranking import most_comparisons
 from evalbias.runs.fingerprint import file_digest
+
+SHOWN = 5
+"""Number of documents whose ranking is printed; all are in rankings.jsonl."""
 
 
 def open_pairwise(
@@ -56,8 +60,8 @@ class Ranked:
     """Result of ``evalbias rank``.
 
     Attributes:
-        rows: One record a document: ids best first, the score of each, the reason for each that is not ranked, and the
-            counts of its ``Ranking``.
+        rows: One record a document: how its texts begin, ids best first, the score of each, the reason for each that
+            is not ranked, and the counts of its ``Ranking``.
         brief: Sums, and the agreement with people where they rated.
         text: The same in a line or two.
         agreement: Agreement with people; None where nobody rated.
@@ -83,7 +87,9 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
         counts = {name: ranking[name] for name in COUNTS}
         order, scores = [ids[i] for i in ranking.order], dict(zip(ids, ranking.scores, strict=True))
         unranked = {ids[i]: reason for i, reason in ranking.unranked.items()}
-        rows.append({"input_id": key, "order": order, "scores": scores, "unranked": unranked, **counts})
+        begins = {ids[i]: beginning(group[i].output) for i in (*ranking.order, *ranking.unranked)}
+        row = {"input_id": key, "source_begins": beginning(group[0].source), "order": order, "begins": begins}
+        rows.append({**row, "scores": scores, "unranked": unranked, **counts})
     brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
     brief["unranked"] = sum(len(row["unranked"]) for row in rows)
     text = ", ".join(f"{value} {name}" for name, value in brief.items())
@@ -96,4 +102,17 @@ def run_ranking(run: Run, ranker: PairwiseRanker, items: Sequence[dspy.Example],
             f"{estimate.label} {estimate.text()} ({estimate.interval})" for estimate in agreement.estimates.values()
         )
     brief["conclusion"] = conclude_ranking(agreement, len(rows))
-    return Ranked(rows, brief, f"{text}\n{brief['conclusion']}", agreement, list(groups.values()))
+    return Ranked(rows, brief, f"{_shown(rows)}\n{text}\n{brief['conclusion']}", agreement, list(groups.values()))
+
+
+def _shown(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rankings of the first documents, best first."""
+    lines = []
+    for row in rows[:SHOWN]:
+        lines.append(f"{row['input_id'] if len(row['input_id']) <= 40 else row['source_begins']}")
+        for place, name in enumerate(row["order"], start=1):
+            lines.append(f"{place:4}. {name}: {row['begins'][name]}")
+        lines += [f"   -  {name}: {reason}" for name, reason in row["unranked"].items()]
+    if len(rows) > SHOWN:
+        lines.append(f"and {len(rows) - SHOWN} more documents")
+    return "\n".join(lines)

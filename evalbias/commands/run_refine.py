@@ -10,7 +10,8 @@ import typer
 from evalbias import data
 from evalbias.commands.keeping import keep
 from evalbias.commands.refining import Refining, with_refiner
-from evalbias.commands.run import print_result, progress_bar
+from evalbias.commands.run import print_result
+from evalbias.commands.terminal import counting, say
 from evalbias.commands.translation_metric import notice_of_scales
 from evalbias.evaluation import Loop, Paraphrased, measure_aspects, measure_style, run_loops
 from evalbias.evaluation.conclusions import conclude_quality, conclude_style
@@ -38,7 +39,7 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
         loop if best_of is None else BestOfK(loop.generate, loop.feedback, k=best_of, seed=run.seed, field=loop.field)
     )
     judges = run.aspects()
-    with progress_bar(len(run.items), "refining") as advance:
+    with counting(len(run.items), "refining") as advance:
         outcome = run_loops(
             program, run.items, lm=run.lm, log_dir=run.folder.path, num_threads=threads, progress=advance
         )
@@ -88,7 +89,7 @@ def compile_loop(run: Refining, *, threads: int, as_json: bool, keep_worse: bool
         seed=run.seed,
         log_dir=run.folder.path / "loops",
     )
-    with progress_bar((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
+    with counting((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
         compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.lm)
     report, path = compiled.report, run.folder.path / "program.json"
     kept = keep(compiled, report, path, compared=report.comparison, keep_worse=keep_worse, kind="loop")
@@ -105,7 +106,7 @@ def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
         if not str(item.get("output") or "").strip():
             raise ValueError(f"The item {item.id!r} has no 'output': give an output of another author.")
     program = Paraphrased(run.task.loop.feedback, **run.config)
-    with progress_bar(len(run.items), "refining") as advance:
+    with counting(len(run.items), "refining") as advance:
         report = measure_style(
             program,
             run.items,
@@ -139,7 +140,7 @@ def _finish(
     for name, error in failed.items():
         typer.echo(f"The item {name!r} failed: {error}", err=True)
     if notice := notice_of_scales(run.task):
-        typer.echo(notice, err=True)
+        say(notice)
     print_result(result, as_json, shown, run.folder)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import dspy
 import numpy as np
-import typer
 from rich.console import Group
 
 from evalbias.commands.keeping import keep
 from evalbias.commands.run import Run
+from evalbias.commands.terminal import say
 from evalbias.data import by_input, count_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.baselines import PROMPTS, with_scores
@@ -160,10 +160,9 @@ def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarPar
     """Return the proposer without a model; says on stderr if it cannot reword the first instruction."""
     proposer = GrammarParaphraser(parts)
     if not proposer.makes(judge.criterion, judge.predict.signature.instructions):
-        typer.echo(
+        say(
             "The grammar cannot reword this instruction: its own wordings compete with it. To reword it, name a model "
-            "with --proposer-lm.",
-            err=True,
+            "with --proposer-lm."
         )
     return proposer
 

@@ -13,12 +13,14 @@ import numpy as np
 from evalbias.measures.arrays import FloatArray
 from evalbias.runs.values import number
 
+BEGINNING = 80
+"""Largest number of characters of a text in the records."""
 NAMED = 100
 """Largest number of items that are named as refused."""
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return one record an item: its id, score, most probable label, coverage and distribution.
+    """Return one record an item: its id, how its texts begin, score, most probable label, coverage and distribution.
 
     A distribution that is an estimate stands with the number of answers that it comes from (``samples``), an item that
     the model could not be asked about with the reason (``undefined``). A score that is corrected for likelihood
@@ -29,11 +31,24 @@ def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, 
     return [
         {
             "id": e.get("id", i),
+            "source_begins": beginning(e.source),
+            "output_begins": beginning(e.output),
             **{name: p[name] for name in fields},
             **{name: p[name] for name in optional if p.get(name) is not None},
         }
         for i, (e, p) in enumerate(zip(items, predictions, strict=True))
     ]
+
+
+def beginning(text: str) -> str:
+    """Return the beginning of a text in one line, so that a reader knows it again.
+
+    Examples:
+        >>> beginning("Dear  Madam or Sir, " + 20 * "very ")[-26:]
+        'very very very very ver...'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= BEGINNING else line[: BEGINNING - 3] + "..."
 
 
 def scores_of(file: Path) -> FloatArray:

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from evalbias import data
+from evalbias.commands.terminal import say
 from evalbias.data import world
 from evalbias.data.columns import lacking, parse_mapping
 from evalbias.data.items import check_field
@@ -72,9 +73,9 @@ def load_items(spec: str, mapping: Mapping[str, str]) -> data.Dataset:
     """
     items = data.read(spec, mapping=mapping)
     if items.left_out:
-        typer.echo(items.summary(), err=True)
+        say(items.summary())
     if any("candidates" in e for e in items):
-        raise data.DataError(f"{spec} holds pairs, and this command takes one output a row: give it such data.")
+        raise data.DataError(f"{spec} holds pairs, and this command takes one output a row. Use evalbias audit.")
     check_field(items, "source", spec)
     return items
 
@@ -192,7 +193,7 @@ def _notice(items: Sequence[Any], name: str) -> None:
     """Say on stderr if people rated, but not on this criterion."""
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, name) for e in items):
-        typer.echo(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.", err=True)
+        say(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.")
 
 
 def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:

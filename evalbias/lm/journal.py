@@ -63,6 +63,7 @@ class JournaledLM:
         path: JSONL file, one answer a line, with a key over the model, the prompt and the choices.
         model: Identity of the model's numbers (name, revision, dtype); part of every key.
         progress: Called with the number of answers, after every chunk and for replayed answers.
+        before: Called with the questions of a call that have no answer yet, before the model is asked.
         chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
             ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``.
 
@@ -81,12 +82,14 @@ class JournaledLM:
         *,
         model: str,
         progress: Callable[[int], None] | None = None,
+        before: Callable[[Sequence[Any]], None] | None = None,
         chunk: int | None = None,
     ) -> None:
         self._lm = lm
         self._journal = Journal(path)
         self._model = model
         self._progress = progress or (lambda _: None)
+        self._before = before or (lambda _: None)
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
         records = self._journal.read("key")
         self._answers = {record["key"]: record for record in records}
@@ -162,6 +165,8 @@ class JournaledLM:
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
         self._count(replayed=len(items) - len(new))
         todo = list(new.items())
+        if todo:
+            self._before([item for _, item in todo])
         refused: dict[str, str] = {}
         start = 0
         while start < len(todo):

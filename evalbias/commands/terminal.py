@@ -1,0 +1,167 @@
+"""What a command tells on stderr: notices, progress, and that a stopped run goes on."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Protocol
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from evalbias.runs.folder import Closable, RunFolder
+
+SECONDS = 30.0
+"""Time between two lines of progress where stderr is no terminal."""
+STOPPED = 130
+"""Exit code of a command that Ctrl-C stopped, as shells give it."""
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def set_verbosity(*, quiet: bool, verbose: bool) -> None:
+    """Show errors only, or the log of what models and servers do as well."""
+    _quiet.set(quiet)
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.NOTSET  # as the root logger: warnings
+    logging.getLogger("evalbias").setLevel(level)
+    if verbose:
+        logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def say(text: str) -> None:
+    """Print a notice on stderr, unless the command is quiet."""
+    if not _quiet.get():
+        typer.echo(text, err=True)
+
+
+class Resumable(Closable):
+    """An open run in a folder; after Ctrl-C it says how to go on."""
+
+    folder: RunFolder
+
+    def __exit__(self, kind: object = None, *rest: object) -> None:
+        """Close the run.
+
+        Raises:
+            SystemExit: Ctrl-C stopped it.
+        """
+        self.close()
+        if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
+            typer.echo(
+                f"\nStopped. The same command goes on from here: what was answered is kept in {self.folder.path}.",
+                err=True,
+            )
+            raise SystemExit(STOPPED)
+
+
+class Shown(Protocol):
+    """Progress that is shown."""
+
+    total: int
+
+    def advance(self, count: int) -> None:
+        """Count so many more."""
+
+    def end(self) -> None:
+        """Count all as done, however many were foreseen."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the terminal to a question."""
+
+
+class Bar:
+    """Bar in a terminal, with the rate and the time left."""
+
+    def __init__(self, doing: str, total: int) -> None:
+        self.total = total
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+        self.progress = Progress(doing, *columns, console=Console(stderr=True))
+        self._task = self.progress.add_task("", total=total, rate="")
+
+    def advance(self, count: int) -> None:
+        """Count so many more."""
+        speed = self.progress.tasks[0].speed
+        self.progress.update(self._task, advance=count, rate=f"{speed:.0f}/s" if speed else "")
+
+    def end(self) -> None:
+        """Fill the bar."""
+        self.progress.update(self._task, total=self.progress.tasks[0].completed)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a question."""
+        self.progress.stop()
+        yield
+        self.progress.start()
+
+
+class Lines:
+    """A line of progress every 30 seconds, for logs and pipes.
+
+    Args:
+        doing: What is done, in a word.
+        total: Number of things to do.
+        say: Prints a line.
+        now: Clock in seconds.
+    """
+
+    def __init__(
+        self, doing: str, total: int, say: Callable[[str], None] = say, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.total = total
+        self._doing, self._say, self._now = doing, say, now
+        self._done, self._began = 0, now()
+        self._told = self._began
+
+    def advance(self, count: int) -> None:
+        """Count so many more; print a line if the last one is old."""
+        self._done += count
+        now = self._now()
+        if now - self._told >= SECONDS:
+            self._told = now
+            rate = self._done / (now - self._began)
+            left = f", about {duration((self.total - self._done) / rate)} left" if 0 < self._done < self.total else ""
+            self._say(f"{self._doing}: {self._done:,} of {self.total:,}, {rate:.3g}/s{left}")
+
+    def end(self) -> None:
+        """Do nothing: the result follows."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Do nothing: no bar is in the way."""
+        return nullcontext()
+
+
+@contextmanager
+def progress(total: int, doing: str) -> Iterator[Shown]:
+    """Show progress on stderr: a bar in a terminal, else a line every 30 seconds; nothing if the command is quiet."""
+    if _quiet.get() or not sys.stderr.isatty():
+        yield Lines(doing, total, (lambda _: None) if _quiet.get() else say)  # threads do not see what is quiet
+        return
+    bar = Bar(doing, total)
+    with bar.progress:
+        yield bar
+
+
+@contextmanager
+def counting(total: int, doing: str) -> Iterator[Callable[[int], None]]:
+    """Show progress as ``progress`` does; yields the function that advances it."""
+    with progress(total, doing) as shown:
+        yield shown.advance
+
+
+def duration(seconds: float) -> str:
+    """Say a time to two figures.
+
+    Examples:
+        >>> [duration(s) for s in (8, 95, 4000, 200_000)]
+        ['8 s', '2 min', '1.1 h', '56 h']
+    """
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * size:
+            value = seconds / size
+            return f"{value:.1f} {unit}" if unit == "h" and value < 10 else f"{value:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"

@@ -1,0 +1,161 @@
+"""What a command tells on stderr: progress, the plan of a long run, and how to go on; and the names of models."""
+
+import doctest
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+from commands import COMMAND, evalbias
+
+import evalbias as package
+from evalbias.commands import models, plan, score_rows, terminal
+from evalbias.commands.models import open_lm
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.plan import plan as tell_plan
+from evalbias.commands.terminal import Lines
+from evalbias.data import columns, formats, joining, loaders, world
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
+
+
+@pytest.mark.parametrize("module", [columns, formats, joining, loaders, models, plan, score_rows, terminal])
+def test_examples(module):
+    result = doctest.testmod(module)
+    assert result.failed == 0
+    assert result.attempted > 0
+
+
+def test_a_line_of_progress_every_thirty_seconds():
+    said, clock = [], [0.0]
+    lines = Lines("judging", 1000, said.append, lambda: clock[0])
+    for now in (5, 29, 30, 31, 59, 60, 90):
+        clock[0] = now
+        lines.advance(100)
+    # 3 x 100 after 30 s: 10 a second, 700 left; 6 x 100 after 60 s; 7 x 100 after 90 s
+    assert said == [
+        "judging: 300 of 1,000, 10/s, about 70 s left",
+        "judging: 600 of 1,000, 10/s, about 40 s left",
+        "judging: 700 of 1,000, 7.78/s, about 39 s left",
+    ]
+
+
+def test_the_plan_of_a_long_run(monkeypatch, capsys):
+    prompts = [[{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]] * 10
+    tell_plan(prompts, 999, "m", hosted=None, yes=False)
+    assert capsys.readouterr().err == ""  # not a long run
+    tell_plan(prompts, 20_000, "m", hosted=None, yes=False)
+    told = capsys.readouterr().err
+    assert told == "plan: about 20,000 prompts to m, 2.4 million tokens, estimated from 10.\n"  # 480 / 4 tokens each
+    listed = types.SimpleNamespace(model_cost={"gpt-4o-mini": {"input_cost_per_token": 1.5e-7}})
+    monkeypatch.setitem(sys.modules, "litellm", listed)
+    tell_plan(prompts, 20_000, "m", hosted="openai/gpt-4o-mini", yes=False)
+    assert "about $0.36 for the prompts" in capsys.readouterr().err  # 2.4e6 * 1.5e-7
+    tell_plan(prompts, 20_000, "m", hosted="openai/unheard-of", yes=False)
+    assert "$" not in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "litellm", None)
+    tell_plan([("x" * 400, "y" * 80)], 1000, "m", hosted="openai/gpt-4o-mini", yes=False)  # LS: context, continuation
+    assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens, estimated from 1.\n"
+
+
+@pytest.mark.parametrize(("answer", "yes", "goes_on"), [("n", False, False), ("y", False, True), ("n", True, True)])
+def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr(plan.typer, "confirm", lambda text, **_: asked.append(text) or answer == "y")
+    if goes_on:
+        tell_plan(["prompt"], 5000, "m", hosted=None, yes=yes)
+    else:
+        with pytest.raises(plan.typer.Exit):
+            tell_plan(["prompt"], 5000, "m", hosted=None, yes=yes)
+    assert asked == ([] if yes else ["Go on?"])
+
+
+def test_the_version(tmp_path):
+    assert evalbias("--version", cwd=tmp_path).stdout == f"evalbias {package.__version__}\n"
+    assert package.__version__[0].isdigit()
+
+
+def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert open_lm("openai/gpt-4o-mini").model == "openai/gpt-4o-mini"
+    (tmp_path / "mistral").mkdir()
+    (tmp_path / "mistral/mine").mkdir()
+    with pytest.raises((ValueError, OSError), match="mistral/mine"):  # a folder, not the provider's model
+        open_lm("mistral/mine")
+    with pytest.raises(ValueError, match="--dialect chat: gpt2 is no server's model; give an address"):
+        open_lm("gpt2", ModelOptions(dialect="chat"))
+    opened = []
+    monkeypatch.setattr("evalbias.lm.server.ServerLM.__init__", lambda self, model, **k: opened.append((model, k)))
+    monkeypatch.setattr("evalbias.lm.server.ServerLM.capabilities", "chat", raising=False)
+    open_lm("openai/gpt-4o-mini", ModelOptions(dialect="chat"))
+    open_lm("org/model", ModelOptions(dialect="vllm", api_base="http://h/v1"))
+    assert [(model, k["base_url"], k["dialect"]) for model, k in opened] == [
+        ("gpt-4o-mini", "https://api.openai.com/v1", "chat"),
+        ("org/model", "http://h/v1", "vllm"),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _not_quiet():
+    yield
+    terminal.set_verbosity(quiet=False, verbose=False)
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    PairwiseJudge(SYNTHETIC).save(str(tmp_path / "pairwise.json"))
+    rows = [
+        {"id": f"{d}-{k}", "source": e.source, "output": e.output}
+        for d in range(2)
+        for k, e in enumerate(world.documents(1, 3, seed=d))
+    ]
+    (tmp_path / "items.json").write_text(json.dumps([*rows, {"id": "none", "source": "s", "output": ""}]))
+    return tmp_path
+
+
+def test_the_beginnings_of_texts_make_outputs_readable(outputs):
+    options = ["--data", "items.json", "--lm", "embedded", "--out"]
+    told = evalbias("judge", "--judge", "judge.json", *options, "j", cwd=outputs)
+    assert "1 left out (empty output" in told.stderr
+    rows = [json.loads(line) for line in (outputs / "j/scores.jsonl").read_text().splitlines()]
+    items = json.loads((outputs / "items.json").read_text())
+    assert [row["source_begins"] for row in rows] == [e["source"] for e in items[:6]]  # short texts are whole
+    assert all(e["output"].startswith(row["output_begins"].removesuffix("...")) for e, row in zip(items, rows))  # noqa: B905
+    told = evalbias("-q", "rank", "--judge", "pairwise.json", *options, "r", cwd=outputs)
+    assert told.stderr == ""
+    ranking = json.loads((outputs / "r/rankings.jsonl").read_text().splitlines()[0])
+    best = ranking["order"][0]
+    text = next(e["output"] for e in items if e["id"] == best)
+    assert text.startswith(ranking["begins"][best].removesuffix("..."))
+    assert f"1. {best}: {ranking['begins'][best]}" in told.stdout
+
+
+@pytest.mark.slow
+def test_after_ctrl_c_the_same_command_goes_on(outputs):
+    rows = [{"source": e.source, "output": e.output} for e in world.examples(30_000, seed=1)]
+    (outputs / "many.json").write_text(json.dumps(rows))
+    options = ["judge", "--judge", "judge.json", "--data", "many.json", "--lm", "embedded", "--out", "run"]
+    process = subprocess.Popen([*COMMAND, *options], cwd=outputs, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (outputs / "run/judgments.jsonl").exists():
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert "plan: about 30,000 prompts to embedded" in told
+    assert "Stopped. The same command goes on from here: what was answered is kept in run." in told
+    assert "Traceback" not in told
+
+
+def test_the_example_of_the_docs_gives_what_it_says(capsys):
+    page = (Path(__file__).parent.parent / "docs/data-and-commands.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(program, {})
+    assert capsys.readouterr().out == re.findall(r"  # (.*)\n", program)[0] + "\n"
