@@ -37,12 +37,15 @@ def test_a_line_of_progress_every_thirty_seconds():
     for now in (5, 29, 30, 31, 59, 60, 90):
         clock[0] = now
         lines.advance(100)
-    # 3 x 100 after 30 s: 10 a second, 700 left; 6 x 100 after 60 s; 7 x 100 after 90 s
     assert said == [
-        "judging: 300 of 1,000, 10/s, about 70 s left",
-        "judging: 600 of 1,000, 10/s, about 40 s left",
-        "judging: 700 of 1,000, 7.78/s, about 39 s left",
+        "judging: 100 of 1,000, 20/s, about 45 s left",  # 900 / 20, after the first chunk
+        "judging: 500 of 1,000, 8.47/s, about 59 s left",  # 500 / 59 a second; 500 / 8.47
+        "judging: 700 of 1,000, 7.78/s, about 39 s left",  # 700 / 90; 300 / 7.78
     ]
+    short = Lines("judging", 1000, said.append, lambda: clock[0])
+    clock[0] += 5
+    short.advance(900)
+    assert len(said) == 3  # the rest takes less than a second
 
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):

@@ -16,29 +16,8 @@ if TYPE_CHECKING:
 SERVER = "hosted_vllm/"
 ANY = "dspy:"
 EMBEDDED = "embedded"
-PROVIDERS = frozenset(
-    [
-        "openai",
-        "anthropic",
-        "azure",
-        "bedrock",
-        "vertex_ai",
-        "gemini",
-        "mistral",
-        "cohere",
-        "groq",
-        "deepseek",
-        "xai",
-        "together_ai",
-        "fireworks_ai",
-        "openrouter",
-        "perplexity",
-        "ollama",
-        "ollama_chat",
-        "databricks",
-        "cerebras",
-    ]
-)
+PROVIDERS = frozenset({"openai", "anthropic", "azure", "bedrock", "vertex_ai", "gemini", "mistral", "cohere", "groq"})
+PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "perplexity", "ollama", "ollama_chat"}
 """Providers of hosted models, as DSPy and litellm write them before a slash."""
 OPEN = ("openai/gpt-oss", "openai/privacy-filter")
 """Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""

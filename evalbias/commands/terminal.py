@@ -100,7 +100,7 @@ class Bar:
 
 
 class Lines:
-    """A line of progress every 30 seconds, for logs and pipes.
+    """A line of progress after the first answers if many are left, then every 30 seconds; for logs and pipes.
 
     Args:
         doing: What is done, in a word.
@@ -115,17 +115,22 @@ class Lines:
         self.total = total
         self._doing, self._say, self._now = doing, say, now
         self._done, self._began = 0, now()
-        self._told = self._began
+        self._told: float | None = None
 
     def advance(self, count: int) -> None:
-        """Count so many more; print a line if the last one is old."""
+        """Count so many more; print a line if the last one is old, or if there is none and much time is left."""
         self._done += count
         now = self._now()
-        if now - self._told >= SECONDS:
+        if now == self._began or not self._done:
+            return
+        rate = self._done / (now - self._began)
+        left = max(0, self.total - self._done) / rate
+        if now - (self._began if self._told is None else self._told) >= SECONDS or (
+            self._told is None and left > SECONDS
+        ):
             self._told = now
-            rate = self._done / (now - self._began)
-            left = f", about {duration((self.total - self._done) / rate)} left" if 0 < self._done < self.total else ""
-            self._say(f"{self._doing}: {self._done:,} of {self.total:,}, {rate:.3g}/s{left}")
+            until = f", about {duration(left)} left" if left else ""
+            self._say(f"{self._doing}: {self._done:,} of {self.total:,}, {rate:.3g}/s{until}")
 
     def end(self) -> None:
         """Do nothing: the result follows."""
