@@ -162,8 +162,8 @@ def duration(seconds: float) -> str:
     """Say a time to two figures.
 
     Examples:
-        >>> [duration(s) for s in (8, 95, 4000, 200_000)]
-        ['8 s', '2 min', '1.1 h', '56 h']
+        >>> [duration(s) for s in (8, 95, 7000, 200_000)]
+        ['8 s', '2 min', '1.9 h', '56 h']
     """
     for unit, size in (("h", 3600.0), ("min", 60.0)):
         if seconds >= 1.5 * size:
