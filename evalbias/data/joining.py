@@ -40,6 +40,8 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
             raise DataError(f"{name} has no column {column!r}; it has {', '.join(map(repr, columns))}.")
     found: dict[str, dict[str, Any]] = {}
     for where, row in table.rows:
+        if row.get("id") is None:
+            raise DataError(f"{where} has no 'id'; name the item that the row is about.")
         if all(row.get(column) == value for column, value in chosen.items()):
             first = found.setdefault(str(row["id"]), row)
             if first is not row:

@@ -144,5 +144,7 @@ def test_join_of_ones_own_files(tmp_path):
         data.join(items, tmp_path / "v.csv", judge="z")
     with pytest.raises(DataError, match=r"v\.csv has no column 'model'; it has 'id', 'judge', 'mine'"):
         data.join(items, tmp_path / "v.csv", model="x")
+    with pytest.raises(DataError, match="list, row 2 has no 'id'"):
+        data.join(items, [{"id": "a"}, {"mine": 3}])
     with pytest.raises(DataError, match="'a' and its row in list both have 'output', 'a' and 'b'; rename one"):
         data.join(items, [{"id": "a", "output": "b"}])
