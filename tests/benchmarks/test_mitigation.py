@@ -1,0 +1,66 @@
+"""The table of real judges: what is drawn, and what is counted."""
+
+import dspy
+
+from benchmarks.mitigation.cases import drawn
+from benchmarks.mitigation.report import lines, report
+
+
+def items(inputs, outputs):
+    return [
+        dspy.Example(id=f"{i}-{k}", input_id=str(i), source=f"s{i}", output=f"o{k}")
+        for i in range(inputs)
+        for k in range(outputs)
+    ]
+
+
+def test_training_and_test_items_share_no_input_and_are_spread_over_the_inputs():
+    train, test = drawn(items(40, 6), 60, 30, 0)
+    sides = [{e.input_id for e in part} for part in (train, test)]
+    assert (len(train), len(test)) == (60, 30)
+    assert sides[0].isdisjoint(sides[1])
+    assert [len(side) for side in sides] == [27, 13]  # 40 * 60 / 90 inputs to train on, each with 2 or 3 outputs
+    assert drawn(items(40, 6), 60, 30, 0)[1] == test
+    assert drawn(items(40, 6), 60, 30, 1)[1] != test
+
+
+def tried(effect, performance, loss=""):
+    whole = {"value": effect, "low": effect - 0.1, "high": effect + 0.1, "n": 90}
+    rho = {"value": performance, "low": performance - 0.1, "high": performance + 0.1, "n": 90}
+    estimates = {"likelihood_effect": whole, "bias_score": whole, "performance": rho}
+    return {"estimates": estimates, "p_smaller": 0.001, "loss": loss, "undefined": 0}
+
+
+def row(chosen, **forms):
+    return {
+        "judge": "J",
+        "set": "tmu-gfm",
+        "criterion": "fluency",
+        "k": 4,
+        "seed": 0,
+        "chosen": chosen,
+        "paper": "paper",
+        "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses performance (0.50 -> 0.20)"), **forms},
+        "alone": {"LS alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
+        "against_baselines": "The judge is not significantly better than LS alone: it adds nothing that shows.",
+        "inputs": {"train": 40, "test": 30},
+        "items": {"train": 120, "test": 90},
+        "lm": {"model": "m", "dtype": "float32"},
+    }
+
+
+def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
+    half = row("likelihood calibration", **{"likelihood calibration": tried(0.2, 0.5)})
+    less = row("random", random=tried(0.3, 0.3, "loses performance (0.50 -> 0.30)"))
+    text = report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}])
+    assert "In 1 of 3 rows the given judge was kept. Of 2 compiled judges, 1 have at most half" in text
+    assert "and 1 lose performance significantly: J on tmu-gfm fluency" in text
+    assert "the paper's method loses it in 3 of 3 rows." in text
+    assert "In 1 of these, the given judge or one of its calibrated forms" in text  # |.2| and .5 beside |-.3| and .2
+    assert "In 3 rows the judge does not agree" in text
+    assert "J on summeval was not run: 14 inputs." in text
+    title = "tmu-gfm, fluency (90 outputs of 30 inputs)"
+    shown = lines(half)
+    assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", "+0.50 [+0.40, +0.60]", ""]
+    assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
+    assert shown[3][2:] == ["LS alone", "", "", "+0.60 [+0.50, +0.70]", ""]
