@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 TYPED := build/typed
 
-.PHONY: demo test test-all test-servers models check mutants clean
+.PHONY: demo test test-all test-integrations test-servers models check mutants clean
 
 demo: $(STAMP)
 	$(BIN)/evalbias demo
@@ -15,8 +15,22 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxpro
 test: $(STAMP)
 	$(PYTEST)
 
-test-all: $(STAMP)
+test-all: $(STAMP) test-integrations
 	$(PYTEST) -m "not servers"
+
+# MLflow (50 MB) and Inspect (130 MB) need older versions of what .venv has (cachetools, fsspec, boto3), so they have an
+# environment of their own above it; pip leaves .venv as it is.
+TOOLS := .servers/tools
+
+test-integrations: $(TOOLS)/.installed
+	OMP_NUM_THREADS=1 $(TOOLS)/bin/python -m pytest tests/integrations
+
+$(TOOLS)/.installed: $(STAMP) Makefile
+	$(PYTHON) -m venv $(TOOLS)
+	$(BIN)/python -c 'import site; print("import site; site.addsitedir(" + repr(site.getsitepackages()[0]) + ")")' \
+		> "$$($(TOOLS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
+	$(TOOLS)/bin/pip install --quiet mlflow-skinny==3.17.2 inspect-ai==0.3.285
+	touch $@
 
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
 VLLM := .servers/vllm

@@ -31,6 +31,10 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one comparison."""
+        return self.prompt(signature, demos, inputs)
+
+    def prompt(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one comparison without telling DSPy's callbacks, which see calls of ``format``."""
         return comparison_messages(
             self.criterion,
             text_field(inputs, "source"),

@@ -68,7 +68,7 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
         human, ours = float(example["score"]), float(prediction["score"])
         return 1.0 - abs(human - ours) / (high - low), _closeness_feedback(criterion, human, ours)
 
-    return ProgramMetric(judged, undefined=undefined)
+    return ProgramMetric(judged, name="score_closeness", undefined=undefined)
 
 
 def labeled(

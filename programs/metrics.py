@@ -29,6 +29,7 @@ class ProgramMetric:
     Args:
         judged: Function from example and prediction to the value, NaN if undefined, and the feedback on it, which says
             why a judgment is undefined.
+        name: Name of the metric, as tracing tools show it.
         undefined: Value of an undefined judgment.
         threshold: Value that a bootstrapped demonstration must reach; None returns the value itself.
 
@@ -40,10 +41,12 @@ class ProgramMetric:
         self,
         judged: Callable[[Any, Any], tuple[float, str]],
         *,
+        name: str,
         undefined: float,
         threshold: float | None = None,
     ) -> None:
         self._judged = judged
+        self.__name__ = name
         self.undefined = undefined
         self.threshold = threshold
         self.undefined_items: list[str] = []
@@ -100,9 +103,9 @@ def judge_metric(
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
         answer = judge(source=given, output=str(text))
-        return _fraction(judge, answer.score), _score_feedback(judge, answer)
+        return _fraction(judge, answer.score), score_feedback(judge, answer)
 
-    return ProgramMetric(judged, undefined=undefined, threshold=threshold)
+    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined, threshold=threshold)
 
 
 def judge_reward(
@@ -151,7 +154,7 @@ def preference_metric(
         comparison = judge(source=given, candidates=[str(ours), theirs])
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
-    return ProgramMetric(judged, undefined=undefined)
+    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
 
 
 def _field(values: Any, name: str, argument: str) -> Any:
@@ -179,7 +182,7 @@ def _problem_feedback(judge: PointwiseJudge | PairwiseJudge, problem: str) -> st
     return f"The output cannot be judged: it {problem}. The question was: {judge.criterion.definition}"
 
 
-def _score_feedback(judge: PointwiseJudge, answer: Any) -> str:
+def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     """Say which score the judge gave, which way it leans around its most probable label, and on what question."""
     criterion = judge.criterion
     asked = f"The question was: {criterion.definition}"

@@ -20,6 +20,7 @@ from evalbias.measures.calibration import (
     rotations,
 )
 from evalbias.measures.position_offsets import PositionOffsets
+from evalbias.programs.callbacks import tell_callbacks
 from evalbias.programs.compared import predictions
 from evalbias.programs.comparison_adapter import ComparisonAdapter, check_candidates
 from evalbias.programs.criterion import Criterion
@@ -185,6 +186,8 @@ class PairwiseJudge(Program):
     ) -> list[dspy.Prediction]:
         """Compare the candidates of many sources in one call of the model for each number of candidates.
 
+        DSPy's callbacks, such as MLflow's tracing, are told of each comparison as of a call.
+
         Args:
             examples: Examples with ``source`` and ``candidates``; the numbers of candidates may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
@@ -215,7 +218,9 @@ class PairwiseJudge(Program):
             comparisons = self.aggregate(logprobs, orders, correction)
             rows = predictions(comparisons, orders, ties=self.ties, samples=answers.samples)
             done.update(zip(indices, rows, strict=True))
-        return [done[i] for i in range(len(examples))]
+        ordered = [done[i] for i in range(len(examples))]
+        tell_callbacks(self, [{"source": e.source, "candidates": e.candidates} for e in examples], ordered)
+        return ordered
 
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> int:
         """Fit the ``batch``, ``pride`` or ``calibraeval`` calibration to examples and keep it; labels are not used.
@@ -244,7 +249,7 @@ class PairwiseJudge(Program):
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one comparison, with the candidates in the given order."""
-        return self._adapter().format(self.predict.signature, self.predict.demos, example)
+        return self._adapter().prompt(self.predict.signature, self.predict.demos, example)
 
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")

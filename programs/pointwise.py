@@ -16,6 +16,7 @@ from evalbias.lm.types import MeasuringLM, chunk_of, unanswered
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration
 from evalbias.programs.adapter import MAX_SCORE_TOKENS, JudgmentAdapter, expected_scores, written_score
 from evalbias.programs.calibrated import LikelihoodCalibrationSetting, calibrated_fields
+from evalbias.programs.callbacks import tell_callbacks
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
@@ -123,6 +124,8 @@ class PointwiseJudge(Program):
     ) -> list[dspy.Prediction]:
         """Judge many outputs in few calls of the model.
 
+        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call.
+
         Args:
             examples: Examples with ``source`` and ``output``.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
@@ -146,7 +149,9 @@ class PointwiseJudge(Program):
         for start in range(0, len(examples), size):
             part = examples[start : start + size]
             rows = self._scores(lm, part, refused)
-            predictions += [dspy.Prediction(**row) for row in self._corrected(rows, part, lm, refused)]
+            done = [dspy.Prediction(**row) for row in self._corrected(rows, part, lm, refused)]
+            tell_callbacks(self, [{"source": e["source"], "output": e["output"]} for e in part], done)
+            predictions += done
             if progress is not None:
                 progress(len(part))
         return predictions

@@ -18,13 +18,14 @@ LAYERS = {
     "evaluation": ROOT / "evalbias/evaluation",
     "optimizers": ROOT / "optimizers",
     "report": ROOT / "evalbias/report",
+    "integrations": ROOT / "evalbias/integrations",
     "commands": ROOT / "evalbias/commands",
 }
 """From the bottom up: a layer may import itself and those before it."""
-APART = {("runs", "measures"), ("data", "lm")}
+APART = {("runs", "measures"), ("data", "lm"), ("integrations", "report"), ("commands", "integrations")}
 """(layer, an earlier one) that stand side by side."""
 
-HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy")
+HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")
 
 
 def imported_layers(file):
