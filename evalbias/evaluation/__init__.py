@@ -14,6 +14,7 @@ from evalbias.evaluation.loop_summary import LoopSummary, doublings, summarize_l
 from evalbias.evaluation.loops import Loop, LoopRun, run_loops
 from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
 from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.sample_size import items_needed, label_next
 from evalbias.evaluation.self_bias import measure_rounds
 from evalbias.evaluation.style import Paraphrased, StyleReport, measure_style
 
@@ -42,7 +43,9 @@ __all__ = [
     "compare_with_baselines",
     "doublings",
     "function_scores",
+    "items_needed",
     "judge_examples",
+    "label_next",
     "measure",
     "measure_aspects",
     "measure_ranking",

@@ -14,14 +14,12 @@ from evalbias.evaluation.advice import advice_on, margin_of
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
+from evalbias.evaluation.sample_size import items_needed
 from evalbias.measures.resampling import defined_items
 from evalbias.measures.statistic import SCORE_SD, SHARE
 
 ALPHA = 0.05
 """Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
-Z = 1.959963984540054
-POWER_Z = 0.8416212335729143
-"""Normal quantile of the power .8 with which ``items_needed`` finds an effect."""
 
 Status = Literal["biased", "no sign", "too few items", "not measured"]
 
@@ -115,17 +113,6 @@ def holm(p_values: list[float]) -> list[float]:
     return adjusted
 
 
-def items_for(estimate: Estimate, wanted: float) -> int | None:
-    """Return how many items find an effect of the size ``wanted`` with power .8 at 5 %; None where unknown.
-
-    The standard error is read from the interval and shrinks with the root of the number of items.
-    """
-    error = (estimate.high - estimate.low) / (2 * Z)
-    if math.isnan(error) or math.isnan(estimate.value):
-        return None  # between bounds, more items do not narrow what the reliability leaves open
-    return math.ceil(estimate.n * ((Z + POWER_Z) * error / wanted) ** 2)
-
-
 def _finding(
     bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float
 ) -> Finding:
@@ -152,7 +139,7 @@ def _finding(
         margin,
         _margin_in_words(margin, estimate, measurement, judged),
         p_adjusted,
-        items_for(estimate, margin),
+        items_needed(estimate, margin),
         remedy,
     )
 

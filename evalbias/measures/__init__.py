@@ -2,6 +2,7 @@
 
 from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
 from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
+from evalbias.measures.corrected import corrected_mean, corrected_rate
 from evalbias.measures.curve import QuadraticFit, quadratic_fit
 from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
 from evalbias.measures.effect import FeatureEffect
@@ -66,6 +67,8 @@ __all__ = [
     "calibration_gap",
     "confidence",
     "consistent_preferences",
+    "corrected_mean",
+    "corrected_rate",
     "count_undefined",
     "decision_rates",
     "decision_shares",

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import dspy
 import numpy as np
@@ -12,8 +11,7 @@ from fakes import Comparer, FormulaLM, items, numbers
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
-from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.finding import Finding, holm, items_for
+from evalbias.evaluation.finding import Finding, holm
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.runs.values import to_json
@@ -82,13 +80,6 @@ def test_holm_by_its_definition():
     assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
     assert holm([]) == []
     assert holm([0.9, 0.8]) == [1.0, 1.0]
-
-
-def test_items_for_an_effect():
-    estimate = Estimate("x", "x", 0.0, -0.196, 0.196, 0.0, 100, 0)  # standard error .1 with 100 items
-    assert items_for(estimate, 0.28) == 101  # (1.96 + .8416) * .1 / .28 = 1.0006
-    assert items_for(estimate, 0.14) == 401
-    assert items_for(replace(estimate, value=math.nan), 0.1) is None
 
 
 def test_the_verdict_names_every_status():

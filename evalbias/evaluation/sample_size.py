@@ -1,0 +1,89 @@
+"""How many items a bias needs to be shown, and which items people should label next."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
+
+POWER = 0.8
+"""Probability with which an effect of the wanted size is shown."""
+
+
+def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER) -> int | None:
+    """Compute how many items an interval needs to exclude "no bias" for an effect of a given size.
+
+    The standard error is read off the 95 % interval and shrinks with the root of the number of items, as many of them
+    from each input as now: n' = n ((z_.975 + z_power) standard error / wanted)^2.
+
+    Args:
+        estimate: Estimate from n items.
+        wanted: Distance from the value of an unbiased judge that should be shown, in units of the estimate; > 0.
+        power: Probability of showing it, in (0, 1).
+
+    Returns:
+        Items, also where they are fewer than n. None where no number of items would do: the interval is undefined, or
+        the estimate is (one rating of unknown reliability: its interval does not shrink to a point).
+
+    Raises:
+        ValueError: ``wanted`` or ``power`` is out of range.
+
+    Examples:
+        >>> from evalbias.evaluation import Estimate
+        >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
+        >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.8 * .1008 / .2)^2
+        200
+    """
+    if not wanted > 0 or not 0 < power < 1:
+        raise ValueError(f"wanted={wanted}, power={power}: give a size above 0 and a probability between 0 and 1.")
+    width = estimate.high - estimate.low
+    if math.isnan(width + estimate.value) or math.isinf(width):
+        return None
+    units = estimate.units or estimate.n
+    error = width / 2 / stats.t.ppf(0.975, max(units - 1, 1))
+    return math.ceil(estimate.n * ((stats.norm.ppf(0.975) + stats.norm.ppf(power)) * error / wanted) ** 2)
+
+
+def label_next(judged: Judged, count: int, seed: int) -> list[str]:
+    """Choose which items people should label next, so that a corrected estimate gains most.
+
+    The unlabeled items are ordered by the judge's score and cut into ``count`` strata of equal size; one item is drawn
+    from each. The labels then cover the whole range of scores, which makes the relation of judge and people as certain
+    as it can be while every item has the same chance to be labeled: ``corrected_mean`` and ``corrected_rate`` are
+    right for such labels only, not for labels of doubtful items alone.
+
+    Args:
+        judged: Answers; items without an answer are not chosen.
+        count: Labels that people can give.
+        seed: Seed for the draws.
+
+    Returns:
+        Identifiers, the lowest score first; all unlabeled items where there are no more than ``count``.
+
+    Raises:
+        ValueError: ``count`` is below 1.
+    """
+    if count < 1:
+        raise ValueError(f"count={count}: ask for at least one item.")
+    scores = judged.win_shares if judged.pairwise else judged.answers
+    candidates = np.flatnonzero(~np.isnan(scores) & ~labeled(judged))
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(candidates)  # equal scores stand in random order
+    ordered = shuffled[np.argsort(scores[shuffled], kind="stable")]
+    strata = np.array_split(ordered, max(min(count, len(ordered)), 1))
+    return [judged.ids[rng.choice(stratum)] for stratum in strata if len(stratum)]
+
+
+def labeled(judged: Judged) -> np.ndarray:
+    """Return (n,) whether people rated or compared an item."""
+    known = np.zeros(len(judged.ids), dtype=bool)
+    for name in (RATINGS, HUMAN_SCORES, BETTER):
+        values = judged.covariates.get(name)
+        if values is not None:
+            rows = values.reshape(len(known), -1)
+            known |= ~np.isnan(rows).all(axis=1)
+    return known

@@ -1,0 +1,163 @@
+"""Means and rates that people would give to all items, from a judge on all of them and people on a few.
+
+A judge's mean score is wrong by its bias. People on a random part of the items show by how much, and with the bias its
+uncertainty. Both estimators are right only if the labeled items are a random sample of all items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.checks import defined, vector, vectors
+from evalbias.measures.intervals import ConfidenceInterval, share_interval
+
+MIN_LABELS = 2
+"""Fewest labels from which an interval is computed; of each kind where sensitivity and specificity are needed."""
+
+
+def corrected_mean(
+    labeled_judge: ArrayLike,
+    labeled_human: ArrayLike,
+    unlabeled_judge: ArrayLike,
+    *,
+    labeled_clusters: Sequence[object] | None = None,
+    unlabeled_clusters: Sequence[object] | None = None,
+    confidence: float = 0.95,
+) -> ConfidenceInterval:
+    """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
+
+    The mean of the n human scores is moved by how much the judge's mean on the N unlabeled items exceeds its mean on
+    the labeled ones, times a weight:
+
+        mean(h) + weight (mean_unlabeled(m) - mean_labeled(m))
+
+    The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with each
+    sample's own variance of m. It is near 0 for a judge that does not follow people, whose interval is then that of the
+    labels alone. The scales of judge and people may differ. The interval is Student's t with one degree of freedom less
+    than labeled inputs.
+
+    Args:
+        labeled_judge: (n,) Score_m of the items that people scored.
+        labeled_human: (n,) Score_h of the same items.
+        unlabeled_judge: (N,) Score_m of the other items.
+        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
+        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
+        confidence: In (0, 1).
+
+    Returns:
+        The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
+        inputs.
+
+    Raises:
+        ValueError: The lengths differ, or a score is infinite.
+
+    Examples:
+        >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
+        >>> round(found.estimate, 2), round(float(np.mean([1, 2, 3, 4])), 2)
+        (3.38, 2.5)
+    """
+    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
+    rest = vector(unlabeled_judge, "unlabeled_judge")
+    kept, usable = defined(judge, human), ~np.isnan(rest)
+    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
+    judge, human, rest = judge[kept], human[kept], rest[usable]
+    units = len(set(first))
+    if units < MIN_LABELS:
+        return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
+    if len(rest):
+        shift = float(rest.mean() - judge.mean())
+        moved = _per_cluster((judge - judge.mean()) / len(judge), (rest.mean() - rest) / len(rest), first, second)
+    else:
+        shift, moved = 0.0, np.zeros_like(deviations)
+    spread = float((moved**2).sum())
+    weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
+    estimate = float(human.mean()) + weight * shift
+    error = np.sqrt(units / (units - 1) * ((deviations - weight * moved) ** 2).sum())
+    half = float(stats.t.ppf((1 + confidence) / 2, units - 1) * error)
+    return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
+
+
+def corrected_rate(
+    labeled_judge: ArrayLike, labeled_human: ArrayLike, unlabeled_judge: ArrayLike, *, confidence: float = 0.95
+) -> ConfidenceInterval:
+    """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
+
+    The judge's rate p on the unlabeled items mixes its hits and its false alarms; sensitivity (its rate on the items
+    that people call positive) and specificity (one minus its rate on the others) undo the mixture:
+
+        (p + specificity - 1) / (sensitivity + specificity - 1)
+
+    The interval is the delta method's over all three rates, each with the pseudo-counts of Agresti and Coull (1998) so
+    that a rate of 0 or 1 in few labels is not taken for certain.
+
+    Args:
+        labeled_judge: (n,) verdicts, 1 or 0, of the items that people judged.
+        labeled_human: (n,) people's verdicts of the same items.
+        unlabeled_judge: (N,) verdicts of the other items.
+        confidence: In (0, 1).
+
+    Returns:
+        The interval, within [0, 1]. NaN with fewer than two labels of either kind, and for a judge whose sensitivity
+        and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled items, the interval of
+        the people's own rate.
+
+    Raises:
+        ValueError: The lengths differ, or a verdict is not 0, 1 or NaN.
+
+    Examples:
+        >>> judge, human = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10  # sensitivity .9, specificity .8
+        >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).estimate, 3)  # (.6 + .8 - 1) / .7
+        0.571
+    """
+    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
+    rest = vector(unlabeled_judge, "unlabeled_judge")
+    for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
+        wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
+        if len(wrong):
+            raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
+    kept = defined(judge, human)
+    judge, human, rest = judge[kept], human[kept], rest[~np.isnan(rest)]
+    positive, negative = judge[human == 1], 1 - judge[human == 0]
+    if not len(rest):
+        return share_interval(human, confidence=confidence)
+    undefined = ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, len(judge))
+    if min(len(positive), len(negative)) < MIN_LABELS or positive.mean() + negative.mean() <= 1:
+        return undefined
+    estimate = float((rest.mean() + negative.mean() - 1) / (positive.mean() + negative.mean() - 1))
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    rate, sensitivity, specificity = shares = [
+        (x.sum() + extra) / (len(x) + 2 * extra) for x, extra in ((rest, z**2 / 2), (positive, 1), (negative, 1))
+    ]
+    informed = sensitivity + specificity - 1
+    center = (rate + specificity - 1) / informed
+    sizes = (len(rest) + z**2, len(positive) + 2, len(negative) + 2)
+    variance = sum(
+        (weight**2 * share * (1 - share) / size)
+        for weight, share, size in zip((1.0, center, 1 - center), shares, sizes, strict=True)
+    )
+    half = z * float(np.sqrt(variance)) / informed
+    low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
+    return ConfidenceInterval(min(low, estimate), max(high, estimate), estimate, 0, 0, len(judge))
+
+
+def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
+    """Return the cluster of each kept item; without clusters, a name of each item's own."""
+    if clusters is not None and len(clusters) != len(kept):
+        raise ValueError(f"{kind}_clusters has {len(clusters)} entries for {len(kept)} items: give one input an item.")
+    names = [(kind, index) for index in range(len(kept))] if clusters is None else clusters
+    return [names[index] for index in np.flatnonzero(kept)]
+
+
+def _per_cluster(
+    labeled: FloatArray, unlabeled: FloatArray, first: Sequence[object], second: Sequence[object]
+) -> FloatArray:
+    """Sum what each item contributes to an estimate over its cluster; shape (clusters,)."""
+    codes: dict[object, int] = {}
+    numbers = [codes.setdefault(name, len(codes)) for name in (*first, *second)]
+    return np.bincount(numbers, weights=np.concatenate([labeled, unlabeled]))

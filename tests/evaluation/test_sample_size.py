@@ -1,0 +1,105 @@
+"""How many items a bias needs, and which items people should label next."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import compared, flagged, scored
+from scipy import stats
+
+from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
+from evalbias.evaluation.verbosity import VerbosityBias
+from evalbias.measures import corrected_mean
+
+NAN = math.nan
+FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
+
+
+def test_items_by_hand():
+    error = 0.2 / stats.t.ppf(0.975, 99)
+    wanted = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
+    assert items_needed(FOUND, 0.05) == math.ceil(100 * (wanted * error / 0.05) ** 2)
+    assert items_needed(FOUND, 0.4) < 100
+    few = replace(FOUND, units=10)  # ten inputs: the same width is less certain about the standard error
+    assert items_needed(few, 0.1) == math.ceil(100 * (wanted * 0.2 / stats.t.ppf(0.975, 9) / 0.1) ** 2)
+    assert items_needed(FOUND, 0.1, power=0.9) > items_needed(FOUND, 0.1)
+
+
+@pytest.mark.parametrize("change", [{"value": NAN}, {"low": NAN, "high": NAN}, {"high": math.inf}])
+def test_more_items_do_not_help_where_the_estimate_is_undefined(change):
+    assert items_needed(replace(FOUND, **change), 0.1) is None
+
+
+@pytest.mark.parametrize(("wanted", "power"), [(0.0, 0.8), (NAN, 0.8), (0.1, 1.0)])
+def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
+    with pytest.raises(ValueError, match="give a size above 0 and a probability between 0 and 1"):
+        items_needed(FOUND, wanted, power=power)
+
+
+def test_so_many_items_show_the_effect_with_the_stated_power():
+    pilot = measure(VerbosityBias(), scored(np.random.default_rng(0), 2000, length=0.15), seed=0)["length_effect"]
+    large = measure(VerbosityBias(), scored(np.random.default_rng(9), 40_000, length=0.15), seed=0)["length_effect"]
+    needed = items_needed(pilot, large.value)
+    assert 300 < needed < 500
+    share = flagged(VerbosityBias(), "length_effect", lambda rng: scored(rng, needed, length=0.15), sets=150)
+    assert 0.65 <= share <= 0.9
+
+
+def partly_labeled(n=200, known=40):
+    judged = scored(np.random.default_rng(1), n)
+    human = judged.covariates[HUMAN_SCORES].copy()
+    human[known:] = NAN
+    return replace(judged, covariates={HUMAN_SCORES: human})
+
+
+def test_the_next_labels_cover_the_range_of_scores():
+    judged = partly_labeled()
+    chosen = label_next(judged, 16, seed=0)
+    assert len(set(chosen)) == 16
+    assert min(map(int, chosen)) >= 40
+    scores = [judged.answers[int(i)] for i in chosen]
+    assert scores == sorted(scores)
+    rest = np.sort(judged.answers[40:]).reshape(16, 10)
+    assert all(low <= score <= high for score, (low, *_, high) in zip(scores, rest, strict=True))
+    assert chosen == label_next(judged, 16, seed=0) != label_next(judged, 16, seed=1)
+
+
+def test_every_unlabeled_item_has_the_same_chance():
+    judged = partly_labeled(n=60, known=20)
+    drawn = [i for seed in range(600) for i in label_next(judged, 8, seed=seed)]
+    counts = np.array([drawn.count(str(i)) for i in range(20, 60)])
+    assert counts.sum() == 4800
+    assert stats.chisquare(counts).pvalue > 0.001
+
+
+def test_items_that_cannot_be_chosen():
+    judged = partly_labeled(n=10, known=3)
+    answers = judged.answers.copy()
+    answers[5] = NAN
+    assert set(label_next(replace(judged, answers=answers), 99, seed=0)) == {"3", "4", "6", "7", "8", "9"}
+    assert label_next(scored(np.random.default_rng(0), 10), 3, seed=0) == []
+    pairs = compared(np.random.default_rng(0), 10)
+    assert label_next(pairs, 3, seed=0) == []
+    assert len(label_next(replace(pairs, covariates={RATINGS: np.full((10, 2), NAN)}), 3, seed=0)) == 3
+    compared_by_people = replace(pairs, covariates={BETTER: np.array([1.0, NAN] * 5)})
+    assert set(label_next(compared_by_people, 9, seed=0)) == set("13579")
+    bare = Judged(pairs.ids, "quality", pairs.answers)
+    assert len(label_next(bare, 4, seed=0)) == 4
+    with pytest.raises(ValueError, match="count=0: ask for at least one item"):
+        label_next(judged, 0, seed=0)
+
+
+def test_labels_over_the_whole_range_shrink_the_corrected_interval():
+    rng, chosen, random = np.random.default_rng(3), [], []
+    for seed in range(100):
+        judged = scored(rng, 200)
+        human, nobody = judged.covariates[HUMAN_SCORES], {HUMAN_SCORES: np.full(200, NAN)}
+        ours = [int(i) for i in label_next(replace(judged, covariates=nobody), 20, seed=seed)]
+        for places, found in ((ours, chosen), (rng.choice(200, 20, replace=False), random)):
+            rest = np.setdiff1d(np.arange(200), places)
+            interval = corrected_mean(judged.answers[places], human[places], judged.answers[rest])
+            found.append(interval.estimate - human.mean())
+    assert abs(np.mean(chosen)) < 0.05
+    assert np.std(chosen) < np.std(random)

@@ -1,0 +1,127 @@
+"""Corrected means and rates: by hand, by slow definitions, and how often their intervals hold the truth."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from evalbias.measures import corrected_mean, corrected_rate, share_interval
+
+NAN = math.nan
+JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0, 5.0, 5.0, 4.0]
+
+
+def variance(weight, judge, human, rest):
+    """Variance of mean(h) + weight (mean_rest - mean_labeled): each labeled item counts with h - weight m."""
+    return np.var(np.subtract(human, np.multiply(weight, judge))) / len(human) + weight**2 * np.var(rest) / len(rest)
+
+
+def test_the_weight_minimizes_the_variance():
+    found = corrected_mean(JUDGE, HUMAN, REST)
+    best = optimize.minimize_scalar(variance, args=(JUDGE, HUMAN, REST), tol=1e-12)
+    # cov(h, m) = 5.5 / 4, var(m) = 5 / 4 and 1 / 4, so the weight is (1.375 / 4) / (1.25 / 4 + .25 / 6) = 33 / 34
+    assert best.x == pytest.approx(33 / 34)
+    assert found.estimate == pytest.approx(2.75 + 33 / 34 * (4.5 - 3.5))
+    half = stats.t.ppf(0.975, 3) * math.sqrt(4 / 3 * best.fun)
+    assert (found.low, found.high) == pytest.approx((found.estimate - half, found.estimate + half))
+    assert found.units == 4
+
+
+def test_the_scale_of_the_judge_does_not_matter():
+    one, other = (
+        corrected_mean(JUDGE, HUMAN, REST),
+        corrected_mean(*((100 - 7 * np.array(JUDGE)), HUMAN, (100 - 7 * np.array(REST)))),
+    )
+    assert (other.estimate, other.low, other.high) == pytest.approx((one.estimate, one.low, one.high))
+
+
+@pytest.mark.parametrize(("judge", "rest"), [([3.0] * 4, [3.0] * 5), (JUDGE, []), (JUDGE, [NAN])])
+def test_without_help_from_the_judge_the_labels_stand_alone(judge, rest):
+    found = corrected_mean(judge, HUMAN, rest)
+    alone = stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN))
+    assert (found.low, found.high) == pytest.approx(alone)
+    assert found.estimate == 2.75
+
+
+def test_undefined_items_are_left_out():
+    found = corrected_mean([*JUDGE, NAN, 3.0], [*HUMAN, 2.0, NAN], [*REST, NAN])
+    assert found == corrected_mean(JUDGE, HUMAN, REST)
+    assert math.isnan(corrected_mean([1.0], [1.0], REST).low)
+
+
+def test_outputs_of_one_input_count_together():
+    repeated = corrected_mean(
+        np.repeat(JUDGE, 3),
+        np.repeat(HUMAN, 3),
+        np.repeat(REST, 3),
+        labeled_clusters=np.repeat(["a", "b", "c", "d"], 3).tolist(),
+        unlabeled_clusters=np.repeat(list("efghij"), 3).tolist(),
+    )
+    assert repeated == corrected_mean(JUDGE, HUMAN, REST)
+    shared = corrected_mean(JUDGE, HUMAN, JUDGE, labeled_clusters=list("abcd"), unlabeled_clusters=list("abcd"))
+    # the same inputs on both sides: their difference of judge means is known to be 0, so it moves nothing
+    assert (shared.low, shared.high) == pytest.approx(stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN)))
+    with pytest.raises(ValueError, match="labeled_clusters has 3 entries for 4 items"):
+        corrected_mean(JUDGE, HUMAN, REST, labeled_clusters=list("abc"))
+
+
+def test_a_mean_is_corrected_with_its_stated_certainty():
+    rng, held, widths = np.random.default_rng(0), 0, []
+    for _ in range(1000):
+        quality = rng.normal(size=300)
+        human, judge = quality + 0.5 * rng.normal(size=300), np.minimum(quality + 0.6, 2) + 0.5 * rng.normal(size=300)
+        found = corrected_mean(judge[:30], human[:30], judge[30:])
+        held += found.low <= 0 <= found.high
+        widths.append((found.high - found.low) / (2 * stats.t.ppf(0.975, 29) * stats.sem(human[:30])))
+    assert 930 <= held <= 970
+    assert np.mean(widths) < 0.8  # 300 judgments are worth more than half again as many labels
+
+
+def counts(true_positive, false_negative, false_positive, true_negative):
+    judge = [1] * true_positive + [0] * false_negative + [1] * false_positive + [0] * true_negative
+    return judge, [1] * (true_positive + false_negative) + [0] * (false_positive + true_negative)
+
+
+def test_a_rate_by_hand():
+    # sensitivity 9 / 10, specificity 8 / 10, 60 of 100 called positive: (.6 + .8 - 1) / (.9 + .8 - 1) = 4 / 7
+    found = corrected_rate(*counts(9, 1, 2, 8), [1] * 60 + [0] * 40)
+    assert found.estimate == pytest.approx(4 / 7)
+    # delta method by numerical derivatives, at the rates with pseudo-counts
+    z = stats.norm.ppf(0.975)
+    rates = np.array([(60 + z**2 / 2) / (100 + z**2), 10 / 12, 9 / 12])
+    sizes = np.array([100 + z**2, 12, 12])
+
+    def rogan_gladen(r):
+        return (r[0] + r[2] - 1) / (r[1] + r[2] - 1)
+
+    gradient = optimize.approx_fprime(rates, rogan_gladen, 1e-7)
+    half = z * math.sqrt((gradient**2 * rates * (1 - rates) / sizes).sum())
+    assert (found.low, found.high) == pytest.approx(
+        (rogan_gladen(rates) - half, min(1, rogan_gladen(rates) + half)), abs=1e-5
+    )
+
+
+def test_a_rate_that_the_judge_cannot_tell_is_undefined():
+    assert math.isnan(corrected_rate(*counts(5, 5, 5, 5), [1, 0]).estimate)  # it tells nothing
+    assert math.isnan(corrected_rate(*counts(2, 8, 9, 1), [1, 0]).estimate)  # it tells the opposite
+    assert math.isnan(corrected_rate(*counts(9, 1, 0, 1), [1, 0]).estimate)  # one label of a kind
+    judge, human = counts(9, 1, 2, 8)
+    assert corrected_rate(judge, human, [NAN]) == share_interval(human)
+    assert corrected_rate(*counts(10, 0, 0, 10), [1] * 10).high == 1.0
+    with pytest.raises(ValueError, match=r"labeled_judge\[1\] is 0.5: a verdict is 1, 0, or NaN"):
+        corrected_rate([1, 0.5], [1, 0], [1])
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5, 0.9])
+def test_a_rate_is_corrected_with_its_stated_certainty(rate):
+    rng, held, naive = np.random.default_rng(1), 0, 0
+    for _ in range(500):
+        human = (rng.random(500) < rate).astype(float)
+        judge = np.where(human == 1, rng.random(500) < 0.85, rng.random(500) > 0.75).astype(float)
+        found = corrected_rate(judge[:100], human[:100], judge[100:])
+        held += found.low <= rate <= found.high
+        raw = share_interval(judge)
+        naive += raw.low <= rate <= raw.high
+    assert held >= 465
+    assert naive < 400 or rate == 0.5
