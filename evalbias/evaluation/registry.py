@@ -5,6 +5,7 @@ from __future__ import annotations
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.people import PeopleAgreement
 from evalbias.evaluation.position import PositionBias
 from evalbias.evaluation.self_bias import SelfBias
 from evalbias.evaluation.verbosity import VerbosityBias
@@ -16,6 +17,7 @@ BIASES: dict[str, Bias] = {
         PositionBias(),
         VerbosityBias(),
         SelfBias(),
+        PeopleAgreement(),
     )
 }
 """Name -> bias."""

@@ -13,6 +13,7 @@ from evalbias.measures.equal_quality import (
     likelihood_effect,
     likelihood_effect_change,
 )
+from evalbias.measures.forecasts import brier_scores, calibration_error
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
@@ -38,6 +39,7 @@ from evalbias.measures.preference import (
 from evalbias.measures.quantiles import QuantileMap
 from evalbias.measures.rank_statistic import RankStatistic, bias_score_statistic, performance_statistic
 from evalbias.measures.ranks import spearman_rows
+from evalbias.measures.reliability import cohen_kappa, krippendorff_alpha
 from evalbias.measures.significance import PermutationTest, paired_permutation_test
 from evalbias.measures.statistic import MeanStatistic, ShareStatistic, SkewnessStatistic, Statistic
 from evalbias.measures.uniformity import score_uniformity
@@ -64,7 +66,10 @@ __all__ = [
     "bias_score",
     "bias_score_statistic",
     "bootstrap_ci",
+    "brier_scores",
+    "calibration_error",
     "calibration_gap",
+    "cohen_kappa",
     "confidence",
     "consistent_preferences",
     "corrected_mean",
@@ -77,6 +82,7 @@ __all__ = [
     "effect_change",
     "fairness",
     "kendall",
+    "krippendorff_alpha",
     "likelihood_bias",
     "likelihood_effect",
     "likelihood_effect_change",

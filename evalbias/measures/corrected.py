@@ -151,7 +151,7 @@ def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> lis
     if clusters is not None and len(clusters) != len(kept):
         raise ValueError(f"{kind}_clusters has {len(clusters)} entries for {len(kept)} items: give one input an item.")
     names = [(kind, index) for index in range(len(kept))] if clusters is None else clusters
-    return [names[index] for index in np.flatnonzero(kept)]
+    return [names[int(index)] for index in np.flatnonzero(kept)]
 
 
 def _per_cluster(
@@ -160,4 +160,4 @@ def _per_cluster(
     """Sum what each item contributes to an estimate over its cluster; shape (clusters,)."""
     codes: dict[object, int] = {}
     numbers = [codes.setdefault(name, len(codes)) for name in (*first, *second)]
-    return np.bincount(numbers, weights=np.concatenate([labeled, unlabeled]))
+    return np.asarray(np.bincount(numbers, weights=np.concatenate([labeled, unlabeled])), dtype=np.float64)

@@ -1,0 +1,153 @@
+"""Agreement of any judge with people, beside what people reach among themselves and what needs no judge at all."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evalbias.evaluation.estimates import Sample
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
+from evalbias.measures import brier_scores, consistent_preferences, decision_shares
+from evalbias.measures.agreement_statistics import (
+    AlphaStatistic,
+    CalibrationStatistic,
+    CeilingStatistic,
+    KappaStatistic,
+    KendallStatistic,
+    PearsonStatistic,
+    one_against_the_others,
+)
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.calibration import win_share
+from evalbias.measures.rank_statistic import RankStatistic
+from evalbias.measures.statistic import MeanStatistic, ShareStatistic
+
+FLOORS = {"likelihood_floor": (LIKELIHOODS, "LS alone"), "length_floor": (LENGTHS, "length alone")}
+
+
+class PeopleAgreement:
+    """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
+
+    Estimates of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where
+    both use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, of the judge and the human score as
+    two raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, which are one rater
+    fewer than the judge is compared with); ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the
+    length with the human scores).
+
+    Estimates of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
+    candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
+    pairs with the same choice in both orders), ``kappa`` (Cohen's, of its choices in the order given), ``brier`` and
+    ``calibration_error`` (of probabilities, averaged over the orders; not of verdicts), ``human_ceiling`` (share of
+    pairs in which one rater prefers the same candidate as the others) and the floors (share of pairs in which people
+    prefer the likelier or the longer candidate; ties count half).
+    """
+
+    name = "agreement"
+    headlines = ("spearman", "accuracy")
+    objective = None
+
+    def applies(self, judged: Judged) -> bool:
+        """See ``Bias``."""
+        return (
+            bool({BETTER, RATINGS} & judged.covariates.keys()) if judged.pairwise else HUMAN_SCORES in judged.covariates
+        )
+
+    def samples(self, judged: Judged) -> dict[str, Sample]:
+        """See ``Bias``."""
+        return _of_choices(judged) if judged.pairwise else _of_scores(judged)
+
+
+def preferred(judged: Judged) -> FloatArray:
+    """Return (n,) 1 where people prefer the first candidate of a pair, 0 the second, NaN where neither.
+
+    It is their choice where one is given, else the side of their mean rating.
+    """
+    if BETTER in judged.covariates:
+        return np.asarray(1.0 - judged.covariate(BETTER))
+    return _side(_mean_rating(judged.covariate(RATINGS)))
+
+
+def choices(judged: Judged, order: int) -> FloatArray:
+    """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
+    shares = win_share(decision_shares(judged.answers[:, order]), ties=judged.ties)
+    return np.asarray(shares if order == 0 else 1 - shares)
+
+
+def _of_scores(judged: Judged) -> dict[str, Sample]:
+    human, scores = judged.covariate(HUMAN_SCORES), judged.answers
+    samples = {
+        "spearman": Sample(scores, RankStatistic(human), "Spearman"),
+        "kendall": Sample(scores, KendallStatistic(human), "Kendall", tested=False),
+        "pearson": Sample(scores, PearsonStatistic(human), "Pearson"),
+    }
+    if _on_one_scale(judged, human):
+        samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)")
+        samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)")
+    if RATINGS in judged.covariates:
+        pairs = one_against_the_others(judged.covariate(RATINGS))
+        if not np.isnan(pairs).all():
+            samples["human_ceiling"] = Sample(pairs, CeilingStatistic(), "one rater")
+    for name, (feature, label) in FLOORS.items():
+        if feature in judged.covariates:
+            samples[name] = Sample(judged.covariate(feature), RankStatistic(human), label)
+    return samples
+
+
+def _of_choices(judged: Judged) -> dict[str, Sample]:
+    people, orders = preferred(judged), judged.answers.shape[1]
+    samples = {
+        name: _share(_equal(choices(judged, order), people), label)
+        for order, (name, label) in enumerate(
+            [("accuracy", "accuracy"), ("accuracy_swapped", "accuracy, swapped")][:orders]
+        )
+    }
+    if orders == 2:
+        consistent = consistent_preferences(judged.answers[:, 0], judged.answers[:, 1], ties=judged.ties)
+        samples["consistency"] = _share(consistent, "consistent")
+    samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa")
+    wins = judged.win_shares
+    if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
+        samples["brier"] = Sample(brier_scores(wins, people), MeanStatistic(), "Brier", signed=False)
+        calibration = CalibrationStatistic(people)
+        samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
+    if RATINGS in judged.covariates:
+        pairs = one_against_the_others(judged.covariate(RATINGS))
+        ceiling = _equal(_side(pairs[:, 0]), _side(pairs[:, 1]))
+        if not np.isnan(ceiling).all():
+            samples["human_ceiling"] = _share(ceiling, "one rater")
+    for name, (feature, label) in FLOORS.items():
+        if feature in judged.covariates:
+            values = judged.covariate(feature)
+            difference = np.sign(values[:, 0] - values[:, 1])
+            samples[name] = _share(_equal((1 + difference) / 2, people), label)
+    return samples
+
+
+def _share(values: FloatArray, label: str) -> Sample:
+    return Sample(values, ShareStatistic(), label, signed=False)
+
+
+def _equal(choice: FloatArray, other: FloatArray) -> FloatArray:
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    return np.asarray(choice * other + (1 - choice) * (1 - other))
+
+
+def _side(difference: FloatArray) -> FloatArray:
+    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
+    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+
+
+def _mean_rating(ratings: FloatArray) -> FloatArray:
+    present = ~np.isnan(ratings)
+    counts = present.sum(axis=1)
+    sums = np.where(present, ratings, 0.0).sum(axis=1)
+    return np.divide(sums, counts, out=np.full(len(ratings), np.nan), where=counts > 0)
+
+
+def _on_one_scale(judged: Judged, human: FloatArray) -> bool:
+    """Return whether the human scores lie on the judge's scale; where it is unknown, whether the ranges overlap."""
+    scores, human = (values[~np.isnan(values)] for values in (judged.answers, human))
+    if not len(scores) or not len(human):
+        return False
+    if judged.scale is not None:
+        return bool(judged.scale[0] <= human.min() and human.max() <= judged.scale[1])
+    return bool(scores.min() < human.max() and human.min() < scores.max())

@@ -1,0 +1,167 @@
+"""Krippendorff's alpha, Cohen's kappa, Brier scores and calibration errors: by hand, slowly, and by third parties."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.inter_rater import cohens_kappa
+
+from evalbias.measures import brier_scores, calibration_error, cohen_kappa, krippendorff_alpha
+from evalbias.measures.agreement_statistics import (
+    AlphaStatistic,
+    CalibrationStatistic,
+    CeilingStatistic,
+    KappaStatistic,
+    KendallStatistic,
+    PearsonStatistic,
+    one_against_the_others,
+)
+from evalbias.measures.resampling import drawn
+
+NAN = math.nan
+LEVELS = ["nominal", "ordinal", "interval"]
+TABLE = [[1, 2, NAN], [3, 3, 3], [NAN, 5, 4], [2, NAN, NAN], [1, 1, 2], [5, 4, 5]]
+
+
+def test_interval_alpha_by_hand():
+    # squared differences of ordered pairs over (raters - 1): 0, 2 * 1, 0 -> 2 / 6; of all ratings: 58 / 30
+    assert krippendorff_alpha([[1, 1], [2, 3], [3, 3]], level="interval") == pytest.approx(
+        float(1 - Fraction(2, 6) / Fraction(58, 30))
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@given(st.lists(st.lists(st.sampled_from([1.0, 2.0, 2.5, 4.0, NAN]), min_size=3, max_size=3), min_size=2, max_size=8))
+def test_alpha_is_that_of_krippendorff(level, table):
+    usable = [row for row in table if sum(v == v for v in row) > 1]
+    if len({v for row in usable for v in row if v == v}) < 2:
+        assert math.isnan(krippendorff_alpha(table, level=level))
+        return
+    theirs = krippendorff.alpha(reliability_data=np.transpose(usable), level_of_measurement=level)
+    assert krippendorff_alpha(table, level=level) == pytest.approx(theirs, abs=1e-9)
+
+
+def test_alpha_without_ratings_to_compare_is_undefined():
+    assert math.isnan(krippendorff_alpha([[1, NAN], [NAN, 2]], level="interval"))
+    assert math.isnan(krippendorff_alpha([[3, 3], [3, 3]], level="nominal"))
+    for table, level in (([1, 2], "interval"), ([[1, 2]], "ratio"), ([[1, math.inf]], "interval")):
+        with pytest.raises(ValueError, match="give one of"):
+            krippendorff_alpha(table, level=level)
+
+
+def test_kappa_by_hand_and_by_statsmodels():
+    assert cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0]) == pytest.approx(float(Fraction(3, 4) - Fraction(1, 2)) * 2)
+    a, b = np.random.default_rng(0).integers(0, 2, size=(2, 50))
+    table = [[sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)]
+    assert cohen_kappa(a, b) == pytest.approx(cohens_kappa(table).kappa)
+    # a tie is half of either class: p_o = (1 + .5) / 2, p_e = .75 * .5 + .25 * .5
+    assert cohen_kappa([1, 0.5, NAN], [1, 0, 1]) == pytest.approx((0.75 - 0.5) / 0.5)
+    assert math.isnan(cohen_kappa([1, 1], [1, 1]))
+    assert math.isnan(cohen_kappa([NAN], [1]))
+    with pytest.raises(ValueError, match="A choice is 2"):
+        cohen_kappa([2], [1])
+
+
+def test_brier_scores_and_calibration_errors_by_hand():
+    assert brier_scores([0.75, 0.25, NAN], [1, 1, 0]) == pytest.approx([1 / 16, 9 / 16, NAN], nan_ok=True)
+    # bins [0, .5) and [.5, 1]: means .2 and .8, frequencies 1 / 2 and 2 / 3 -> (2 * .3 + 3 * (.8 - 2 / 3)) / 5
+    assert calibration_error([0.1, 0.3, 0.7, 0.8, 0.9], [0, 1, 1, 1, 0], bins=2) == pytest.approx(0.6 / 5 + 0.4 / 5)
+    assert calibration_error([1.0, NAN], [1, 1]) == 0.0
+    assert math.isnan(calibration_error([NAN], [1]))
+    for arguments, message in ((([1.5], [1]), "A probability is 1.5"), (([0.5], [0.5]), "An outcome is 0.5")):
+        with pytest.raises(ValueError, match=message):
+            brier_scores(*arguments)
+    with pytest.raises(ValueError, match="bins=0"):
+        calibration_error([0.5], [1], bins=0)
+
+
+def likert(rng, n):
+    quality = rng.normal(size=n)
+    return [np.clip(np.round(3 + quality + rng.normal(size=n)), 1, 5) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("statistic", "definition"),
+    [
+        (PearsonStatistic, lambda x, y: stats.pearsonr(x, y).statistic),
+        (AlphaStatistic, lambda x, y: krippendorff_alpha(np.column_stack([x, y]), level="interval")),
+        (
+            lambda y: AlphaStatistic(y, ordinal=True),
+            lambda x, y: krippendorff_alpha(np.column_stack([x, y]), level="ordinal"),
+        ),
+        (KendallStatistic, lambda x, y: stats.kendalltau(x, y).statistic),
+    ],
+)
+def test_statistics_of_resamples_are_those_of_their_items(statistic, definition):
+    x, y = likert(np.random.default_rng(1), 30)
+    one = statistic(y)
+    assert one(x) == pytest.approx(definition(x, y))
+    counts = next(iter(drawn(np.arange(30), 5, np.random.default_rng(0))))
+    for row, value in zip(counts.astype(int), one.resampled(x, counts), strict=True):
+        assert value == pytest.approx(definition(np.repeat(x, row), np.repeat(y, row)))
+
+
+def test_statistics_of_choices():
+    x, y = (np.random.default_rng(2).integers(0, 2, size=(2, 40))).astype(float)
+    assert KappaStatistic(y)(x) == pytest.approx(cohen_kappa(x, y))
+    p = np.random.default_rng(3).random(40)
+    assert CalibrationStatistic(y)(p) == pytest.approx(calibration_error(p, y))
+
+
+def test_the_human_ceiling_takes_raters_in_turn():
+    ratings = np.array([[1, 5, 3], [2, 4, NAN], [4, NAN, NAN], [3, 1, 2]], dtype=float)
+    pairs = one_against_the_others(ratings)
+    assert pairs == pytest.approx(np.array([[1, 4], [4, 2], [NAN, NAN], [3, 1.5]]), nan_ok=True)
+    kept = pairs[[0, 1, 3]]
+    assert CeilingStatistic()(kept) == pytest.approx(stats.spearmanr(*kept.T).statistic)
+    counts = np.array([[2.0, 1.0, 1.0]])
+    resampled = np.repeat(kept, [2, 1, 1], axis=0)
+    assert CeilingStatistic().resampled(kept, counts)[0] == pytest.approx(stats.spearmanr(*resampled.T).statistic)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
+    x, y = likert(np.random.default_rng(4), 36)
+    clusters = np.random.default_rng(5).permutation(np.arange(36) // outputs)
+    found = KendallStatistic(y).interval(x, clusters=clusters.tolist(), seed=0)
+    left_out = [stats.kendalltau(x[clusters != c], y[clusters != c]).statistic for c in np.unique(clusters)]
+    units = 36 // outputs
+    error = math.sqrt((units - 1) * np.var(np.arctanh(left_out)))
+    half = stats.t.ppf(0.975, units - 1) * error
+    tau = stats.kendalltau(x, y).statistic
+    assert (found.low, found.high) == pytest.approx(tuple(np.tanh(np.arctanh(tau) + np.array([-half, half]))))
+    assert found.units == units
+
+
+def test_the_interval_of_tau_where_it_has_no_spread():
+    x = np.arange(10.0)
+    same = KendallStatistic(x).interval(x, seed=0)
+    assert (same.low, same.high) == pytest.approx((1, 1))
+    assert math.isnan(KendallStatistic(np.ones(10)).interval(x, seed=0).low)
+
+
+def test_the_interval_of_tau_holds_the_truth():
+    def pairs(rng, n):
+        quality = rng.normal(size=n)
+        return quality + rng.normal(size=n), quality + rng.normal(size=n)
+
+    truth = 2 / math.pi * math.asin(0.5)  # of normal pairs with correlation .5
+    held = 0
+    for seed in range(200):
+        x, y = pairs(np.random.default_rng(seed), 50)
+        found = KendallStatistic(y).interval(x, seed=0)
+        held += found.low <= truth <= found.high
+    assert 182 <= held <= 198
+
+
+def test_every_pair_of_values_counts_once():
+    x, y = [1.0, 2.0, 2.0, 4.0], [1.0, 3.0, 2.0, 2.0]
+    signs = [(np.sign(b - a), np.sign(d - c)) for (a, c), (b, d) in itertools.combinations(zip(x, y, strict=True), 2)]
+    expected = sum(s * t for s, t in signs) / math.sqrt(sum(s * s for s, _ in signs) * sum(t * t for _, t in signs))
+    assert KendallStatistic(np.array(y))(x) == pytest.approx(expected)
