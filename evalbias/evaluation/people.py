@@ -6,6 +6,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.quality import preferred, side
 from evalbias.measures import brier_scores, consistent_preferences, decision_shares
 from evalbias.measures.agreement_statistics import (
     AlphaStatistic,
@@ -56,16 +57,6 @@ class PeopleAgreement:
         return _of_choices(judged) if judged.pairwise else _of_scores(judged)
 
 
-def preferred(judged: Judged) -> FloatArray:
-    """Return (n,) 1 where people prefer the first candidate of a pair, 0 the second, NaN where neither.
-
-    It is their choice where one is given, else the side of their mean rating.
-    """
-    if BETTER in judged.covariates:
-        return np.asarray(1.0 - judged.covariate(BETTER))
-    return _side(_mean_rating(judged.covariate(RATINGS)))
-
-
 def choices(judged: Judged, order: int) -> FloatArray:
     """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
     shares = win_share(decision_shares(judged.answers[:, order]), ties=judged.ties)
@@ -111,7 +102,7 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
     if RATINGS in judged.covariates:
         pairs = one_against_the_others(judged.covariate(RATINGS))
-        ceiling = _equal(_side(pairs[:, 0]), _side(pairs[:, 1]))
+        ceiling = _equal(side(pairs[:, 0]), side(pairs[:, 1]))
         if not np.isnan(ceiling).all():
             samples["human_ceiling"] = _share(ceiling, "one rater")
     for name, (feature, label) in FLOORS.items():
@@ -129,18 +120,6 @@ def _share(values: FloatArray, label: str) -> Sample:
 def _equal(choice: FloatArray, other: FloatArray) -> FloatArray:
     """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
     return np.asarray(choice * other + (1 - choice) * (1 - other))
-
-
-def _side(difference: FloatArray) -> FloatArray:
-    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
-    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
-
-
-def _mean_rating(ratings: FloatArray) -> FloatArray:
-    present = ~np.isnan(ratings)
-    counts = present.sum(axis=1)
-    sums = np.where(present, ratings, 0.0).sum(axis=1)
-    return np.divide(sums, counts, out=np.full(len(ratings), np.nan), where=counts > 0)
 
 
 def _on_one_scale(judged: Judged, human: FloatArray) -> bool:

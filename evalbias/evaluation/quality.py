@@ -7,21 +7,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from evalbias.evaluation.estimates import Sample
-from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
 
 
 def is_rated_by_people(judged: Judged) -> bool:
     """Return whether people's view of the items is known."""
-    return not {RATINGS, HUMAN_SCORES}.isdisjoint(judged.covariates)
+    return not {RATINGS, HUMAN_SCORES, BETTER}.isdisjoint(judged.covariates)
 
 
 def people_ratings(judged: Judged) -> FloatArray:
     """Return (n, r) what people say of each item's quality; of a pair, its first candidate's less its second's.
 
     Single ratings come first, because several of them tell how noisy one is. Without them, the human score is the one
-    rating.
+    rating, or people's choice between the candidates of a pair: 1 for the first, -1 for the second.
 
     Raises:
         ValueError: Nobody rated the items.
@@ -29,8 +29,33 @@ def people_ratings(judged: Judged) -> FloatArray:
     ratings = judged.covariates.get(RATINGS)
     if ratings is not None:
         return ratings
+    if judged.pairwise and BETTER in judged.covariates:
+        return np.asarray(1.0 - 2.0 * judged.covariate(BETTER))[:, None]
     scores = judged.covariate(HUMAN_SCORES)
     return (scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None]
+
+
+def preferred(judged: Judged) -> FloatArray:
+    """Return (n,) 1 where people prefer the first candidate of a pair, 0 the second, NaN where neither.
+
+    It is their choice where one is given, else the side of their mean rating.
+    """
+    if BETTER in judged.covariates:
+        return np.asarray(1.0 - judged.covariate(BETTER))
+    return side(mean_of_raters(people_ratings(judged)))
+
+
+def side(difference: FloatArray) -> FloatArray:
+    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
+    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+
+
+def mean_of_raters(ratings: FloatArray) -> FloatArray:
+    """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
+    present = ~np.isnan(ratings)
+    counts = present.sum(axis=1)
+    sums = np.where(present, ratings, 0.0).sum(axis=1)
+    return np.divide(sums, counts, out=np.full(len(ratings), np.nan), where=counts > 0)
 
 
 def judge_scores(judged: Judged) -> FloatArray:

@@ -9,8 +9,9 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import LENGTHS, Judged
-from evalbias.evaluation.quality import effect_sample, effect_statistic, is_rated_by_people, log_lengths
+from evalbias.evaluation.quality import effect_sample, effect_statistic, is_rated_by_people, log_lengths, preferred
 from evalbias.measures import longer_wins
+from evalbias.measures.group_gap import GapStatistic
 from evalbias.measures.statistic import ShareStatistic
 
 LENGTH_EFFECT = "length_effect"
@@ -22,9 +23,12 @@ class VerbosityBias:
 
     Estimates: ``length_effect`` (change in the score, or in the log-odds of a candidate's win, in standard deviations,
     for an output whose log length is one standard deviation greater, at equal quality; only where people rated the
-    items, and NaN with one rating of unknown reliability) and, for pairs, ``longer_rate`` (win rate of the longer
-    candidate, both orders averaged, in [0, 1]; a tie counts half and pairs of equal lengths are excluded). Where longer
-    text is better text, an unbiased judge prefers the longer candidate too: only ``length_effect`` tells these apart.
+    items or chose between them, and NaN with one rating or choice of unknown reliability) and, for pairs of different
+    lengths, both orders averaged and a tie counting half, ``longer_rate`` (win rate of the longer candidate, in [0, 1])
+    and ``accuracy_gap`` (share of the pairs in which the judge chooses what people prefer where that is the longer
+    candidate, less that share where it is the shorter one). Where longer text is better text, an unbiased judge prefers
+    the longer candidate too and is more often right where people do, because their difference is larger then: only
+    ``length_effect`` tells these apart.
 
     Attributes:
         reliability: Share of a single rating's variance that is quality, for items with one rating.
@@ -55,4 +59,11 @@ class VerbosityBias:
             samples["longer_rate"] = Sample(
                 wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False, confounded=True
             )
+            if is_rated_by_people(judged):
+                longer_better = np.where(first > second, preferred(judged), 1 - preferred(judged))
+                correct = np.where(longer_better == 1, wins, 1 - wins)
+                gap = GapStatistic(longer_better)
+                samples["accuracy_gap"] = Sample(
+                    correct, gap, "accuracy gap", null=0.0, excluded=equal, confounded=True
+                )
         return samples

@@ -25,6 +25,9 @@ from evalbias.measures.joint_model import JointModel, joint_model
 
 RELIABILITIES = (0.5, 1.0)
 """Reliabilities of a single rating between which bounds are given where it is unknown."""
+CHOICES = (1 / np.pi, 1.0)
+"""The same where the rating has two values, such as a choice between two candidates: of a normally distributed quality,
+the side alone has a reliability of 2/pi, and half of that is the least."""
 STRONG = 10.0
 """F of the first stage from which the usual interval holds (Staiger and Stock 1997)."""
 QUALITY = "quality"
@@ -43,7 +46,7 @@ class FeatureEffect:
         effect: c, the change in the score, in its standard deviations, for one standard deviation of the feature, or
             one unit where it is not standardized; NaN where it cannot be told, see ``reason``.
         low: Lower end of the 95 % interval. Where only the reliability is unknown, the interval holds for every
-            reliability from .5 to 1.
+            reliability from .5 to 1, or from 1/pi where the rating is one of two values.
         high: Upper end.
         standard_error: Standard error of the effect, from the jackknife over inputs.
         p_value: Two-sided p of the test against 0.
@@ -95,7 +98,8 @@ def fitted_effect(
     single = np.nansum(model.ratings, axis=1)  # the one rating of each item
     if reliability is not None:
         return _fitted(model, with_reliability(single, reliability))
-    return _between(*(_fitted(model, with_reliability(single, r)) for r in RELIABILITIES))
+    ends = CHOICES if len(np.unique(single)) == 2 else RELIABILITIES
+    return _between(*(_fitted(model, with_reliability(single, r)) for r in ends))
 
 
 def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:

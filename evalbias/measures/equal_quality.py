@@ -51,7 +51,7 @@ def effect_at_equal_quality(
 
     Returns:
         The effect, in standard deviations of the scores. Without two ratings and without ``reliability`` it is NaN and
-        has bounds for reliabilities from .5 to 1.
+        has bounds for reliabilities from .5 to 1, from 1/pi if the ratings have two values.
 
     Raises:
         ValueError: The lengths differ, a number is infinite, or ``reliability`` is out of range or contradicts several

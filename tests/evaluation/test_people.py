@@ -10,7 +10,8 @@ from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.evaluation.people import PeopleAgreement, choices, preferred
+from evalbias.evaluation.people import PeopleAgreement, choices
+from evalbias.evaluation.quality import preferred
 from evalbias.measures import krippendorff_alpha
 
 NAN = math.nan

@@ -1,16 +1,18 @@
 """Verbosity: the effect of length at equal quality, for judges that score and judges that compare."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, RATINGS
 from evalbias.evaluation.quality import judge_scores, log_lengths, people_ratings
 from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import EffectStatistic, effect_at_equal_quality
+from evalbias.measures.group_gap import GapStatistic
 
 NAN = math.nan
 
@@ -89,6 +91,48 @@ def test_ratings_by_hand():
     rated = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]]), RATINGS: np.array([[2.0, 3.0]])})
     assert people_ratings(rated).tolist() == [[2.0, 3.0]]
     assert log_lengths(np.array([1.0, math.e, 0.0])) == pytest.approx([0, 1, NAN], nan_ok=True)
+
+
+def test_the_accuracy_gap_by_hand():
+    # the longer one wins, wins, loses, ties; people prefer the longer, the shorter, the shorter, the longer
+    answers = [[(0.9, 0.1)], [(0.9, 0.1)], [(0.8, 0.2)], [(0.5, 0.5)], [(0.9, 0.1)], [(0.9, 0.1)]]
+    lengths = np.array([[9, 1], [9, 1], [1, 9], [9, 1], [3, 3], [9, 1]], dtype=float)
+    judged = pairs_judged(answers, **{LENGTHS: lengths, BETTER: np.array([0.0, 1.0, 0.0, 0.0, 1.0, NAN])})
+    gap = measure(VerbosityBias(), judged, seed=0, n_resamples=50)["accuracy_gap"]
+    assert gap.value == pytest.approx((1 + 0.5) / 2 - (0 + 1) / 2)
+    assert (gap.n, gap.excluded, gap.undefined, gap.confounded) == (4, 1, 1, True)
+    assert people_ratings(judged)[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
+
+
+def test_gaps_of_resamples_are_those_of_their_items():
+    values, members = np.array([1.0, 0.0, 0.5, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])
+    statistic = GapStatistic(members)
+    assert statistic(values) == 0.5 - 0.75
+    found = statistic.resampled(values, np.array([[2.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]))
+    assert found == pytest.approx([2 / 3 - 0.5, NAN], nan_ok=True)
+
+
+def choose(judged, rng, errors=0.0):
+    """Replace the ratings by one choice of people, as often wrong as stated."""
+    better = (judged.covariates[RATINGS].mean(axis=1) < 0).astype(float)
+    better = np.where(rng.random(len(better)) < errors, 1 - better, better)
+    return replace(judged, covariates={LENGTHS: judged.covariates[LENGTHS], BETTER: better})
+
+
+@pytest.mark.parametrize("errors", [0.0, 0.1])
+def test_peoples_choices_alone_give_bounds_that_do_not_flag_an_unbiased_judge(errors):
+    def draw(rng):
+        return choose(compared(rng, 568, verdicts=True, noise=0.3), rng, errors)
+
+    assert flagged(VerbosityBias(), "length_effect", draw, sets=100) <= 0.05
+
+
+def test_peoples_choices_find_a_strong_preference_for_length():
+    def draw(rng):
+        return choose(compared(rng, 568, verdicts=True, noise=0.3, length=1.5), rng, 0.1)
+
+    assert flagged(VerbosityBias(), "length_effect", draw, sets=20) >= 0.9
+    assert flagged(VerbosityBias(reliability=0.45), "length_effect", draw, sets=20) == 1.0
 
 
 def test_other_features_can_be_held_fixed():
