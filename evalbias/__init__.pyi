@@ -4,7 +4,9 @@ from .evaluation import Judged as Judged
 from .evaluation import Measurement as Measurement
 from .evaluation import compare as compare
 from .evaluation import function_scores as function_scores
+from .evaluation import items_needed as items_needed
 from .evaluation import judge_examples as judge_examples
+from .evaluation import label_next as label_next
 from .evaluation import measure as measure
 from .evaluation import measure_ranking as measure_ranking
 from .evaluation import recorded_scores as recorded_scores
@@ -19,6 +21,8 @@ from .lm.local import LocalLM as LocalLM
 from .lm.recorded import RecordedLM as RecordedLM
 from .lm.sampled_answers import Sampling as Sampling
 from .lm.server import ServerLM as ServerLM
+from .measures import corrected_mean as corrected_mean
+from .measures import corrected_rate as corrected_rate
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.biased_demos import BiasedDemos as BiasedDemos
 from .optimizers.external_refine import ExternalFeedbackRefine as ExternalFeedbackRefine

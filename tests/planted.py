@@ -24,25 +24,30 @@ def ids(n):
     return tuple(map(str, range(n)))
 
 
-def scored(rng, n, *, length=0.0, likelihood=0.0, raters=2, noise=0.7, squeeze=1.0):
+def scored(rng, n, *, length=0.0, likelihood=0.0, own=0.0, raters=2, noise=0.7, error=0.5, squeeze=1.0):
     quality, log_length, ls = text(rng, n)
-    pull = quality + length * log_length + likelihood * ls + 0.5 * rng.normal(size=n)
+    mine = rng.random(n) < 1 / (1 + np.exp(-quality))  # the judge's own system writes better text
+    pull = quality + length * log_length + likelihood * ls + own * mine + error * rng.normal(size=n)
     ratings = likert(3 + quality[:, None] + noise * rng.normal(size=(n, raters)))
     covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls}
     people = {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
-    return Judged(ids(n), "quality", likert(3 + squeeze * pull), covariates | people)
+    writers = np.where(mine, "mine", rng.choice(["other", "third"], size=n)).tolist()
+    scores = likert(3 + squeeze * pull)
+    return Judged(ids(n), "quality", scores, covariates | people, writers=writers, scale=(1, 5))
 
 
-def compared(rng, n, *, length=0.0, likelihood=0.0, first=0.0, raters=2, noise=0.7, verdicts=False, orders=2):
+def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2, noise=0.7, verdicts=False, orders=2):
     quality, log_length, ls = text(rng, (n, 2))
-    pull = (quality + length * log_length + likelihood * ls) @ [1, -1]
+    mine = rng.random((n, 2)) < 1 / (1 + np.exp(-quality))
+    pull = (quality + length * log_length + likelihood * ls + own * mine) @ [1, -1]
     odds = [first + sign * pull + 0.5 * rng.normal(size=n) for sign in (1, -1)[:orders]]
     wins = 1 / (1 + np.exp(-2 * np.array(odds).T))  # (n, orders) of the first position
     if verdicts:
         wins = (wins > 0.5).astype(float)
     ratings = likert(3 + quality[:, None] + noise * rng.normal(size=(n, raters, 2)))
     covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls, RATINGS: ratings @ [1, -1]}
-    return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates)
+    writers = [tuple("mine" if one else "other" for one in pair) for pair in mine]
+    return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates, writers=writers)
 
 
 def flagged(bias, name, draw, *, sets, seed=0):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evalbias.measures.quality_slope import SLOPE
 from evalbias.measures.statistic import SCORE_SD, SHARE
 
-MARGINS = {SCORE_SD: 0.2, SHARE: 0.1}
+MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
 MARGIN = 0.1
 """The same for estimates without a unit, such as correlations and differences of two shares."""

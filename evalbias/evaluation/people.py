@@ -6,7 +6,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
-from evalbias.evaluation.quality import preferred, side
+from evalbias.evaluation.quality import on_one_scale, preferred, side
 from evalbias.measures import brier_scores, consistent_preferences, decision_shares
 from evalbias.measures.agreement_statistics import (
     AlphaStatistic,
@@ -68,18 +68,18 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
     samples = {
         "spearman": Sample(scores, RankStatistic(human), "Spearman"),
         "kendall": Sample(scores, KendallStatistic(human), "Kendall", tested=False),
-        "pearson": Sample(scores, PearsonStatistic(human), "Pearson"),
+        "pearson": Sample(scores, PearsonStatistic(human), "Pearson", tested=False),
     }
-    if _on_one_scale(judged, human):
-        samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)")
-        samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)")
+    if on_one_scale(judged):
+        samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)", tested=False)
+        samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)", tested=False)
     if RATINGS in judged.covariates:
         pairs = one_against_the_others(judged.covariate(RATINGS))
         if not np.isnan(pairs).all():
-            samples["human_ceiling"] = Sample(pairs, CeilingStatistic(), "one rater")
+            samples["human_ceiling"] = Sample(pairs, CeilingStatistic(), "one rater", tested=False)
     for name, (feature, label) in FLOORS.items():
         if feature in judged.covariates:
-            samples[name] = Sample(judged.covariate(feature), RankStatistic(human), label)
+            samples[name] = Sample(judged.covariate(feature), RankStatistic(human), label, tested=False)
     return samples
 
 
@@ -94,7 +94,7 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
     if orders == 2:
         consistent = consistent_preferences(judged.answers[:, 0], judged.answers[:, 1], ties=judged.ties)
         samples["consistency"] = _share(consistent, "consistent")
-    samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa")
+    samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa", tested=False)
     wins = judged.win_shares
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
         samples["brier"] = Sample(brier_scores(wins, people), MeanStatistic(), "Brier", signed=False)
@@ -120,13 +120,3 @@ def _share(values: FloatArray, label: str) -> Sample:
 def _equal(choice: FloatArray, other: FloatArray) -> FloatArray:
     """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
     return np.asarray(choice * other + (1 - choice) * (1 - other))
-
-
-def _on_one_scale(judged: Judged, human: FloatArray) -> bool:
-    """Return whether the human scores lie on the judge's scale; where it is unknown, whether the ranges overlap."""
-    scores, human = (values[~np.isnan(values)] for values in (judged.answers, human))
-    if not len(scores) or not len(human):
-        return False
-    if judged.scale is not None:
-        return bool(judged.scale[0] <= human.min() and human.max() <= judged.scale[1])
-    return bool(scores.min() < human.max() and human.min() < scores.max())

@@ -8,7 +8,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.effect_statistic import EffectStatistic
 
 
@@ -53,9 +53,7 @@ def side(difference: FloatArray) -> FloatArray:
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
     """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
     present = ~np.isnan(ratings)
-    counts = present.sum(axis=1)
-    sums = np.where(present, ratings, 0.0).sum(axis=1)
-    return np.divide(sums, counts, out=np.full(len(ratings), np.nan), where=counts > 0)
+    return ratio(np.where(present, ratings, 0.0).sum(axis=1), present.sum(axis=1).astype(np.float64))
 
 
 def judge_scores(judged: Judged) -> FloatArray:
@@ -67,13 +65,23 @@ def judge_scores(judged: Judged) -> FloatArray:
     """
     if not judged.pairwise:
         return judged.answers
+    odds = _advantages(judged)
+    return np.asarray((odds * np.array([1.0, -1.0])[: odds.shape[1]]).mean(axis=1))
+
+
+def position_scores(judged: Judged) -> FloatArray:
+    """Return (n,) how strongly the judge prefers the first position, averaged over both orders; as ``judge_scores``."""
+    return np.asarray(_advantages(judged).mean(axis=1))
+
+
+def _advantages(judged: Judged) -> FloatArray:
+    """Return (n, r) log-odds of the first position in each order, or verdicts from -1 to 1 if there are only those."""
     wins = first_position(judged)
-    signs = np.array([1.0, -1.0])[: wins.shape[1]]
     if np.isin(wins[~np.isnan(wins)], (0.0, 0.5, 1.0)).all():
-        return np.asarray(((2 * wins - 1) * signs).mean(axis=1))
+        return np.asarray(2 * wins - 1)
     with np.errstate(divide="ignore"):
         odds = np.log(wins) - np.log1p(-wins)
-    return np.asarray((np.where(np.isfinite(odds), odds, np.nan) * signs).mean(axis=1))
+    return np.where(np.isfinite(odds), odds, np.nan)
 
 
 def first_position(judged: Judged) -> FloatArray:
@@ -114,3 +122,15 @@ def effect_sample(judged: Judged, statistic: EffectStatistic, label: str) -> Sam
 def log_lengths(lengths: FloatArray) -> FloatArray:
     """Return log lengths; an empty output's is undefined."""
     return np.log(np.where(lengths > 0, lengths, np.nan))
+
+
+def on_one_scale(judged: Judged) -> bool:
+    """Return whether the human scores lie on the judge's scale; where it is unknown, whether the ranges overlap."""
+    if HUMAN_SCORES not in judged.covariates or judged.pairwise:
+        return False
+    scores, human = (values[~np.isnan(values)] for values in (judged.answers, judged.covariate(HUMAN_SCORES)))
+    if not len(scores) or not len(human):
+        return False
+    if judged.scale is not None:
+        return bool(judged.scale[0] <= human.min() and human.max() <= judged.scale[1])
+    return bool(scores.min() < human.max() and human.min() < scores.max())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from evalbias.evaluation.corrected import CorrectedEstimates
 from evalbias.evaluation.estimates import Bias, Measurement, measure
+from evalbias.evaluation.joint import JointEffects
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.evaluation.people import PeopleAgreement
 from evalbias.evaluation.position import PositionBias
+from evalbias.evaluation.scale_use import ScaleUse
 from evalbias.evaluation.self_bias import SelfBias
+from evalbias.evaluation.self_preference import SelfPreference
 from evalbias.evaluation.verbosity import VerbosityBias
 
 BIASES: dict[str, Bias] = {
@@ -17,7 +21,11 @@ BIASES: dict[str, Bias] = {
         PositionBias(),
         VerbosityBias(),
         SelfBias(),
+        SelfPreference(),
+        ScaleUse(),
+        JointEffects(),
         PeopleAgreement(),
+        CorrectedEstimates(),
     )
 }
 """Name -> bias."""

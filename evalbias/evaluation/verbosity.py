@@ -64,6 +64,6 @@ class VerbosityBias:
                 correct = np.where(longer_better == 1, wins, 1 - wins)
                 gap = GapStatistic(longer_better)
                 samples["accuracy_gap"] = Sample(
-                    correct, gap, "accuracy gap", null=0.0, excluded=equal, confounded=True
+                    correct, gap, "accuracy gap", null=0.0, excluded=equal, tested=False, confounded=True
                 )
         return samples

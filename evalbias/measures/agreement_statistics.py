@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, IntArray, ratio
 from evalbias.measures.forecasts import calibration_error
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
@@ -44,7 +45,7 @@ class KendallStatistic(Statistic):
 
     def interval(
         self,
-        scores: FloatArray,
+        scores: ArrayLike,
         *,
         clusters: Sequence[object] | None = None,
         n_resamples: int = 10_000,
@@ -157,10 +158,10 @@ def _alphas(values: FloatArray, counts: FloatArray) -> FloatArray:
     x = values - mean
     observed = (counts[:, :n] * 2 * (x[:, :n] - x[:, n:]) ** 2).sum(axis=1) / total
     expected = 2 * (counts * x**2).sum(axis=1) / (total - 1)  # the centered sum is 0
-    return np.divide(expected - observed, expected, out=np.full(len(total), np.nan), where=expected > 0)
+    return ratio(expected - observed, expected)
 
 
-def _left_out_taus(x: FloatArray, y: FloatArray, codes: np.ndarray) -> FloatArray:
+def _left_out_taus(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
     """Compute tau-b without each cluster, from the signs of all pairs of items."""
     order = np.argsort(codes, kind="stable")
     x, y, codes = x[order], y[order], codes[order]
@@ -173,5 +174,4 @@ def _left_out_taus(x: FloatArray, y: FloatArray, codes: np.ndarray) -> FloatArra
         touched[cluster] = [p.sum() for p in products]
         twice_within[cluster] = [p[:, start:end].sum() for p in products]
     concordance, untied_x, untied_y = (touched.sum(axis=0) / 2 - touched + twice_within / 2).T
-    spread = np.sqrt(np.maximum(untied_x * untied_y, 0))
-    return np.divide(concordance, spread, out=np.full(len(spread), np.nan), where=spread > 0)
+    return ratio(concordance, np.sqrt(np.maximum(untied_x * untied_y, 0)))

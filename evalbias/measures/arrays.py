@@ -1,4 +1,4 @@
-"""Types of arrays."""
+"""Types of arrays, and division that leaves undefined what it cannot divide."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,3 +6,17 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
+
+TINY = 1e-20
+"""Denominator, a sum of squares or of counts, up to which it is a rounding error of 0."""
+
+
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Divide arrays of one shape; NaN where the denominator is not above 0.
+
+    Examples:
+        >>> ratio(np.array([1.0, 1.0]), np.array([2.0, 0.0])).tolist()
+        [0.5, nan]
+    """
+    undefined = np.full(denominator.shape, np.nan)
+    return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.statistic import Statistic
 
 
@@ -31,5 +31,4 @@ class GapStatistic(Statistic):
 
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Return (k,) weighted means of values (k, n) or (n,); NaN without weight."""
-    totals = weights.sum(axis=1)
-    return np.divide((weights * values).sum(axis=1), totals, out=np.full(len(totals), np.nan), where=totals > 0)
+    return ratio((weights * values).sum(axis=1), weights.sum(axis=1))

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import rank_rows
 
@@ -95,4 +95,4 @@ def kappa_rows(x: FloatArray, y: FloatArray) -> FloatArray:
     observed = (x * y + (1 - x) * (1 - y)).mean(axis=1)
     p, q = x.mean(axis=1), y.mean(axis=1)
     chance = p * q + (1 - p) * (1 - q)
-    return np.divide(observed - chance, 1 - chance, out=np.full(len(x), np.nan), where=chance < 1)
+    return ratio(observed - chance, 1 - chance)

@@ -1,7 +1,6 @@
 """The audit: findings and verdicts of judges whose biases are known, and the published figures of recorded ones."""
 
 import json
-import math
 
 import dspy
 import numpy as np

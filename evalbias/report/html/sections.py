@@ -183,6 +183,8 @@ def _of_rows(rows: Mapping[str, Row]) -> Iterator[Section]:
     for bias, first in next(iter(rows.values())).measurements.items():
         sides = {name: row.measurements[bias] for name, row in rows.items()}
         names = [name for name in first.headlines if name in first.estimates]
+        if not names:  # of no bias by itself, such as the joint model
+            continue
         blocks: list[Block] = [Words(question_of(bias))]
         estimates = {judge: m[names[0]] for judge, m in sides.items() if not isnan(m[names[0]].value)}
         if estimates:

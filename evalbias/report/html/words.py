@@ -31,6 +31,7 @@ BIASES: Mapping[str, Named] = {
         "All together", "Which of the biases remains when the others are held fixed? Likely text is often long, too."
     ),
     "agreement": Named("Agreement with people", "Does the judge agree with people?"),
+    "corrected": Named("Corrected by people's labels", "What would people say of all items?"),
     "aspect": Named("Other qualities", "What else did the loop change?"),
 }
 

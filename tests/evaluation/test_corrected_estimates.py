@@ -1,0 +1,96 @@
+"""Corrected estimates of judged items: a mean score, and the win rate of a system."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import scored
+
+from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation.corrected import CorrectedEstimates, CorrectedStatistic
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES
+from evalbias.measures import corrected_mean, corrected_rate
+
+NAN = math.nan
+
+
+def partly(judged, known):
+    human = judged.covariates[HUMAN_SCORES].copy()
+    human[known:] = NAN
+    return replace(judged, covariates={HUMAN_SCORES: human})
+
+
+def test_a_mean_score():
+    judged = partly(scored(np.random.default_rng(0), 200), 30)
+    found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)
+    human, scores = judged.covariates[HUMAN_SCORES], judged.answers
+    direct = corrected_mean(scores[:30], human[:30], scores[30:])
+    corrected = found["corrected_mean"]
+    assert (corrected.value, corrected.low, corrected.high) == (direct.estimate, direct.low, direct.high)
+    assert (corrected.n, corrected.undefined, corrected.null) == (200, 0, None)
+    assert found["judge_mean"].value == pytest.approx(scores.mean())
+    assert (found["people_mean"].value, found["people_mean"].n) == (pytest.approx(human[:30].mean()), 30)
+
+
+def test_outputs_of_one_input_count_together():
+    judged = partly(scored(np.random.default_rng(1), 120), 40)
+    judged = replace(judged, inputs=tuple(str(i // 4) for i in range(120)))
+    found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)["corrected_mean"]
+    clusters = list(judged.inputs)
+    human, scores = judged.covariates[HUMAN_SCORES], judged.answers
+    groups = {"labeled_clusters": clusters[:40], "unlabeled_clusters": clusters[40:]}
+    direct = corrected_mean(scores[:40], human[:40], scores[40:], **groups)
+    assert (found.low, found.units) == (direct.low, 10)
+
+
+def test_two_judges_are_compared():
+    before = partly(scored(np.random.default_rng(2), 60), 20)
+    after = replace(before, answers=before.answers + 1)  # the same, but for a constant that the labels correct
+    sides = [measure(CorrectedEstimates(), one, seed=0, n_resamples=20) for one in (before, after)]
+    change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)
+    assert change["judge_mean"].difference.estimate == pytest.approx(1)
+    corrected = change["corrected_mean"].difference
+    assert (corrected.estimate, corrected.low, corrected.high) == pytest.approx((0, 0, 0), abs=1e-9)
+
+
+def pairs(rng, n, known):
+    """Verdicts on outputs of systems a and b in random order; a wins 6 of 10 with people, the judge errs in 2 of 10."""
+    wins = rng.random(n) < 0.6
+    judge = np.where(rng.random(n) < 0.8, wins, ~wins)
+    first = rng.random(n) < 0.5  # a comes first
+    verdict = np.where(first, judge, ~judge).astype(float)
+    better = np.where(first, ~wins, wins).astype(float)
+    better[known:] = NAN
+    writers = [("a", "b") if one else ("b", "a") for one in first]
+    answers = np.stack([verdict, 1 - verdict], axis=1)[:, None]
+    judged = Judged(tuple(map(str, range(n))), "quality", answers, {BETTER: better}, writers=writers)
+    return judged, wins, judge
+
+
+def test_a_win_rate():
+    judged, wins, judge = pairs(np.random.default_rng(2), 400, 100)
+    found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)
+    assert found["judge_rate"].value == pytest.approx(judge.mean())
+    assert found["people_rate"].value == pytest.approx(wins[:100].mean())
+    arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
+    for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
+        assert (found[name].value, found[name].low, found[name].high) == (direct.estimate, direct.low, direct.high)
+        assert found[name].low < 0.6 < found[name].high
+    tied = judged.answers.copy()
+    tied[0] = 0.5
+    assert "corrected_rate" not in CorrectedEstimates().samples(replace(judged, answers=tied))
+
+
+def test_what_it_needs():
+    judged = scored(np.random.default_rng(3), 20)
+    assert CorrectedEstimates().applies(partly(judged, 2))
+    assert not CorrectedEstimates().applies(partly(judged, 1))
+    assert not CorrectedEstimates().applies(judged)  # all labeled
+    compared, *_ = pairs(np.random.default_rng(4), 20, 10)
+    assert CorrectedEstimates().applies(compared)
+    for writers in ((), [("a", "a")] * 20, [("a", "b"), ("a", "c")] * 10):
+        assert not CorrectedEstimates().applies(replace(compared, writers=writers))
+    statistic = CorrectedStatistic(np.array([1.0, NAN, 2.0]))
+    assert statistic.matches(CorrectedStatistic(np.array([1.0, NAN, 2.0])))
+    assert not statistic.matches(CorrectedStatistic(np.array([1.0, NAN, 3.0])))

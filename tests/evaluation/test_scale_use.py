@@ -1,0 +1,129 @@
+"""Use of the scale: by hand, against least squares on the quality itself, and on simulated judges."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import compared, flagged, scored
+
+from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
+from evalbias.evaluation.scale_use import ScaleUse
+from evalbias.measures.quality_slope import QualitySlopeStatistic
+from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic, nearest_levels
+
+NAN = math.nan
+
+
+def judge(scores, human, scale=(1, 5), **covariates):
+    people = {HUMAN_SCORES: np.array(human, dtype=float), **covariates}
+    return Judged(tuple(map(str, range(len(scores)))), "quality", np.array(scores, dtype=float), people, scale=scale)
+
+
+def test_levels_by_hand():
+    judged = judge([3.1, 2.9, 4.4, 1.2, 3.0, NAN], [1, 2, 3, 4, 5, 5])
+    found = measure(ScaleUse(), judged, seed=0, n_resamples=50)
+    # nearest levels 3, 3, 4, 1, 3: the two most frequent are 3 of 5 and 1 of 5
+    shares = np.array([3, 1, 1]) / 5
+    assert found["top_two_share"].value == pytest.approx(4 / 5)
+    assert found["entropy"].value == pytest.approx(-(shares * np.log(shares)).sum() / math.log(5))
+    assert found["ends_share"].value == pytest.approx(1 / 5)
+    assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
+    assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
+
+
+def test_statistics_at_their_ends():
+    places = np.array([[0.0, 1.0, 2.0, 3.0], [2.0, 2.0, 2.0, 2.0]])
+    assert EntropyStatistic(4).rows(places) == pytest.approx([1, 0])
+    assert TopTwoStatistic(4).rows(places) == pytest.approx([0.5, 1])
+    assert math.isnan(SpreadStatistic(np.ones(3))([1.0, 2.0, 3.0]))
+    assert nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
+
+
+def slowly(scores, ratings):
+    """The slope as the ratio of covariances over all ordered pairs of two ratings."""
+    one, other = np.concatenate([ratings, ratings[:, ::-1]]).T
+    y = np.tile(scores, 2)
+    return ((y - y.mean()) * (other - other.mean())).sum() / ((one - one.mean()) * (other - other.mean())).sum()
+
+
+def test_the_slope_by_its_slow_definition():
+    judged = scored(np.random.default_rng(0), 60)
+    ratings = judged.covariates[RATINGS]
+    ratings = ratings - ratings.mean(axis=0)  # no rater is stricter
+    statistic = QualitySlopeStatistic(ratings)
+    assert statistic(judged.answers) == pytest.approx(slowly(judged.answers, ratings))
+    found = statistic.interval(judged.answers, seed=0)
+    one_left_out = [
+        QualitySlopeStatistic(np.delete(ratings, i, axis=0))(np.delete(judged.answers, i)) for i in range(60)
+    ]
+    error = math.sqrt(59 * np.var(one_left_out))
+    assert (found.estimate - found.low * 1.1) / 2.001 == pytest.approx(error, rel=0.02)
+    assert (found.high * 0.9 - found.estimate) / 2.001 == pytest.approx(error, rel=0.02)
+    pairs = np.repeat(np.arange(30), 2).tolist()
+    assert statistic.interval(judged.answers, clusters=pairs, seed=0).units == 30
+
+
+def test_the_slope_is_that_on_the_quality():
+    rng = np.random.default_rng(1)
+    quality = rng.normal(size=20_000)
+    ratings = quality[:, None] + rng.normal(size=(20_000, 3))
+    scores = 2 + 0.6 * quality + rng.normal(size=20_000)
+    statistic = QualitySlopeStatistic(ratings)
+    assert statistic(scores) == pytest.approx(0.6, abs=0.03)
+    assert np.polyfit(ratings.mean(axis=1), scores, 1)[0] < 0.5  # least squares on the mean rating is too flat
+
+
+@pytest.mark.parametrize("n", [120, 568])
+@pytest.mark.parametrize("error", [0.2, 1.0])
+def test_an_unbiased_judge_is_not_flagged_however_noisy_it_is(n, error):
+    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, n, error=error), sets=100) <= 0.05
+
+
+def test_a_compressed_scale_is_found():
+    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, 120, squeeze=0.4), sets=40) >= 0.9
+    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, 568, squeeze=0.6), sets=40) >= 0.9
+
+
+def test_a_judge_that_prefers_what_goes_with_quality_does_not_have_a_bias_of_scale_use():
+    def draw(rng):
+        return scored(rng, 568, length=0.6)
+
+    assert flagged(ScaleUse(), "slope", draw, sets=20) == 0
+    found = measure(ScaleUse(), draw(np.random.default_rng(0)), seed=0, n_resamples=20)["slope"]
+    assert found.value > 1.1
+    assert found.p_value > 0.05
+
+
+def test_two_judges_are_compared():
+    before = scored(np.random.default_rng(3), 300)
+    after = replace(before, answers=3 + 0.5 * (before.answers - 3))
+    sides = [measure(ScaleUse(), one, seed=0, n_resamples=20) for one in (before, after)]
+    change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)["slope"]
+    assert change.difference.estimate == pytest.approx(sides[1]["slope"].value - sides[0]["slope"].value)
+    assert change.difference.estimate == pytest.approx(-0.5 * sides[0]["slope"].value)
+    assert change.difference.high < 0
+
+
+def test_ratings_that_do_not_agree_have_no_slope():
+    rng = np.random.default_rng(2)
+    nonsense = np.column_stack([np.arange(10.0), -np.arange(10.0)])
+    found = QualitySlopeStatistic(nonsense).interval(rng.normal(size=10), seed=0)
+    assert math.isnan(found.estimate)
+    assert "whose ratings agree" in found.reason
+    single = QualitySlopeStatistic(np.array([[1.0, NAN], [1.0, 2.0]]))
+    assert single.usable.tolist() == [False, True]
+
+
+def test_what_it_needs():
+    assert not ScaleUse().applies(compared(np.random.default_rng(0), 5))
+    assert not ScaleUse().applies(Judged(("a",), "quality", np.ones(1)))
+    percent = judge([2, 3, 4], [20, 60, 70])
+    assert list(ScaleUse().samples(percent)) == ["top_two_share", "entropy", "ends_share"]
+    assert list(ScaleUse().samples(judge([2, 3, 4], [2, 3, 5], scale=None))) == ["spread_ratio"]
+    fine = judge([20, 30, 40], [20, 60, 70], scale=(0, 100))
+    assert list(ScaleUse().samples(fine)) == ["spread_ratio"]
+    assert list(ScaleUse().samples(replace(fine, scale=(0.5, 3)))) == []
+    rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.ones((3, 2))})
+    assert "slope" in ScaleUse().samples(rated)

@@ -1,0 +1,76 @@
+"""Self-preference: what a judge gives its own system's outputs at equal quality."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import compared, flagged, scored
+
+from evalbias.evaluation import BIASES, Judged, measure
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
+from evalbias.evaluation.self_preference import SelfPreference, written_by
+from evalbias.measures import effect_at_equal_quality
+
+NAN = math.nan
+MINE = SelfPreference(own="mine")
+
+
+@pytest.mark.parametrize("n", [120, 568])
+@pytest.mark.parametrize("draw", [scored, compared])
+def test_an_unbiased_judge_is_not_flagged_although_its_own_system_writes_better(n, draw):
+    assert flagged(MINE, "own_excess", lambda rng: draw(rng, n), sets=100) <= 0.08
+
+
+def test_failures_are_chosen_without_flagging_an_unbiased_judge():
+    def draw(rng):
+        return scored(rng, 400, raters=4)
+
+    assert flagged(MINE, "own_excess_at_failures", draw, sets=100) <= 0.08
+
+
+@pytest.mark.parametrize("draw", [scored, compared])
+def test_a_planted_preference_is_found(draw):
+    assert flagged(MINE, "own_excess", lambda rng: draw(rng, 300, own=0.6), sets=30) >= 0.9
+
+
+def test_the_excess_is_that_of_one_output_instead_of_another():
+    judged = scored(np.random.default_rng(0), 3000, own=0.5, raters=3)
+    found = measure(MINE, judged, seed=0)
+    own = np.array([w == "mine" for w in judged.writers], dtype=float)
+    direct = effect_at_equal_quality(own, judged.answers, judged.covariates[RATINGS], standardized=False)
+    excess = found["own_excess"]
+    assert (excess.value, excess.low, excess.high) == (direct.effect, direct.low, direct.high)
+    assert excess.value * judged.answers.std() == pytest.approx(0.5, abs=0.12)  # in points, less what the ends cut off
+    assert set(found.estimates) == {
+        "own_excess", "own_excess_at_failures", "excess_of_mine", "excess_of_other", "excess_of_third"
+    }  # fmt: skip
+    assert found["excess_of_mine"].value == excess.value
+    assert found["excess_of_other"].high < 0
+    assert found["own_excess_at_failures"].low > 0
+
+
+def test_failures_by_hand():
+    # the rating taken in turn: 5, 1, 2, 1 (item 3: its first), none; their median is 1.5
+    ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
+    human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
+    judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
+    sample = MINE.samples(judged)["own_excess_at_failures"]
+    assert np.isnan(sample.values).tolist() == [True, False, True, False, True]
+    assert ratings[0, 0] == 5  # the given ratings are left as they are
+
+
+def test_writers_of_pairs():
+    judged = Judged(("a", "b"), "quality", np.full((2, 1, 2), 0.5), writers=[("mine", "other"), ("other", "mine")])
+    assert written_by(judged, "mine").tolist() == [[1, 0], [0, 1]]
+
+
+def test_what_it_needs():
+    judged = scored(np.random.default_rng(1), 50)
+    assert MINE.applies(judged)
+    assert not SelfPreference(own="absent").applies(judged)
+    assert not MINE.applies(replace(judged, writers=["mine"] * 50))
+    assert not MINE.applies(replace(judged, writers=()))
+    assert not MINE.applies(replace(judged, covariates={}))
+    found = measure(BIASES["self_preference"], judged, seed=0)
+    assert set(found.estimates) == {"excess_of_mine", "excess_of_other", "excess_of_third"}
