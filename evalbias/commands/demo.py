@@ -10,7 +10,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from rich.console import Group
 
     from evalbias.commands.run import Run
-    from evalbias.commands.run_mitigation import brief_of, coverage_of, result_of, run_mitigation, shown
+    from evalbias.commands.run_mitigation import brief_of, coverage_of, found_in, result_of, run_mitigation, shown
     from evalbias.commands.run_zepo import SearchOptions, run_zepo
     from evalbias.commands.task import demo_documents, demo_task
     from evalbias.data import wordings
@@ -33,4 +33,5 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
             as_json,
             Group(shown(compiled, kept, seed=seed), "", searched.table),
             {**coverage_of(compiled), **searched.coverage},
+            found=[found_in(compiled), searched.result],
         )

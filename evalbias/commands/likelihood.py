@@ -133,7 +133,7 @@ def compile_likelihood(
 ) -> None:
     """Compile the likelihood bias out of a judge for every criterion; before and after on a fifth of the items."""
     from evalbias.commands.run import Run
-    from evalbias.commands.run_mitigation import brief_of, coverage_of, result_of, run_mitigation, shown
+    from evalbias.commands.run_mitigation import brief_of, coverage_of, found_in, result_of, run_mitigation, shown
     from evalbias.commands.task import open_task
     from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
@@ -169,4 +169,5 @@ def compile_likelihood(
         method = BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
         compiled, kept = run_mitigation(run, task, method, keep_worse=keep_worse)
         table, brief = shown(compiled, kept, seed=seed), brief_of(compiled, kept)
-        run.finish(result_of(compiled), brief, as_json, table, coverage_of(compiled), examples=task.test)
+        coverage = coverage_of(compiled)
+        run.finish(result_of(compiled), brief, as_json, table, coverage, found=found_in(compiled))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 
 from evalbias.commands.run import print_result
@@ -44,11 +45,13 @@ class Rounds(LoopScores):
         sha256: Hash of the data.
         by: What the rounds are numbered by, ``"iteration"`` or ``"k"``.
         outside: Number of expected scores outside the range to which the quantile map was fitted.
+        texts: (n,) input and last output of each item, where the loop recorded them.
     """
 
     sha256: str
     by: str
     outside: int = 0
+    texts: Sequence[dspy.Example] = ()
 
 
 def measure_recorded(
@@ -114,7 +117,7 @@ def measure_recorded(
             result["outside_map"] = {loop.name: loop.outside for loop in loops}
             _report_outside(loops, to_mqm)
         folder.write_result(result)
-        write_report(folder.path, result)
+        write_report(folder.path, result, examples=loops[0].texts)
         alone = len(summaries) == 1
         shown: list[Any] = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
         shown += [] if alone else [pairs_table(pairs, rounds=by)]
@@ -155,7 +158,9 @@ def _from_file(
             raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
     items = tuple(digest([item, *map(_first(loop, item).get, INPUTS)]) for item in loop.ids)
     scores, outside = _mapped(loop.scores(expected), to_mqm, expected)
-    return Rounds(loop.name, loop.numbers, items, loop.scores(own), scores, loop.sha256, by, outside)
+    last = loop.records[loop.numbers[-1]]
+    texts = [dspy.Example({**_first(loop, item), **last.get(item, {})}) for item in loop.ids]
+    return Rounds(loop.name, loop.numbers, items, loop.scores(own), scores, loop.sha256, by, outside, texts)
 
 
 def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:

@@ -62,6 +62,11 @@ def result_of(compiled: CompiledCriteria) -> dict[str, Any]:
     return {"likelihood": compiled.comparisons, "reports": compiled.reports}
 
 
+def found_in(compiled: CompiledCriteria) -> dict[str, Any]:
+    """Return what the report shows: the reports, which hold their criterion's comparison, and the total's."""
+    return {**compiled.comparisons, **compiled.reports}
+
+
 def brief_of(compiled: CompiledCriteria, kept: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of ``--json``."""
     decisions = {name: report.decision for name, report in compiled.reports.items()}

@@ -170,7 +170,7 @@ def test_control_characters_become_visible():
 
 
 def test_titles_of_runs():
-    assert title_of_run({"command": "measure self"}) == "Measure self"
+    assert title_of_run({"command": "measure self"}) == "Self-bias of recorded loops"
     model = {"model": "local/SmolLM2@abc"}
     assert title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": model}) == "Wit, judged by SmolLM2"
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+LONGEST_NUMBER = 24
+"""Characters of the longest cell that is set like a number."""
+
 
 @dataclass(frozen=True)
 class Words:
@@ -53,6 +56,11 @@ class Table:
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+
+    @property
+    def prose(self) -> list[bool]:
+        """(c,) whether a column holds sentences, which are set from the left and wrapped."""
+        return [any(len(row[column]) > LONGEST_NUMBER for row in self.rows) for column in range(len(self.headings))]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
@@ -12,7 +13,7 @@ from evalbias.report.html.page import Page
 from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.run_page import title_of_run
 from evalbias.report.html.svg import plot
-from evalbias.report.html.words import title_of
+from evalbias.report.html.words import name_of, title_of
 from evalbias.runs.listing import LONGEST_LIST, RunRecord, compare_runs
 from evalbias.runs.values import number
 
@@ -30,7 +31,7 @@ def comparison_page(first: RunRecord, second: RunRecord) -> Page:
     sections = [*_estimates(first, second, names)]
     for title, rows in (("Settings that differ", settings), ("Numbers that differ", numbers)):
         if rows:
-            shown = [(name.split(".", 1)[1], *values) for name, *values in rows]
+            shown = [(re.sub(r"([._])", "\\1\u200b", name.split(".", 1)[1]), *values) for name, *values in rows]
             sections.append(Section(f"{title} ({len(rows)})", [Table(("", *names), shown)]))
     titles = [title_of_run(run.settings) for run in (first, second)]
     title = titles[0] if titles[0] == titles[1] else " against ".join(titles)
@@ -56,7 +57,7 @@ def _estimates(first: RunRecord, second: RunRecord, names: tuple[str, str]) -> I
             rows.append((one.label, f"{one.text()} ({one.interval})", f"{other.text()} ({other.interval})"))
             if left and one.null is not None and one.value == one.value and other.value == other.value:
                 left -= 1
-                title = f"{one.label[:1].upper()}{one.label[1:]}: {one.text()} and {other.text()}"
+                title = f"{name_of(one)}: {one.text()} and {other.text()}"
                 blocks.append(plot(estimate_rows(dict(zip(names, (one, other), strict=True)), title, null=one.null)))
         if rows:
             note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."

@@ -10,9 +10,13 @@ import dspy
 
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE, Page
-from evalbias.report.html.sections import Context, sections, several_criteria, worst_section
+from evalbias.report.html.sections import Context, sections, several_criteria
+from evalbias.report.html.worst import worst_of
 from evalbias.runs.folder import SETTINGS, read_json
 from evalbias.runs.listing import flatten
+
+TITLES = {"measure self": "Self-bias of recorded loops", "audit": "Audit of a judge"}
+"""Command -> title of a run that names neither criterion nor task."""
 
 
 def write_report(
@@ -33,9 +37,8 @@ def write_report(
         more: Sections that follow those of the result; None is left out.
     """
     settings = read_json(folder / SETTINGS)
-    context = Context(examples, several_criteria(result))
-    found = [*sections(result, context), *filter(None, more)]
-    worst = worst_section(result, context)
+    found = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
+    worst = worst_of(result, examples)
     page = Page(
         title_of_run(settings),
         str(settings["command"]),
@@ -56,9 +59,11 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
         'Wit, judged by tiny'
     """
     names = ", ".join(c["name"] for c in settings.get("criteria", ()))
-    what = names or settings.get("task") or settings["command"]
+    task = str(settings.get("task") or "").replace("-", " ")
+    what = names or task or TITLES.get(settings["command"], str(settings["command"]))
     model = _model(settings.get("lm")).removeprefix("local/").partition("@")[0]
-    title = f"{what}, judged by {model}" if model else str(what)
+    done = "written and judged by" if task else "judged by"
+    title = f"{what}, {done} {model}" if model else what
     return title[:1].upper() + title[1:]
 
 

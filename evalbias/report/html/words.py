@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION
 
 
@@ -34,6 +34,25 @@ BIASES: Mapping[str, Named] = {
     "corrected": Named("Corrected by people's labels", "What would people say of all items?"),
     "aspect": Named("Other qualities", "What else did the loop change?"),
 }
+
+
+ESTIMATES: Mapping[str, str] = {
+    "likelihood_effect": "Effect of likelihood at equal quality",
+    "length_effect": "Effect of length at equal quality",
+    "performance": "Rank correlation with people (performance)",
+    "likelihood_correlation": "Rank correlation of likelihood and winning",
+    "first_rate": "How often the first place wins",
+    "position_consistency": "How often the same reply wins in both orders",
+    "longer_rate": "How often the longer reply wins",
+    "bias": "Own score less expected score",
+    "skewness": "Lopsidedness of the differences (Dskew)",
+    "spearman": "Rank correlation with people (Spearman)",
+}
+
+
+def name_of(estimate: Estimate) -> str:
+    """Return what an estimate is in words, as the beginning of a sentence; its label where there are none."""
+    return ESTIMATES.get(estimate.name, estimate.label[:1].upper() + estimate.label[1:])
 
 
 def title_of(bias: str) -> str:

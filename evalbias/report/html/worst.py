@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import dspy
 import numpy as np
 
+from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.loop_summary import LoopSummary
 from evalbias.evaluation.self_bias import EXPECTED
+from evalbias.evaluation.style import StyleReport
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.blocks import Item, Items, Passage, Section, Words
 from evalbias.report.html.plots.marks import percent
@@ -32,6 +35,29 @@ class Ranked(NamedTuple):
     badness: FloatArray
     reason: Any
     rule: str
+
+
+def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | None:
+    """List the worst items of the first measurement in a result that knows any; see ``worst_items``."""
+    known = result.examples if isinstance(result, Audit) else examples
+    for measurement in _measurements(result):
+        if (section := worst_items(measurement, known)) is not None:
+            return section
+    return None
+
+
+def _measurements(result: Any) -> Iterator[Measurement]:
+    if isinstance(result, Measurement):
+        yield result
+    elif isinstance(result, LoopSummary):
+        yield result.rounds[-1]
+    elif isinstance(result, StyleReport):
+        yield result.before
+    elif isinstance(result, Audit):
+        yield from _measurements(result.measurements)
+    elif isinstance(result, Mapping | list | tuple):
+        for part in result.values() if isinstance(result, Mapping) else result:
+            yield from _measurements(part)
 
 
 def worst_items(

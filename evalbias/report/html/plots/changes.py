@@ -10,17 +10,25 @@ import numpy as np
 from evalbias.evaluation.comparison import Change, Comparison
 from evalbias.report.html.plots.marks import grid, interval_mark, unbiased_line
 from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of
+from evalbias.report.html.words import name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def changes(comparison: Comparison) -> Iterator[Drawing]:
-    """Yield one drawing for the headline estimates that share a null: before above after."""
+    """Yield drawings of the headline estimates, before above after; none where the two are the same judge."""
+    if all(np.isnan(c.after.value) or c.after == c.before for c in comparison.changes.values()):
+        return
     names = [name for name in comparison.headlines if name in comparison.changes] or [*comparison.changes]
     defined = [c for c in (comparison[name] for name in names) if _defined(c)]
-    for null in dict.fromkeys(change.after.null for change in defined):
-        yield _drawing([change for change in defined if change.after.null == null], null)
+    for kind in dict.fromkeys(map(_kind, defined)):
+        yield _drawing([change for change in defined if _kind(change) == kind], kind[0])
+
+
+def _kind(change: Change) -> tuple[float | None, bool]:
+    """Return what estimates must share to stand on one axis: the null, and whether they have a sign."""
+    return change.after.null, change.after.signed
 
 
 def _defined(change: Change) -> bool:
@@ -29,7 +37,7 @@ def _defined(change: Change) -> bool:
 
 def _drawing(alike: list[Change], null: float | None) -> Drawing:
     first = alike[0]
-    title = f"{first.label[:1].upper()}{first.label[1:]}: {first.before.text()} before, {first.after.text()} after"
+    title = f"{name_of(first.after)}: {first.before.text()} before, {first.after.text()} after"
     if not np.isnan(first.p_value):
         title += " (no significant change)" if first.p_value >= 0.05 else f" (significant, p = {first.p_value:.2g})"
     caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."

@@ -10,6 +10,7 @@ import numpy as np
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.report.html.plots.marks import grid, interval_mark, unbiased_line
 from evalbias.report.html.svg import INK, Drawing, axis_of
+from evalbias.report.html.words import name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +25,7 @@ def intervals(measurement: Measurement) -> Drawing | None:
     if not alike:
         return None
     null = alike[0].null
-    title = alike[0].label[:1].upper() + alike[0].label[1:] + f" {alike[0].text()} (95 % interval {alike[0].interval})"
+    title = f"{name_of(alike[0])}: {alike[0].text()} (95 % interval {alike[0].interval})"
     return estimate_rows({e.label: e for e in alike}, title, null=null)
 
 

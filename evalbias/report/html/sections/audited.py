@@ -1,0 +1,46 @@
+"""Sections of an audit: every bias with what is concluded, the agreement with people, and what was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evalbias.evaluation.audit import Audit
+from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.finding import Finding, Status
+from evalbias.report.html.blocks import Section, Table, Words
+from evalbias.report.html.sections.base import Context, measurement_section, sections
+from evalbias.report.html.words import title_of
+
+STATUSES: tuple[Status, ...] = ("biased", "too few items", "no sign", "not measured")
+"""In the order in which a reader wants them."""
+
+
+@sections.register
+def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
+    findings = sorted(result.verdict.findings, key=lambda finding: STATUSES.index(finding.status))
+    for finding in findings:
+        if finding.bias in result.measurements and finding.status != "not measured":
+            yield _audited(finding, result.measurements[finding.bias])
+    seen = {finding.bias for finding in findings if finding.status != "not measured"}
+    for name, measurement in result.measurements.items():
+        if name not in seen:
+            yield measurement_section(measurement, title_of(name))
+    if result.not_measured:
+        rows = [(title_of(bias), why) for bias, why in result.not_measured.items()]
+        yield Section("Not measured", [Table(("", "why, and what would make it possible"), rows)])
+
+
+def _audited(finding: Finding, measurement: Measurement) -> Section:
+    """Return the section of a measurement with what an audit concludes from it."""
+    section = measurement_section(measurement, title_of(finding.bias))
+    remarks = []
+    if finding.status == "too few items" and finding.items_needed is not None:
+        remarks.append(f"About {finding.items_needed:,} items would show an effect worth finding, if there is one.")
+    if finding.remedy:
+        remarks.append(f"What helps: {finding.remedy}.")
+    blocks = [*section.blocks, *map(Words, remarks)]
+    return Section(section.title, blocks, _sentence(finding.sentence), finding.status)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
