@@ -549,7 +549,10 @@ def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
     differences = json.loads(evalbias("runs", "compare", "runs/few", "runs/more", "--json", cwd=tmp_path).stdout)
     assert differences["result.n"] == [20, 40]
     assert "settings.seed" not in differences
-    assert "result.n" in evalbias("runs", "compare", "runs/few", "runs/more", cwd=tmp_path).stdout
+    shown = evalbias("runs", "compare", "runs/few", "runs/more", "--html", "page.html", cwd=tmp_path).stdout
+    assert "result.n" in shown
+    assert "page: page.html" in shown
+    assert "few and more differ in" in (tmp_path / "page.html").read_text(encoding="utf-8")
     evalbias("runs", "delete", "runs/few", "--yes", cwd=tmp_path)
     assert not (tmp_path / "runs/few").exists()
     wrong = evalbias("runs", "delete", ".", "--yes", cwd=tmp_path, check=False)

@@ -50,6 +50,11 @@ def count(amount: int, word: str) -> str:
     return f"{amount} {word}" + ("" if amount == 1 else "s")
 
 
+def notebook_view(result: object) -> str:
+    """Return a result as the report shows it; loaded by name and when needed, because the report stands above."""
+    return str(resolve_name("evalbias.report.html.notebook:view")(result))
+
+
 class Tabular:
     """A result that shows itself as a table: in a terminal, and in a notebook.
 
@@ -67,7 +72,7 @@ class Tabular:
 
     def _repr_html_(self) -> str:
         """Return plot and table for a notebook, as in the report."""
-        return str(resolve_name("evalbias.report.html.notebook:view")(self))  # by name: the report stands above
+        return notebook_view(self)
 
     def _title(self) -> str:
         raise NotImplementedError

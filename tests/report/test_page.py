@@ -9,16 +9,22 @@ from pathlib import Path
 import dspy
 import numpy as np
 import pytest
+from fakes import Comparer, pair
 
-from evalbias.evaluation import BIASES, Judged, compare, measure
+import evalbias
+from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.self_bias import measure_rounds
+from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.html.blocks import Facts, Section, Words
 from evalbias.report.html.glossary import TERMS, split_terms
 from evalbias.report.html.page import Page, fragment, visible
+from evalbias.report.html.run_comparison import comparison_page
 from evalbias.report.html.run_page import title_of_run, write_report
 from evalbias.report.html.sections import Context, sections
+from evalbias.report.html.words import title_of
 from evalbias.runs.folder import RunFolder
+from evalbias.runs.listing import read_run
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
 
@@ -193,3 +199,70 @@ def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
     text = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert "What was run" in text
     assert json.loads((tmp_path / "run/run.json").read_text())["versions"]["numpy"] in text
+
+
+def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
+    rows = [
+        {
+            "id": f"p{k}",
+            "source": HOSTILE,
+            "outputs": [HOSTILE, "no, because"],
+            "better": k % 2,
+            "winner": 0,
+            "winner_swapped": 1,
+        }
+        for k in range(60)
+    ]
+    found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
+    with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
+        write_report(run.path, found, verdict=found.verdict.sentence)
+    read = Reader((tmp_path / "run/report.html").read_text(encoding="utf-8"))
+    text = " ".join("".join(read.text).replace("\xa0", " ").split())
+    assert "script" not in read.tags
+    assert found.verdict.sentence.split(":")[0] in text
+    (position,) = (finding for finding in found.verdict.findings if finding.bias == "position")
+    assert position.status == "biased"
+    assert "Position · biased" in text
+    assert text.lower().count(position.sentence.lower()) == 1
+    assert text.index("The judge is biased") < text.index("Does the place at which")
+    assert "people prefer reply 2, the judge gives it 0 %" in text
+    for bias in found.not_measured:
+        assert title_of(bias) in text
+    assert found.verdict.sentence.split(":")[0] in found._repr_html_()
+
+
+def test_two_runs_side_by_side(tmp_path, measured):
+    runs = []
+    for seed in (0, 1):
+        judged = pairs(seed=seed)
+        found = {"position": measure(BIASES["position"], judged, seed=0, n_resamples=20)}
+        with RunFolder(tmp_path / f"run{seed}", {"command": "measure preference", "seed": seed}) as run:
+            run.write_result({"preference": found})
+        runs.append((read_run(tmp_path / f"run{seed}"), found["position"]))
+    (first, ours), (second, theirs) = runs
+    read = Reader(comparison_page(first, second).html())
+    text = " ".join("".join(read.text).split())
+    for measurement in (ours, theirs):
+        one = measurement["first_rate"]
+        assert f"{one.text()} ({one.interval})" in text
+    assert f"How often the first place wins: {ours['first_rate'].text()} and {theirs['first_rate'].text()}" in text
+    assert read.tags.count("svg") == 2 * 3  # first place, fairness, consistency
+    assert "differ in 1 setting and" in text
+
+
+def test_judges_side_by_side_mark_what_is_true_by_construction():
+    rows = {}
+    for name, debias in (("plain", None), ("both orders", "permutation")):
+        judge = PairwiseJudge(Criterion("wit", "is it witty?"), debias=debias)
+        examples = [pair(k, k + 1, source=f"s{k}") for k in range(6)]
+        judged = judge_examples(judge, examples, lm=Comparer(lean=2))
+        rows[name] = Row({"position": measure(BIASES["position"], judged, seed=0, n_resamples=20)}, {})
+    (section,) = sections({"rows": rows}, Context())
+    (table,) = (block for block in section.blocks if block.kind == "table")
+    assert [row[0] for row in table.rows] == ["plain", "both orders †"]
+    assert table.caption.startswith("† True by construction")
+
+
+def test_the_same_judge_before_and_after_has_a_table_and_no_plot(measured):
+    (section,) = sections(compare(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0), Context())
+    assert [block.kind for block in section.blocks] == ["table"]

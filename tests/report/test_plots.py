@@ -1,5 +1,6 @@
 """What the plots draw, against values worked out by hand."""
 
+import dspy
 import numpy as np
 import pytest
 from fakes import Comparer, pair
@@ -7,12 +8,15 @@ from numpy.testing import assert_allclose
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import likelihood_effect
 from evalbias.programs import Criterion, PairwiseJudge
+from evalbias.programs.refine_step import Step
 from evalbias.report.html.plots import drawing_of
 from evalbias.report.html.plots.effect import _points
 from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
+from evalbias.report.html.texts import loop_sections, lowest_section, scored_section
 from evalbias.report.html.words import by_construction
 from evalbias.report.html.worst import worst_items
 
@@ -76,3 +80,44 @@ def test_what_averaging_both_orders_settles_is_marked():
     found = measure(BIASES["position"], judge_examples(judge, examples, lm=Comparer(lean=1)), seed=0, n_resamples=2)
     assert "True by construction, not found" in by_construction(found)
     assert by_construction(measure(BIASES["position"], pairs(), seed=0, n_resamples=2)) == ""
+
+
+def test_the_worst_pairs_are_those_that_people_would_turn():
+    answers = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]])
+    judged = Judged(tuple("abc"), "wit", answers, {BETTER: np.array([1.0, 0.0, 1.0])})
+    section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
+    items = section.blocks[1].items
+    assert [(item.name, item.reason) for item in items] == [
+        ("a", "people prefer reply 2, the judge gives it 15 %"),  # (.1 + .2) / 2
+        ("b", "people prefer reply 1, the judge gives it 40 %"),  # (.3 + .5) / 2
+    ]
+
+
+def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves():
+    def loop(name, *scores):
+        steps = tuple(Step(k, f"{name}{k}", score, "", True, "", 0, 0) for k, score in enumerate(scores))
+        return Loop(name, steps)
+
+    run = LoopRun((loop("a", 1.0, 5.0), loop("b", 3.0, 3.0), Loop("c", ())), "own", 1.0, 5.0)
+    quality = np.array([[-20.0, -10.0, np.nan], [-20.0, -5.0, np.nan]])
+    plot, worst = loop_sections(run, quality, [{"source": "s"}] * 3, limits=(-20.0, 0.0), step="refinement")
+    # own .0 and .5, then 1 and .5; quality 0 and .5, then 0 and .75
+    assert (
+        plot.finding
+        == "Over 1 refinement, the own score goes from 25 % to 75 % and the quality goes from 25 % to 38 %."
+    )
+    (item,) = worst.blocks[1].items
+    assert item.name == "a"
+    assert item.reason == "own score 100 %, quality 0 % of the way from worst to best"
+    assert [p.text for p in item.passages] == ["s", "a0", "a1"]
+
+
+def test_scores_are_drawn_and_the_lowest_listed():
+    section = scored_section([1.0, 4.0, 4.2, np.nan])
+    assert section.finding == "3 items were scored, 3.07 on average. 1 without a defined score."
+    assert section.blocks[0].title == "67 % of the judge's scores lie between 3.5 and 4.5"
+    examples = [dspy.Example(source="s", output=text) for text in "abcd"]
+    lowest = lowest_section([2.0, np.nan, 1.0, 3.0], examples, list("wxyz"))
+    assert [item.name for item in lowest.blocks[0].items] == ["y", "w", "z"]
+    assert lowest_section([np.nan], examples[:1], ["w"]) is None
+    assert scored_section([np.nan]).finding == ""

@@ -46,10 +46,14 @@ class Page:
         return first, rest
 
     @property
-    def findings(self) -> list[tuple[int, Section]]:
-        """Number and section of every finding; empty if the verdict is the only one."""
-        found = [(number, section) for number, section in enumerate(self.sections, start=1) if section.finding]
-        return [] if [section.finding for _, section in found] == [self.verdict] else found
+    def findings(self) -> list[tuple[int, Section, str]]:
+        """Number, section and sentence of every finding; without the sentence where the verdict says it."""
+        said = self.verdict.lower()
+        return [
+            (number, section, "" if section.finding.rstrip(".").lower() in said else section.finding)
+            for number, section in enumerate(self.sections, start=1)
+            if section.finding
+        ]
 
     def html(self) -> str:
         """Return the file: one page that asks for nothing else and runs nothing."""

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.formatting import count
 from evalbias.report.html.blocks import Block, Section, Table
 from evalbias.report.html.page import Page
 from evalbias.report.html.plots.intervals import estimate_rows
@@ -35,7 +36,9 @@ def comparison_page(first: RunRecord, second: RunRecord) -> Page:
             sections.append(Section(f"{title} ({len(rows)})", [Table(("", *names), shown)]))
     titles = [title_of_run(run.settings) for run in (first, second)]
     title = titles[0] if titles[0] == titles[1] else " against ".join(titles)
-    verdict = f"{names[0]} and {names[1]} differ in {len(settings)} settings and {len(numbers)} numbers."
+    verdict = (
+        f"{names[0]} and {names[1]} differ in {count(len(settings), 'setting')} and {count(len(numbers), 'number')}."
+    )
     return Page(title, "runs compare", sections, verdict=verdict)
 
 

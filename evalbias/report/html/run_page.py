@@ -8,6 +8,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.evaluation.audit import Audit
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE, Page
 from evalbias.report.html.sections import Context, sections, several_criteria
@@ -15,7 +16,7 @@ from evalbias.report.html.worst import worst_of
 from evalbias.runs.folder import SETTINGS, read_json
 from evalbias.runs.listing import flatten
 
-TITLES = {"measure self": "Self-bias of recorded loops", "audit": "Audit of a judge"}
+TITLES = {"measure self": "Self-bias of recorded loops"}
 """Command -> title of a run that names neither criterion nor task."""
 
 
@@ -39,8 +40,9 @@ def write_report(
     settings = read_json(folder / SETTINGS)
     found = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
     worst = worst_of(result, examples)
+    title = result.judge if isinstance(result, Audit) else title_of_run(settings)
     page = Page(
-        title_of_run(settings),
+        title[:1].upper() + title[1:],
         str(settings["command"]),
         found if worst is None else [*found, worst],
         verdict=verdict,

@@ -26,9 +26,9 @@ def scored_section(scores: ArrayLike) -> Section:
     values = np.asarray(scores, dtype=np.float64)
     defined = values[~np.isnan(values)]
     undefined = len(values) - len(defined)
-    left_out = f" {undefined:,} items have no defined score." if undefined else ""
+    left_out = f" {undefined:,} without a defined score." if undefined else ""
     if not len(defined):
-        return Section("Scores", [Words(f"No item has a defined score.{left_out}")])
+        return Section("Scores", [Words("No item has a defined score.")])
     finding = f"{len(defined):,} items were scored, {defined.mean():.2f} on average.{left_out}"
     return Section("Scores", [plot(shares_of({"judge": defined}))], finding)
 

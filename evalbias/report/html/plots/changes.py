@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 
 def changes(comparison: Comparison) -> Iterator[Drawing]:
     """Yield drawings of the headline estimates, before above after; none where the two are the same judge."""
-    if all(np.isnan(c.after.value) or c.after == c.before for c in comparison.changes.values()):
+    if not any(_moved(change) for change in comparison.changes.values()):
         return
     names = [name for name in comparison.headlines if name in comparison.changes] or [*comparison.changes]
     defined = [c for c in (comparison[name] for name in names) if _defined(c)]
     for kind in dict.fromkeys(map(_kind, defined)):
         yield _drawing([change for change in defined if _kind(change) == kind], kind[0])
+
+
+def _moved(change: Change) -> bool:
+    sides = [[e.value, e.low, e.high] for e in (change.before, change.after)]
+    return not np.array_equal(*sides, equal_nan=True)
 
 
 def _kind(change: Change) -> tuple[float | None, bool]:

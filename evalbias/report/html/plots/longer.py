@@ -41,7 +41,7 @@ def longer_wins(measurement: Measurement) -> Drawing | None:
     )
     clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
     intervals = [share_interval(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
-    labels = [f"{ratios[g].min():.2g} to {ratios[g].max():.2g} times" for g in groups]
+    labels = [f"{_times(ratios[g].min())} to {_times(ratios[g].max())} times" for g in groups]
 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
@@ -54,3 +54,7 @@ def longer_wins(measurement: Measurement) -> Drawing | None:
         grid(axis, "x")
 
     return Drawing(title, caption, 110 + 42 * len(intervals), draw)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evalbias.evaluation.formatting import count
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.plots.marks import grid, percent
 from evalbias.report.html.svg import ACCENT, OTHER, Drawing, axis_of
@@ -26,8 +27,8 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
     if not kept.any():
         return None
     lines = {"own score": (own[:, kept].mean(axis=1), ACCENT), "quality": (quality[:, kept].mean(axis=1), OTHER)}
-    said = [f"the {name} from {percent(y[0])} to {percent(y[-1])}" for name, (y, _) in lines.items()]
-    title = f"Over {len(own) - 1} {step}s, {said[0]} and {said[1]}"
+    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, (y, _) in lines.items()]
+    title = f"Over {count(len(own) - 1, step)}, {said[0]} and {said[1]}"
     caption = (
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."

@@ -7,27 +7,32 @@ from collections.abc import Iterator
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, Status
-from evalbias.report.html.blocks import Section, Table, Words
+from evalbias.report.html.blocks import Facts, Section, Table, Words
 from evalbias.report.html.sections.base import Context, measurement_section, sections
 from evalbias.report.html.words import title_of
 
 STATUSES: tuple[Status, ...] = ("biased", "too few items", "no sign", "not measured")
 """In the order in which a reader wants them."""
+NAMED = 20
+"""Largest number of items without an answer that are named."""
 
 
 @sections.register
 def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
     findings = sorted(result.verdict.findings, key=lambda finding: STATUSES.index(finding.status))
     for finding in findings:
-        if finding.bias in result.measurements and finding.status != "not measured":
+        if finding.bias in result.measurements:
             yield _audited(finding, result.measurements[finding.bias])
-    seen = {finding.bias for finding in findings if finding.status != "not measured"}
+    judged = {finding.bias for finding in findings}
     for name, measurement in result.measurements.items():
-        if name not in seen:
+        if name not in judged:
             yield measurement_section(measurement, title_of(name))
-    if result.not_measured:
-        rows = [(title_of(bias), why) for bias, why in result.not_measured.items()]
+    rows = [(title_of(bias), why) for bias, why in result.not_measured.items() if bias not in result.measurements]
+    if rows:
         yield Section("Not measured", [Table(("", "why, and what would make it possible"), rows)])
+    if reasons := result.judged.reasons:
+        first = dict(list(reasons.items())[:NAMED])
+        yield Section(f"Items without an answer ({len(reasons):,})", [Facts(first)])
 
 
 def _audited(finding: Finding, measurement: Measurement) -> Section:
