@@ -225,7 +225,7 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     assert "Position · biased" in text
     assert text.lower().count(position.sentence.lower()) == 1
     assert text.index("The judge is biased") < text.index("Does the place at which")
-    assert "people prefer reply 2, the judge gives it 0 %" in text
+    assert "people prefer reply 1, the judge gives it 50 %" in text
     for bias in found.not_measured:
         assert title_of(bias) in text
     assert found.verdict.sentence.split(":")[0] in found._repr_html_()
