@@ -21,6 +21,7 @@ from evalbias.evaluation.audited import (
 )
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
+from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.verdict import Verdict, verdict_of
@@ -57,6 +58,10 @@ class Audit:
     def __getitem__(self, bias: str) -> Measurement:
         """Return a measurement by the name of its bias, or ``"agreement"``."""
         return self.measurements[bias]
+
+    def _repr_html_(self) -> str:
+        """Return verdict, plots and tables for a notebook, as in the report."""
+        return notebook_view(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items, for JSON.

@@ -27,8 +27,8 @@ def changes(comparison: Comparison) -> Iterator[Drawing]:
 
 
 def _moved(change: Change) -> bool:
-    sides = [[e.value, e.low, e.high] for e in (change.before, change.after)]
-    return not np.array_equal(*sides, equal_nan=True)
+    before, after = ([e.value, e.low, e.high] for e in (change.before, change.after))
+    return not np.array_equal(before, after, equal_nan=True)
 
 
 def _kind(change: Change) -> tuple[float | None, bool]:
