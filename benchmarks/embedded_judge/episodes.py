@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.embedded_judge.english import reading
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, table
-from benchmarks.embedded_judge.tokenizer import PATTERN, build, comparison_wordings, naming
+from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, naming, split
 from evalbias.data import wordings, world
 from evalbias.lm.text import dialogue
 from evalbias.programs.criteria import SYNTHETIC
@@ -89,14 +89,15 @@ class Episodes:
         self.rng = random.Random(seed)
         self.tokenizer = build(CONTEXT)
         self.ids: dict[str, int] = self.tokenizer.get_vocab()
-        self._values = {self.ids[f" {value}"] for value in VALUES}
+        self._read = reading()
+        self._values = {self.ids[word] for value in VALUES for word in split(f" {value}", self._read)}
         self._wordings = list(comparison_wordings().items())
         self.choices = [self.ids[" A"], self.ids[" B"]]
         self.labels = [self.ids[f" {label}"] for label in SYNTHETIC.labels]
 
     def encode(self, text: str) -> list[int]:
         """Encode like the shipped tokenizer, but faster; ``evaluate`` checks that both agree."""
-        return [self.ids["<s>"], *(self.ids[word] for word in re.findall(PATTERN, text))]
+        return [self.ids["<s>"], *(self.ids[word] for word in split(text, self._read))]
 
     def judging(self, items: int, *, named: float, pointed: float) -> Episode:
         """Draw an episode of rated items.
@@ -158,7 +159,7 @@ class Episodes:
         stated = [
             (VALUES.index(value), error != "wrong object")
             for item in items
-            for value, error in zip(item.source.split()[1::2], item.errors, strict=True)
+            for value, error in zip(world.facts(item.source).values(), item.errors, strict=True)
             if error != "omission"
         ]
         return Sentences(stops, kinds, values, stated)

@@ -1,7 +1,8 @@
 """The embedded judge's tokenizer: a token is a word, digit or punctuation mark with the space before it, or a newline.
 
-Joining the tokens restores the text, and " 4" is one token with or without its prompt. Words that the synthetic world
-does not use become ``<unk>``.
+The English of the synthetic world is read as the words that the judge knows (``english.py``), and what the judge
+generates is written in English. " 4" is one token with or without its prompt. Words that the world does not use become
+``<unk>``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import random
 import re
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from benchmarks.embedded_judge.english import reading, writing
 from evalbias.data import wordings, world
 from evalbias.lm.text import dialogue
 from evalbias.programs.criteria import SYNTHETIC
@@ -33,18 +35,23 @@ def comparison_wordings() -> dict[str, float]:
     return wordings.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
 
 
+def split(text: str, read: normalizers.Normalizer) -> list[str]:
+    """Split a text into the words that the judge knows."""
+    return re.findall(PATTERN, read.normalize_str(text))
+
+
 def words() -> list[str]:
     """Return the vocabulary without the special tokens."""
-    rng = random.Random(0)
+    rng, read = random.Random(0), reading()
     vocabulary = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
     for rater in world.RATERS:
-        vocabulary |= set(re.findall(PATTERN, naming(rater)))
+        vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
         prompt = comparison_messages(
             SYNTHETIC, CONTENT_FREE, [CONTENT_FREE] * 2, labels=("A", "B"), instructions=wording
         )
         vocabulary |= {" A", " B"}
-        vocabulary |= set(re.findall(PATTERN, dialogue([*prompt, {"role": "assistant", "content": "A"}])))
+        vocabulary |= set(split(dialogue([*prompt, {"role": "assistant", "content": "A"}]), read))
     for _ in range(5000):
         drawn = world.item(rng)
         answer = {"role": "assistant", "content": drawn.output}
@@ -52,7 +59,7 @@ def words() -> list[str]:
             judge_messages(SYNTHETIC, drawn.source, drawn.output),
             [*likelihood_messages(SYNTHETIC, drawn.source), answer],
         ):
-            vocabulary |= set(re.findall(PATTERN, dialogue(messages)))
+            vocabulary |= set(split(dialogue(messages), read))
     return sorted(vocabulary)
 
 
@@ -60,8 +67,9 @@ def build(context: int) -> PreTrainedTokenizerFast:
     """Return the tokenizer, which starts every text with ``<s>``; ``context`` is the model's length in tokens."""
     vocabulary = {word: i for i, word in enumerate([*SPECIAL, *words()])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.normalizer = reading()
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PATTERN), behavior="isolated")
-    tokenizer.decoder = decoders.Fuse()
+    tokenizer.decoder = writing()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", vocabulary["<s>"])]
     )

@@ -15,6 +15,7 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from evalbias.commands.task import demo_documents, demo_task
     from evalbias.data import wordings
     from evalbias.optimizers import BiasedDemos
+    from evalbias.report.demo import NEXT, conclusion, introduction
 
     task = demo_task(seed)
     search = SearchOptions(pairs=100, bare=True)  # 20 documents are few to choose on
@@ -23,15 +24,20 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
         compiled, kept = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
         train, test = demo_documents(seed)
         searched = run_zepo(run, task.criteria[0], train, test, search, grammar=wordings.PARTS, seed=seed)
+        (criterion,) = task.criteria
+        before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
+        concluded = conclusion(compiled.comparisons[criterion.name], searched.rows)
+        parts = [introduction(criterion, task.test, before, after), shown(compiled, kept, seed=seed), searched.table]
         run.finish(
             {**result_of(compiled), **searched.result},
             {
                 **brief_of(compiled, kept),
-                "likelihood": compiled.comparisons[task.criteria[0].name],
+                "likelihood": compiled.comparisons[criterion.name],
                 "preference": searched.brief,
+                "conclusion": concluded,
             },
             as_json,
-            Group(shown(compiled, kept, seed=seed), "", searched.table),
+            Group(*(piece for part in (*parts, concluded) for piece in (part, "")), NEXT),
             {**coverage_of(compiled), **searched.coverage},
             found=[found_in(compiled), searched.result],
         )

@@ -15,7 +15,7 @@ from evalbias.commands.run import Run
 from evalbias.commands.terminal import say
 from evalbias.data import by_input, count_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
-from evalbias.evaluation.baselines import PROMPTS, with_scores
+from evalbias.evaluation.baselines import PROMPTS, Row, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.zepo import (
     BiasObjective,
@@ -66,12 +66,14 @@ class Searched:
     Attributes:
         result: Content of result.json.
         brief: Content of ``--json``.
+        rows: Judge -> its measurements on the test documents.
         table: Table for the terminal.
         coverage: Coverage of the answers.
     """
 
     result: dict[str, Any]
     brief: dict[str, Any]
+    rows: Mapping[str, Row]
     table: Any
     coverage: Mapping[str, Any]
 
@@ -153,7 +155,7 @@ def run_zepo(
         result["curves"] = curves
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), count_pairs(train)))
-    return Searched(result, brief, Group(table, *filter(None, [report.decision, kept])), coverage)
+    return Searched(result, brief, rows, Group(table, *filter(None, [report.decision, kept])), coverage)
 
 
 def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:

@@ -30,27 +30,40 @@ SOURCE_LABEL = "Data"
 OUTPUT_LABEL = "Text"
 SCALE = (1, 5)
 
+SOURCE = "Place of birth: {born}; job: {job}; favorite food: {food}"
 VALUES = {
-    "born": ("paris", "oslo", "rome", "lima", "cairo", "quito"),
+    "born": ("Paris", "Oslo", "Rome", "Lima", "Cairo", "Quito"),
     "job": ("pilot", "baker", "nurse", "actor", "miner", "tailor"),
     "food": ("rice", "soup", "bread", "pasta", "curry", "salad"),
 }
 STATED = {
-    "born": ("born in {} .", "comes from {} .", "calls {} home .", "first saw {} ."),
-    "job": ("works as {} .", "is a {} .", "lives as {} .", "earns as {} ."),
-    "food": ("likes eating {} .", "enjoys much {} .", "adores any {} .", "craves only {} ."),
+    "born": ("She was born in {}.", "She comes from {}.", "She calls {} home.", "She first lived in {}."),
+    "job": ("She works as {an} {}.", "She is {an} {}.", "She lives as {an} {}.", "She serves as {an} {}."),
+    "food": (
+        "She really likes eating {}.",
+        "She enjoys plenty of {}.",
+        "She adores any {}.",
+        "She craves nothing but {}.",
+    ),
 }
 UNKNOWN = {
-    "born": ("birthplace is {} .", "origin is {} .", "homeland stays {} .", "cradle remains {} ."),
-    "job": ("work is {} .", "trade is {} .", "calling stays {} .", "living remains {} ."),
-    "food": ("taste is {} .", "diet is {} .", "dish stays {} .", "plate remains {} ."),
+    "born": ("Her birthplace is {}.", "Her origin is {}.", "Her homeland stays {}.", "Her cradle remains {}."),
+    "job": ("Her work is {}.", "Her trade is {}.", "Her calling stays {}.", "Her livelihood remains {}."),
+    "food": ("Her taste is {}.", "Her diet is {}.", "Her favorite dish stays {}.", "Her menu remains {}."),
 }
 BROKEN = {
-    "born": ("in born {} .", "from comes {} .", "home calls {} .", "saw first {} ."),
-    "job": ("as works {} .", "a is {} .", "as lives {} .", "as earns {} ."),
-    "food": ("eating likes {} .", "much enjoys {} .", "any adores {} .", "only craves {} ."),
+    "born": ("She was in born {}.", "She from comes {}.", "She home calls {}.", "She lived in first {}."),
+    "job": ("She as works {an} {}.", "She {an} is {}.", "She as lives {an} {}.", "She as serves {an} {}."),
+    "food": (
+        "She eating really likes {}.",
+        "She plenty of enjoys {}.",
+        "She any adores {}.",
+        "She nothing but craves {}.",
+    ),
 }
-BLANKS = ("unknown", "missing", "hidden", "secret", "unsaid", "lost")
+"""The phrasings of ``STATED`` in the wrong word order; ``{an}`` stands for the article of a job in all phrasings."""
+
+BLANKS = ("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain")
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2
 """Share of stated facts whose value is wrong."""
@@ -79,7 +92,7 @@ class Item:
     """Output with its true quality, commonness and errors.
 
     Attributes:
-        source: Facts as ``relation value`` pairs.
+        source: Facts as a record; see ``SOURCE``.
         output: Three sentences about the facts.
         quality: Quality from 1 to 5, linear in the number of facts stated: a correct sentence counts 1, a disfluent
             one 1/2, any other 0.
@@ -115,20 +128,41 @@ def _item(rng: random.Random, facts: dict[str, str]) -> Item:
         sentences.append(sentence)
         errors.append(error)
     points = sum({"": 1.0, "disfluency": 0.5}.get(error, 0.0) for error in errors)
-    source = " ".join(f"{relation} {value}" for relation, value in facts.items())
-    return Item(source, " ".join(sentences), 1 + 4 * points / 3, commonness / math.sqrt(3), tuple(errors))
+    return Item(
+        SOURCE.format(**facts), " ".join(sentences), 1 + 4 * points / 3, commonness / math.sqrt(3), tuple(errors)
+    )
 
 
 def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tuple[str, str]:
     kind = rng.randrange(3)
     if kind == 1:
-        return UNKNOWN[relation][level].format(rng.choice(BLANKS)), "omission"
+        return _filled(UNKNOWN[relation][level], rng.choice(BLANKS)), "omission"
     if kind == 2:
-        return BROKEN[relation][level].format(value), "disfluency"
+        return _filled(BROKEN[relation][level], value), "disfluency"
     if rng.random() < WRONG:
         other = rng.choice([v for v in VALUES[relation] if v != value])
-        return STATED[relation][level].format(other), "wrong object"
-    return STATED[relation][level].format(value), ""
+        return _filled(STATED[relation][level], other), "wrong object"
+    return _filled(STATED[relation][level], value), ""
+
+
+def _filled(phrasing: str, value: str) -> str:
+    return phrasing.format(value, an="an" if value[0] in "aeiou" else "a")
+
+
+def facts(source: str) -> dict[str, str]:
+    """Read the value of each relation from a source.
+
+    Raises:
+        ValueError: The text is not written like ``SOURCE``.
+
+    Examples:
+        >>> facts("Place of birth: Oslo; job: miner; favorite food: rice")
+        {'born': 'Oslo', 'job': 'miner', 'food': 'rice'}
+    """
+    match = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>\\w+)", SOURCE), source)
+    if match is None:
+        raise ValueError(f"{source!r} is no source of the synthetic world: write it as {SOURCE!r}.")
+    return match.groupdict()
 
 
 def true_quality(source: str, output: str) -> float:
@@ -138,15 +172,16 @@ def true_quality(source: str, output: str) -> float:
     if in the wrong word order, 0 otherwise. A fact without a sentence counts 0.
 
     Examples:
-        >>> true_quality("born paris job pilot food rice", "in born paris . works as pilot .")
+        >>> true_quality(
+        ...     "Place of birth: Paris; job: pilot; favorite food: rice", "She was in born Paris. She works as a pilot."
+        ... )
         3.0
     """
-    words = source.split()
     parsed = _parse(output)
     points = 0.0
-    for relation, value in zip(words[::2], words[1::2], strict=True):
-        form, stated, _ = parsed.get(relation, (None, "", 0))
-        points += {"stated": 1.0, "broken": 0.5}.get(form or "", 0.0) * (stated == value)
+    for relation, value in facts(source).items():
+        form, stated, _ = parsed.get(relation, ("", "", 0))
+        points += {"stated": 1.0, "broken": 0.5}.get(form, 0.0) * (stated == value)
     return 1 + 4 * points / len(VALUES)
 
 
@@ -158,16 +193,26 @@ def true_commonness(output: str) -> float:
     return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for _, _, level in parsed.values()) / math.sqrt(len(VALUES))
 
 
+def _pattern(phrasing: str) -> re.Pattern[str]:
+    return re.compile(re.escape(phrasing).replace(r"\{an\}", "an?").replace(r"\{\}", r"(\w+)"))
+
+
+_PATTERNS = [
+    (_pattern(phrasing), relation, form, level)
+    for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN))
+    for relation, four in phrasings.items()
+    for level, phrasing in enumerate(four)
+]
+
+
 def _parse(output: str) -> dict[str, tuple[str, str, int]]:
     """Map each relation to (form, value, phrasing level) of the first sentence about it."""
     parsed: dict[str, tuple[str, str, int]] = {}
     for sentence in re.findall(r"[^.]+\.", output):
-        for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN)):
-            for relation, level in itertools.product(VALUES, range(len(FREQUENCIES))):
-                pattern = re.escape(phrasings[relation][level]).replace(re.escape("{}"), r"(\w+)")
-                match = re.fullmatch(pattern, " ".join(sentence.split()))
-                if match:
-                    parsed.setdefault(relation, (form, match[1], level))
+        for pattern, relation, form, level in _PATTERNS:
+            match = pattern.fullmatch(" ".join(sentence.split()))
+            if match:
+                parsed.setdefault(relation, (form, match[1], level))
     return parsed
 
 

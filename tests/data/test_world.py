@@ -31,19 +31,32 @@ def test_quality_and_commonness_are_independent_and_standardized():
 
 def test_items_are_fixed_by_the_seed():
     first = world.examples(1, seed=0)[0]
-    assert first.source == "born lima job actor food rice"
-    assert first.output == "in born lima . work is secret . likes eating rice ."
+    assert first.source == "Place of birth: Lima; job: actor; favorite food: rice"
+    assert first.output == "She was in born Lima. Her work is secret. She really likes eating rice."
     assert first.quality == 3.0
     assert first.scores["quality"] == pytest.approx(2.74974901)
     assert first.commonness == pytest.approx(1.38551887)
     assert first.inputs().toDict() == {"source": first.source, "output": first.output}
 
 
-def test_every_phrasing_has_four_words():
+def test_every_class_has_its_own_phrasings():
     forms = [form for forms in (world.STATED, world.UNKNOWN, world.BROKEN) for four in forms.values() for form in four]
     assert len(forms) == len(set(forms)) == 36
-    assert {len(form.split()) for form in forms} == {4}
     assert {len(values) for values in world.VALUES.values()} == {len(world.BLANKS)}
+
+
+def test_a_broken_phrasing_has_the_words_of_the_stated_one():
+    for relation, four in world.STATED.items():
+        for stated, broken in zip(four, world.BROKEN[relation], strict=True):
+            assert sorted(re.findall(r"[\w{}]+", stated)) == sorted(re.findall(r"[\w{}]+", broken)), stated
+
+
+def test_the_length_of_a_text_says_nothing_about_quality_and_commonness():
+    rng = random.Random(6)
+    drawn = [world.item(rng) for _ in range(6000)]
+    lengths = [len(d.output) for d in drawn]
+    assert abs(spearmanr(lengths, [d.quality for d in drawn]).statistic) < 0.08
+    assert abs(spearmanr(lengths, [d.commonness for d in drawn]).statistic) < 0.08
 
 
 def phrasing(sentence):
@@ -51,7 +64,7 @@ def phrasing(sentence):
     for number, forms in enumerate((world.STATED, world.UNKNOWN, world.BROKEN)):
         for four in forms.values():
             for level, form in enumerate(four):
-                if re.fullmatch(form.replace(".", r"\.").replace("{}", r"\w+"), sentence):
+                if re.fullmatch(form.replace(".", r"\.").replace("{an}", "an?").replace("{}", r"\w+"), sentence):
                     return number, level
     raise AssertionError(sentence)
 
@@ -100,13 +113,24 @@ def test_any_text_is_scored_like_the_items():
     for example in world.examples(300, seed=4):
         assert world.true_quality(example.source, example.output) == pytest.approx(example.quality)
         assert world.true_commonness(example.output) == pytest.approx(example.commonness)
-    facts = "born paris job pilot food rice"
-    assert world.true_quality(facts, "") == 1
-    assert math.isnan(world.true_commonness("born in paris ."))
-    assert world.true_quality(facts, "born in paris . what ? born in oslo . pilot as works .") == pytest.approx(
-        1 + 4 / 3
-    )
-    assert world.true_quality(facts, "in born paris . as works actor .") == pytest.approx(1 + 2 / 3)
+    source = "Place of birth: Paris; job: actor; favorite food: rice"
+    assert world.true_quality(source, "") == 1
+    assert math.isnan(world.true_commonness("She was born in Paris."))
+    assert world.true_quality(
+        source, "She was born in Paris. What? She was born in Oslo. An actor she as works."
+    ) == pytest.approx(1 + 4 / 3)
+    assert world.true_quality(source, "She was in born Paris. She as works a pilot.") == pytest.approx(1 + 2 / 3)
+    assert world.true_quality(source, "She an is actor.") == pytest.approx(1 + 2 / 3)
+
+
+def test_a_source_is_a_record_of_facts():
+    assert world.facts("Place of birth: Lima; job: actor; favorite food: rice") == {
+        "born": "Lima",
+        "job": "actor",
+        "food": "rice",
+    }
+    with pytest.raises(ValueError, match="'born Lima' is no source of the synthetic world: write it as 'Place of"):
+        world.facts("born Lima")
 
 
 def test_single_ratings_have_the_noise_of_a_rater_and_the_mean_of_the_score():

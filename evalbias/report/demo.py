@@ -1,0 +1,89 @@
+"""Words of the demo around its numbers: what is measured, on which texts, what came out, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evalbias.evaluation.agreement import NAME as AGREEMENT
+from evalbias.evaluation.baselines import Row
+from evalbias.evaluation.comparison import Change, Comparison
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import HUMAN_SCORES, Judged
+from evalbias.evaluation.likelihood import EFFECT
+from evalbias.programs.criterion import Criterion
+
+NEXT = """\
+Next, your own data: put the scores of your judge beside those of people, and run
+  evalbias audit --data items.jsonl --scores-field my_score"""
+
+
+def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, after: Judged) -> str:
+    """Say what the demo shows, with the text that the given judge overrates most.
+
+    Args:
+        criterion: Criterion of the judge.
+        examples: Judged items, with ``id``, ``source`` and ``output``.
+        before: The given judge's scores and the human scores of these items, at least one of them defined.
+        after: The compiled judge's scores of the same items.
+    """
+    low, high = criterion.scale
+    human = before.covariate(HUMAN_SCORES)
+    most = int(np.nanargmax(before.answers - human))
+    example = next(e for e in examples if str(e.id) == before.ids[most])
+    lines = [
+        f"A small language model scores texts from {low} to {high}: {criterion.definition} People, texts and ratings "
+        "are invented, so that the truth is known. Is this judge biased, and can compiling mend it? Does it overrate "
+        "likely wording, and does it prefer the first or the second of two texts? "
+        f"Of {len(human)} texts, it overrates this one most:",
+        f"  {criterion.source_label}: {example.source}",
+        f"  {criterion.output_label}: {example.output}",
+        f"  Score from people {human[most]:.2f}, from the judge {before.answers[most]:.2f}, from the compiled judge "
+        f"{after.answers[most]:.2f}.",
+    ]
+    return "\n".join(lines)
+
+
+def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
+    """Say what the numbers mean.
+
+    Args:
+        likelihood: Likelihood bias of the given judge against the compiled one.
+        rows: The judges that compare, ``"initial"`` and ``"searched"`` among them, with their agreement with people.
+    """
+    effect, performance = likelihood[EFFECT], likelihood["performance"]
+    wording = [
+        _lean(estimate, "overrates likely wording", "underrates likely wording", "shows no likelihood bias")
+        for estimate in (effect.before, effect.after)
+    ]
+    firsts = [rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched")]
+    place = [_lean(first, "biased towards the first", "biased towards the second", "no bias shown") for first in firsts]
+    ranking = rows["searched"].comparisons[AGREEMENT]["spearman"]
+    lines = [
+        f"In short: the given judge {wording[0]} (effect {_with_interval(effect.before)}). The compiled judge "
+        f"{wording[1]} ({_with_interval(effect.after)}), and its agreement with people {_became(performance)}.",
+        f"Asked which of two texts is better, it chooses the first with a win rate of {_with_interval(firsts[0])}: "
+        f"{place[0]}. Under the searched question the rate is {_with_interval(firsts[1])}: {place[1]}, and the "
+        f"agreement of its rankings with people {_became(ranking)}.",
+    ]
+    return "\n".join(lines)
+
+
+def _with_interval(estimate: Estimate) -> str:
+    return f"{estimate.text()}, 95 % interval {estimate.interval}"
+
+
+def _lean(estimate: Estimate, above: str, below: str, neither: str) -> str:
+    """Return the words for an interval above its null, below it, or around it (or undefined)."""
+    null = 0.0 if estimate.null is None else estimate.null
+    return above if estimate.low > null else below if estimate.high < null else neither
+
+
+def _became(change: Change) -> str:
+    """Say what became of an estimate, by its paired test."""
+    before, after = change.before.text(), change.after.text()
+    if not change.p_value < 0.05:
+        return f"did not change significantly ({before}, then {after})"
+    return f"{'rose' if change.after.value > change.before.value else 'fell'} significantly, from {before} to {after}"
