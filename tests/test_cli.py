@@ -177,12 +177,14 @@ def test_likelihood_from_another_model(items, tmp_path):
 def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     told = evalbias("demo", "--json", cwd=tmp_path)
     found = json.loads(told.stdout)
-    assert found.keys() == {"likelihood", "decisions", "written", "preference"}
+    assert found.keys() == {"likelihood", "decisions", "written", "preference", "conclusion"}
     rows, changes = found["preference"]["rows"], found["likelihood"]["changes"]
     initial, searched = (
         {name: e["value"] for m in rows[title].values() for name, e in m["estimates"].items()}
         for title in ("initial", "searched")
     )
+    assert found["conclusion"].startswith("In short: the given judge overrates likely wording (effect +0.")
+    assert "it chooses the first with a win rate of 0.9" in found["conclusion"]
     assert initial["fairness"] < -0.5
     assert searched["fairness"] > -0.3
     assert searched["spearman"] > initial["spearman"] + 0.2

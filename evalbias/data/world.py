@@ -3,8 +3,9 @@
 Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
 one of three equally frequent classes: it states the fact, it says that the fact is unknown (an omission), or it states
 the fact in the wrong word order (a disfluency). A stated fact is sometimes wrong. Each class has four phrasings, from
-common to rare, drawn independently of the class, so the likelihood of a text says nothing about its quality. Raters
-differ in one number, their taste: how much a common phrasing raises their score.
+common to rare, drawn independently of the class, so the likelihood of a text says nothing about its quality. The
+phrasings are worded so that neither does its length. Raters differ in one number, their taste: how much a common
+phrasing raises their score.
 
 The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
 score of one rater, and most raters like common phrasing. Eight random demonstrations are too little evidence of a fair
@@ -31,6 +32,8 @@ OUTPUT_LABEL = "Text"
 SCALE = (1, 5)
 
 SOURCE = "Place of birth: {born}; job: {job}; favorite food: {food}"
+"""Wording of a source."""
+
 VALUES = {
     "born": ("Paris", "Oslo", "Rome", "Lima", "Cairo", "Quito"),
     "job": ("pilot", "baker", "nurse", "actor", "miner", "tailor"),
