@@ -31,6 +31,7 @@ def test_the_last_box_is_the_answer(text, answer):
         (r"\$12.50", "12.5", True),
         (r"50\%", "50", True),
         ("x = 3", "3", True),
+        ("x = 3", "x = 3.0", True),
         (r"90^\circ", "90", True),
         (r"12\text{ cm}", "12", True),
         (r"\text{east}", r"\text{west}", False),

@@ -79,6 +79,16 @@ def test_symmetry_is_tested_by_all_changes_of_sign(documents):
     assert found == pytest.approx(np.mean(extreme), abs=0.015)
 
 
+def test_the_magnitudes_of_a_test_of_symmetry_start_at_0():
+    x = np.array([1.3, -2.6, 0.1, 0.9, 0.1])  # p is .625; a first step longer or shorter by 1 gives .375 or .94
+    found = symmetry_p_value(x, np.arange(5), n_resamples=20_000, rng=np.random.default_rng(0))
+    extreme = [by_definition(x * row) >= by_definition(x) - 1e-12 for row in itertools.product([-1, 1], repeat=5)]
+    assert found == pytest.approx(np.mean(extreme), abs=0.015)
+    assert np.mean(extreme) == 0.625
+    alone = symmetry_p_value(np.array([2.0]), np.array([0]), n_resamples=7, rng=np.random.default_rng(0))
+    assert alone == 1  # (1 + 7) / (1 + 7)
+
+
 def test_the_interval_of_skewness_holds_0_unless_symmetry_is_rejected():
     rng, covered, lowest = np.random.default_rng(0), 0, []
     for trial in range(60):

@@ -52,6 +52,7 @@ def test_points_that_do_not_tell_a_parabola():
         fit = quadratic_fit(x, y)
         assert np.isnan([fit.curvature, fit.slope, fit.constant, fit.top, fit.r_squared, fit.linear_r_squared]).all()
         assert fit.n == len(x)
+    assert math.isnan(quadratic_fit([0, 1, 2, 3], [0, 0.5, 2, 4.5]).top)  # x^2 / 2 has no highest point
     assert quadratic_fit([0, 0, 1, 2], [0, 0, 1, 0]).curvature == pytest.approx(-1)  # four points at three places
 
 
