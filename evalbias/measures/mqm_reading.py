@@ -200,7 +200,7 @@ class _Reader:
 
     def _reading(self) -> MQMReading:
         listed = Counter(error.severity for error in self.errors)
-        reported = listed + self.counts
+        reported = listed | self.counts  # an error that is listed and counted is one
         contradicts = (
             any(listed[s] not in (0, n) for s, n in self.counts.items())
             or self.denied & reported.keys()

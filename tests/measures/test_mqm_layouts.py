@@ -33,11 +33,17 @@ LIST = [  # Xu et al. 2024
         (0, 0, 2),
     ),
     ("There are three errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error", None),
+    # listed and counted: two errors, not four
+    (
+        "There are two errors:\n'cat' is a minor style/awkward error\n'dog' is a minor style/awkward error\nMinor: 2",
+        (0, 0, 2),
+    ),
     ("'cat' is a major accuracy/mistranslation error\nno-error", None),
     ("no-error\n'cat' is a minor style/awkward error", None),
 ]
 SECTIONS = [  # GEMBA-MQM
     ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', (0, 1, 0)),
+    ('Major:\n(a) accuracy/addition - "cat" (b) accuracy/omission', (0, 2, 0)),  # the first letter is a bullet
     ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nfluency/grammar - "dog"\nMinor:\nstyle - "a"', (0, 2, 1)),
     ("Critical:\nno-error\nMajor:\nno-error\nMinor:\nno-error", (0, 0, 0)),
     ("Critical:\nno-error\nMajor:\nno-error\nMinor:", None),  # breaks off

@@ -74,6 +74,7 @@ def test_the_last_of_two_columns_is_no_tie_by_default():
     # the first position twice, the second candidate twice, the first position twice
     assert position_consistency(forward, swapped) == pytest.approx(1 / 3)
     assert consistent_preferences(forward, swapped).tolist() == [0, 1, 0]
+    assert consistent_preferences([[1.0, 0.0]], [[1.0, 0.0]]).tolist() == [0]  # certain of the first position twice
 
 
 def test_a_tie_has_no_position():

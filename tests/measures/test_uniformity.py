@@ -61,3 +61,5 @@ def test_the_scale_holds_its_ends():
     for low, high, scores in ((1, 1, [1]), (2, 1, []), (0, 1, [-0.1]), (0, 1, [0.5, 1.1])):
         with pytest.raises(ValueError, match="must contain them"):
             score_uniformity(scores, low=low, high=high)
+    with pytest.raises(ValueError, match=r"lowest and highest score are \[-0.5, 0.25\]; the scale 0 to 1"):
+        score_uniformity([0.25, -0.5, 0.0], low=0, high=1)
