@@ -61,7 +61,7 @@ TESTS = {
     "measures.rank_statistic": RANKS,
     "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
     "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py"],
-    "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py"],
+    "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],
     "measures.uniformity": ["measures/test_uniformity.py"],
     "evaluation.comparison": ESTIMATES,
     "evaluation.estimates": ESTIMATES,

@@ -95,6 +95,7 @@ class Wrapper(Statistic):
 def test_a_statistic_within_another_is_compared_too():
     assert Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(HUMAN)))
     assert not Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(LS)))
+    assert not Wrapper(None).matches(Wrapper(performance_statistic(LS)))
 
 
 def test_a_part_of_the_items_has_a_part_of_the_references():
