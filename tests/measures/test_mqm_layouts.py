@@ -38,6 +38,7 @@ LIST = [  # Xu et al. 2024
         "There are two errors:\n'cat' is a minor style/awkward error\n'dog' is a minor style/awkward error\nMinor: 2",
         (0, 0, 2),
     ),
+    ("accuracy/omission (major): 'cat' and 'dog'", None),  # one or two?
     ("'cat' is a major accuracy/mistranslation error\nno-error", None),
     ("no-error\n'cat' is a minor style/awkward error", None),
 ]
@@ -304,3 +305,8 @@ def test_errors_on_one_line_are_all_counted_or_the_text_is_undefined(n, heading)
 def test_an_error_without_a_severity_is_never_left_out(rest, joint):
     text = "'cat' is a major accuracy/mistranslation error" + joint + rest.format("'dog'") + "."
     assert parse_mqm(text) is None
+
+
+def test_a_quotation_is_no_part_of_the_category():
+    (error,) = read_mqm('Major accuracy/addition "cat"').errors
+    assert (error.span, error.category, error.subcategory) == ("cat", "accuracy", "addition")
