@@ -23,10 +23,13 @@ and "difference" that of two equal judges. BiasScore changes with n, so its trut
 Item-wise tests, percentile intervals and differences are checked on the second number of data sets. 399 resamples an
 interval, 99 swaps a test.
 
-Tests of a share of few decisions cannot reach 5 % at n = 30: two judges that are consistent in 95 % differ in three
-pairs, and no three pairs are significant. Equal fairness has two causes, equal rates or rates on opposite sides of
-the prior at the same distance; near a fair judge both hold nearly, and a test that is right under each rejects less
-often than 5 % under both. Whether two judges favour the first position alike is tested by its rate ("first rate").
+In a paired test a tie counts half (mid-p). Where ties counted in full, position consistency of the fair judges was
+rejected in 1.6 % (n = 30), 3.5 % (120) and 3.7 % (30 documents of 4). No test of few decisions reaches 5 %: two judges
+that are consistent in 95 % of 30 pairs differ in three of them, and no three pairs are significant.
+
+Equal fairness has two causes, equal rates or rates on opposite sides of the prior at the same distance. Near a fair
+judge both hold nearly, and a test that is right under each of them rejects in about 0.5 %. Whether two judges favour
+the first position alike is tested by its rate ("first rate"), which keeps its level and finds more.
 """
 
 

@@ -124,3 +124,10 @@ def test_a_balanced_rate_counts_each_class_half():
     assert np.isnan(BalancedRate(np.ones(3))(np.ones(3)))  # nothing in the first class
     found = statistic.interval(scores, seed=0)
     assert (found.estimate, found.units) == (0.75, 5)
+
+
+def test_intervals_draw_10_000_resamples_by_default():
+    for one in (MeanStatistic(), SkewnessStatistic()):
+        found = one.interval([1.0, 2.0, 4.0], seed=0)
+        assert found.n_resamples == one.difference([1.0, 2.0, 4.0], [1.0, 3.0, 4.0], seed=0).n_resamples == 10_000
+        assert found == one.interval([1.0, 2.0, 4.0], n_resamples=10_000, confidence=0.95, seed=0)
