@@ -123,9 +123,10 @@ def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivale
     judged = [one for one in chosen if one in same or (one.module, one.title) in noticed]
     survivors = [one for one in judged if one not in same and not noticed[one.module, one.title]]
     killed, different = len(judged) - len(same) - len(survivors), len(judged) - len(same)
+    modules = len({one.module for one in judged})
     parts = [
         "## Faults that the tests of the measures notice",
-        f"{len(judged)} mutants of {len(MODULES)} modules (seed {seed}): {killed} noticed, {len(same)} mean the same "
+        f"{len(judged)} mutants of {modules} modules (seed {seed}): {killed} noticed, {len(same)} mean the same "
         f"as the code, {len(survivors)} survive: {100 * killed / max(different, 1):.0f} % of those that differ in "
         "meaning are noticed.",
     ]

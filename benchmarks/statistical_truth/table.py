@@ -29,7 +29,9 @@ that are consistent in 95 % of 30 pairs differ in three of them, and no three pa
 
 Equal fairness has two causes, equal rates or rates on opposite sides of the prior at the same distance. Near a fair
 judge both hold nearly, and a test that is right under each of them rejects in about 0.5 %. Whether two judges favour
-the first position alike is tested by its rate ("first rate"), which keeps its level and finds more.
+the first position alike is tested by its rate ("first rate"), which keeps its level and finds more. Two judges that
+favour the first position equally have an interval of the difference in fairness that covers 0 in 93.9 and 94.8 % (with
+ties) of 1,200 data sets of 30 items; the first 200 of them, below, are unlucky.
 """
 
 
