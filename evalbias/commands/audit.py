@@ -45,6 +45,10 @@ AnyLM = Annotated[
     ),
 ]
 AnyScale = Annotated[str | None, typer.Option("--scale", help="Scale of recorded scores, such as 1-5, for the words.")]
+By = Annotated[
+    str | None,
+    typer.Option(help="Field whose values name groups of items on which the agreement is measured too, such as set."),
+]
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
@@ -71,6 +75,7 @@ def audit(
         str | None, typer.Option(help="The judge's own system among the writers of the outputs (field system).")
     ] = None,
     reliability: Reliability = None,
+    by: By = None,
     pairs: Pairs = "500",
     fail_on: FailOn = None,
     *,
@@ -88,7 +93,7 @@ def audit(
     from evalbias.commands.run_audit import Audited, run_audit
 
     conditions = parse_conditions(fail_on or ())
-    asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, own_system, reliability)
+    asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, own_system, reliability, by)
     found = run_audit(
         data,
         asked,

@@ -34,6 +34,7 @@ class Audited:
         better_field: Field of people's choices.
         own_system: Name of the judge's own system among the writers.
         reliability: Reliability of a single rating.
+        by: Field whose values name groups of items.
     """
 
     judge: Path | None
@@ -43,6 +44,7 @@ class Audited:
     better_field: str
     own_system: str | None
     reliability: float | None
+    by: str | None
 
     def check(self, lm: str | None) -> None:
         """Refuse options that do not go together.
@@ -104,7 +106,8 @@ def run_audit(
                 criterion=named,
                 scale=_scale(scale),
             )
-        found = audit_answers(answered, own_system=asked.own_system, reliability=asked.reliability, seed=seed)
+        settings: dict[str, Any] = {name: getattr(asked, name) for name in ("own_system", "reliability", "by")}
+        found = audit_answers(answered, **settings, seed=seed)
         brief, coverage = found.to_dict(), {found.judged.criterion: found.judged.coverage}
         run.finish(
             {"audit": brief, "measurements": found.measurements},

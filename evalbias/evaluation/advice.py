@@ -23,7 +23,7 @@ class Advice:
             does not look for.
         for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
         for_scores: The same for a judge that scores.
-        only_pairs: Whether only a judge that compares can have the bias.
+        only: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
         words: The finding as a sentence with ``{value}``, ``{low}``, ``{high}`` and ``{null}``, where it is not about
             what is favored.
     """
@@ -32,7 +32,7 @@ class Advice:
     needs: str
     for_pairs: str = ""
     for_scores: str = ""
-    only_pairs: bool = False
+    only: str = ""
     words: str = ""
 
 
@@ -42,7 +42,7 @@ ADVICE: dict[str, Advice] = {
     "likelihood": Advice(
         favored="an output that is one standard deviation likelier",
         needs="a model that tells likelihoods (--likelihood-lm, such as a local model), the items' sources and "
-        "outputs, and human scores; for pairs, human ratings of both outputs",
+        "outputs, and human scores; for pairs, which output people prefer (--better-field)",
         for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
         "keeps what is shown to help; it takes some thousand judgments once, and prompts that are longer by 2 to 8 "
         "examples, or one more likelihood an output",
@@ -50,7 +50,7 @@ ADVICE: dict[str, Advice] = {
     "position": Advice(
         favored="the output shown first",
         needs="pairs that were judged in both orders (--swapped-field), or people's choices (--better-field)",
-        only_pairs=True,
+        only="pairs",
         for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
         "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
         "prompt a pair",
@@ -75,6 +75,7 @@ ADVICE: dict[str, Advice] = {
     "scale_use": Advice(
         favored="the middle of the scale",
         needs="human scores on the judge's scale, two ratings an item or more",
+        only="scores",
         for_scores="a map of the scores, or likelihood calibration, stretches them but ranks no better; demonstrations "
         "of the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 to 8 examples",
         words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import dspy
@@ -22,8 +22,10 @@ from evalbias.evaluation.audited import (
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
+from evalbias.evaluation.groups import measure_groups
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.registry import BIASES
+from evalbias.evaluation.sample_size import label_next, labeled
 from evalbias.evaluation.verdict import Verdict, verdict_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
@@ -31,6 +33,8 @@ from evalbias.programs.pointwise import PointwiseJudge
 
 AGREEMENT = "agreement"
 """Name of the measurement that is not of a bias."""
+LABELS = 40
+"""Number of items that an audit names for labeling."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class Audit:
         examples: The items.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
+        label_next: Ids of the items that people should label next; empty where they labeled all or none.
+        groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
     """
 
     judge: str
@@ -54,6 +60,8 @@ class Audit:
     examples: Sequence[dspy.Example]
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
+    label_next: Sequence[str] = ()
+    groups: Mapping[str, Measurement] = field(default_factory=dict)
 
     def __getitem__(self, bias: str) -> Measurement:
         """Return a measurement by the name of its bias, or ``"agreement"``."""
@@ -92,7 +100,9 @@ class Audit:
                 name: {field: getattr(e, field) for field in ("low", "high", "n", "undefined")}
                 for name, e in estimates.items()
             },
+            "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
+            "label_next": self.label_next,
             "undefined": dict(self.judged.reasons),
             "provenance": self.provenance,
         }
@@ -113,6 +123,7 @@ def audit(
     scale: tuple[float, float] | None = None,
     own_system: str | None = None,
     reliability: float | None = None,
+    by: str | None = None,
     limit: int | None = None,
     seed: int = 0,
     num_threads: int = 1,
@@ -137,6 +148,8 @@ def audit(
         scale: Lowest and highest score of the judge, if known; only words depend on it.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
+        by: Field whose values name groups of items on which the agreement is measured too, such as the set of a
+            benchmark.
         limit: Largest number of pairs drawn, where a judge that compares is given single outputs.
         seed: Seed for intervals and draws.
         num_threads: Calls of a function at the same time.
@@ -166,11 +179,16 @@ def audit(
         num_threads=num_threads,
         progress=progress,
     )
-    return audit_answers(answered, own_system=own_system, reliability=reliability, seed=seed)
+    return audit_answers(answered, own_system=own_system, reliability=reliability, by=by, seed=seed)
 
 
 def audit_answers(
-    answered: Answered, *, own_system: str | None = None, reliability: float | None = None, seed: int = 0
+    answered: Answered,
+    *,
+    own_system: str | None = None,
+    reliability: float | None = None,
+    by: str | None = None,
+    seed: int = 0,
 ) -> Audit:
     """Audit a judge that has answered; see ``audit``."""
     judged = answered.judged
@@ -180,7 +198,7 @@ def audit_answers(
         configured, advice = _configured(bias, settings), advice_on(name)
         if configured.applies(judged):
             measurements[name] = measure(configured, judged, seed=seed)
-        elif advice.needs and (judged.pairwise or not advice.only_pairs):
+        elif advice.needs and advice.only in ("", "pairs" if judged.pairwise else "scores"):
             not_measured[name] = f"it needs {advice.needs}"
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     not_measured |= answered.not_measured
@@ -189,7 +207,19 @@ def audit_answers(
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
     verdict = verdict_of(findings)
-    return Audit(answered.judge, measurements, verdict, judged, answered.examples, not_measured, provenance)
+    known = labeled(judged)
+    unlabeled = label_next(judged, LABELS, seed) if known.any() and not known.all() else []
+    return Audit(
+        judge=answered.judge,
+        measurements=measurements,
+        verdict=verdict,
+        judged=judged,
+        examples=answered.examples,
+        not_measured=not_measured,
+        provenance=provenance,
+        label_next=unlabeled,
+        groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, answered.examples, by, seed=seed),
+    )
 
 
 def _configured(bias: Bias, settings: Mapping[str, Any]) -> Bias:

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from evalbias.evaluation.audit import Audit
+from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.verdict import title
+
+ROWS = 12
+"""Rows of the longest table that a terminal shows."""
 
 
 def audit_view(audit: Audit) -> Group:
     """Return the whole audit for a terminal."""
     parts: list[object] = [Text(audit.verdict.sentence, style="bold"), "", _biases(audit)]
     found = {finding.bias for finding in audit.verdict.findings}
-    parts += [measurement.table() for name, measurement in audit.measurements.items() if name not in found]
+    others = {name: m for name, m in audit.measurements.items() if name not in found}
+    parts += [m.table() for m in others.values() if len(m.estimates) <= ROWS]
+    if audit.groups:
+        parts.append(_groups(audit.groups))
     parts += [Text(f"Not measured: {bias.replace('_', ' ')}: {why}") for bias, why in audit.not_measured.items()]
+    if audit.label_next:
+        first = ", ".join(audit.label_next[:5])
+        parts.append(Text(f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"))
+    if wide := [name.replace("_", " ") for name, m in others.items() if len(m.estimates) > ROWS]:
+        parts.append(Text(f"Numbers in result.json and the report only: {', '.join(wide)}"))
     if reasons := audit.judged.reasons:
         name, why = next(iter(reasons.items()))
         parts.append(Text(f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"))
@@ -31,6 +45,19 @@ def _biases(audit: Audit) -> Table:
     for finding in audit.verdict.findings:
         if finding.estimate is not None:
             table.add_row(*_row(finding))
+    return table
+
+
+def _groups(groups: Mapping[str, Measurement]) -> Table:
+    names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines if name in m.estimates))
+    table = Table(title="Agreement with people by group", caption="95 % intervals")
+    table.add_column("group", overflow="fold")
+    for name in names:
+        table.add_column(next(m[name].label for m in groups.values() if name in m.estimates), justify="right")
+    table.add_column("n", justify="right")
+    for group, m in groups.items():
+        shown = [f"{m[name].text()} ({m[name].interval})" if name in m.estimates else "" for name in names]
+        table.add_row(group, *shown, str(len(m.ids)))
     return table
 
 

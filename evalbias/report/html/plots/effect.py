@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.quality import log_lengths
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect import QUALITY, FeatureEffect
@@ -50,6 +50,8 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     _, more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
+    if pairs and _are_verdicts(measurement.samples[names[0]].values):
+        unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
     low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
     interval = f"95 % interval {low:+.2f} to {high:+.2f}"
@@ -113,10 +115,17 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     return Points(x, y - y.mean(), effect)
 
 
+def _are_verdicts(values: FloatArray) -> bool:
+    """Return whether the scores of pairs are mean verdicts and not log-odds."""
+    return bool(np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all())
+
+
 def _ratings(measurement: Measurement) -> FloatArray:
     """(n, r) what people say of the quality; see ``people_ratings``."""
     if RATINGS in measurement.columns:
         return measurement.columns[RATINGS]
+    if BETTER in measurement.columns:
+        return np.asarray(1.0 - 2.0 * measurement.columns[BETTER])[:, None]
     scores = measurement.columns[HUMAN_SCORES]
     return np.asarray((scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None])
 

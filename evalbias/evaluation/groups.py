@@ -1,0 +1,57 @@
+"""A judge on groups of the items, such as the sets of a benchmark or the kinds of bias that its pairs provoke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.estimates import Bias, Measurement, measure
+from evalbias.evaluation.judged import Judged
+from evalbias.measures.arrays import BoolArray
+
+
+def measure_groups(
+    bias: Bias, judged: Judged, examples: Sequence[dspy.Example], field: str, *, seed: int
+) -> dict[str, Measurement]:
+    """Measure a bias, or the agreement with people, on the items of each value of a field.
+
+    Args:
+        bias: See ``BIASES``.
+        judged: Answers on all items.
+        examples: The items, in the same order.
+        field: Field whose values name the groups; items without a value belong to none.
+        seed: Seed for the intervals.
+
+    Returns:
+        Group -> measurement, in order of first appearance; groups to which the bias does not apply are left out.
+
+    Raises:
+        ValueError: No item has the field.
+    """
+    values = [None if e.get(field) is None else str(e[field]) for e in examples]
+    names = [name for name in dict.fromkeys(values) if name is not None]
+    if not names:
+        raise ValueError(f"No item has a field {field!r} to group by: name one that the data have.")
+    parts = {name: part_of(judged, np.array([value == name for value in values])) for name in names}
+    return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}
+
+
+def part_of(judged: Judged, kept: BoolArray) -> Judged:
+    """Return the answers on a part of the items, given as a mask (n,)."""
+    places: list[int] = np.flatnonzero(kept).tolist()
+    writers: Any = [judged.writers[i] for i in places] if len(judged.writers) else ()
+    ids = tuple(judged.ids[i] for i in places)
+    return replace(
+        judged,
+        ids=ids,
+        answers=judged.answers[kept],
+        covariates={name: values[kept] for name, values in judged.covariates.items()},
+        inputs=tuple(judged.inputs[i] for i in places) if len(judged.inputs) else (),
+        coverage=judged.coverage[kept] if len(judged.coverage) else judged.coverage,
+        writers=writers,
+        reasons={name: why for name, why in judged.reasons.items() if name in set(ids)},
+    )
