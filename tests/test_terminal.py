@@ -54,7 +54,9 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     assert capsys.readouterr().err == ""  # not a long run
     tell_plan(prompts, 20_000, "m", hosted=None, yes=False)
     told = capsys.readouterr().err
-    assert told == "plan: about 20,000 prompts to m, 2.4 million tokens, estimated from 10.\n"  # 480 / 4 tokens each
+    assert (
+        told == "plan: about 20,000 prompts to m, 2.4 million tokens (estimated from 10 prompts).\n"
+    )  # 480 / 4 tokens each
     listed = types.SimpleNamespace(model_cost={"gpt-4o-mini": {"input_cost_per_token": 1.5e-7}})
     monkeypatch.setitem(sys.modules, "litellm", listed)
     tell_plan(prompts, 20_000, "m", hosted="openai/gpt-4o-mini", yes=False)
@@ -63,7 +65,7 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     assert "$" not in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "litellm", None)
     tell_plan([("x" * 400, "y" * 80)], 1000, "m", hosted="openai/gpt-4o-mini", yes=False)  # LS: context, continuation
-    assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens, estimated from 1.\n"
+    assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens (estimated from 1 prompt).\n"
 
 
 @pytest.mark.parametrize(("answer", "yes", "goes_on"), [("n", False, False), ("y", False, True), ("n", True, True)])

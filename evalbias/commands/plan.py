@@ -39,7 +39,8 @@ def plan(questions: Sequence[Any], left: int, model: str, *, hosted: str | None,
     tokens = left * sum(lengths) / len(lengths) / CHARACTERS
     cost = None if hosted is None else _dollars(hosted, tokens)
     price = "" if cost is None else f", about ${cost:,.2f} for the prompts by litellm's price list"
-    say(f"plan: about {left:,} prompts to {model}, {_rounded(tokens)} tokens, estimated from {len(lengths)}{price}.")
+    looked = f"estimated from {len(lengths)} prompt{'s' * (len(lengths) > 1)}"
+    say(f"plan: about {left:,} prompts to {model}, {_rounded(tokens)} tokens ({looked}){price}.")
     if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("Go on?", default=True, err=True):
         raise typer.Exit(1)
 
