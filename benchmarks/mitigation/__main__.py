@@ -4,7 +4,8 @@ usage: python -m benchmarks.mitigation FOLDER [--judges NAME ...] [--sets NAME .
            [--dtype bfloat16] [--train 240] [--test 200] [-k 4] [--seed 0] [--resamples 2000] [--write]
 
 The models come from ``make models``. FOLDER keeps every answer of a judge's model, so that a stopped run goes on, and
-another rule of choice asks nothing again. --write writes the finished rows into benchmarks/RESULTS.md.
+another rule of choice asks nothing again; ``--judges`` with no name runs no row. --write writes the
+finished rows into benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main() -> None:
     """Parse the command line and run the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--judges", nargs="+", choices=list(JUDGES), default=list(JUDGES))
+    parser.add_argument("--judges", nargs="*", choices=list(JUDGES), default=list(JUDGES))
     parser.add_argument("--sets", nargs="+", default=list(dict.fromkeys(name for name, _ in CASES)))
     parser.add_argument("--criteria", nargs="+", default=list(dict.fromkeys(name for _, name in CASES)))
     parser.add_argument("--dtype", default="bfloat16")
