@@ -31,6 +31,7 @@ POSITION = ["measures/test_position_calibration.py"]
 ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
 FROZEN = ["measures/test_results.py"]
 TESTS = {
+    "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
     "measures.checks": ["measures/test_likelihood.py", "measures/test_agreement.py", "measures/test_preference.py"],
     "measures.curve": ["measures/test_uniformity.py"],
@@ -43,6 +44,8 @@ TESTS = {
     "measures.effect": EFFECT,
     "measures.effect_statistic": [*EFFECT, "evaluation/test_effect.py"],
     "measures.equal_quality": [*EFFECT, "evaluation/test_verbosity.py"],
+    "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],
+    "measures.group_gap": ["evaluation/test_self_preference.py"],
     "measures.instructscore": ["data/test_refinements.py"],
     "measures.instrumented": EFFECT,
     "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
@@ -56,11 +59,13 @@ TESTS = {
     "measures.mqm_verdicts": MQM,
     "measures.position_map": POSITION,
     "measures.position_offsets": [*POSITION, "measures/test_calibration.py"],
+    "measures.quality_slope": ["evaluation/test_verbosity.py", *EFFECT],
     "measures.quantiles": ["measures/test_self_bias.py"],
     "measures.quotations": [*MQM, "data/test_refinements.py"],
     "measures.rank_statistic": RANKS,
     "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
     "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py"],
+    "measures.scale_use": ["evaluation/test_scale_use.py"],
     "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],
     "measures.uniformity": ["measures/test_uniformity.py"],
     "evaluation.comparison": ESTIMATES,
