@@ -131,11 +131,15 @@ def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivale
     modules = len({one.module for one in judged})
     parts = [
         "## Faults that the tests of the measures notice",
-        f"{len(judged)} mutants of {modules} modules (seed {seed}): {killed} noticed, {len(same)} mean the same "
+        f"{len(judged)} of {len(chosen)} drawn mutants were tried, of {modules} modules (seed {seed}): {killed} noticed, "
+        f"{len(same)} mean the same "
         f"as the code, {len(survivors)} survive: {100 * killed / max(different, 1):.0f} % of those that differ in "
         "meaning are noticed.",
     ]
     counts = Counter(one.module for one in survivors)
+    missing = Counter(one.module for one in chosen if one not in judged)
+    if missing:
+        parts.append("Not tried: " + ", ".join(f"`{name}` {count}" for name, count in sorted(missing.items())) + ".")
     if survivors:
         parts.append("Survivors: " + ", ".join(f"`{name}` {count}" for name, count in sorted(counts.items())) + ".")
         parts.append("\n".join(f"- `{one.module}` line {one.line}: `{one.title}`" for one in survivors))

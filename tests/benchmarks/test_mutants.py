@@ -69,7 +69,9 @@ def test_the_share_leaves_out_what_means_the_same():
     chosen = [Mutant("measures.ranks", 30, "f", "", f"-a{k}\n+b{k}") for k in range(6)]
     noticed = {("measures.ranks", f"-a{k} +b{k}"): k < 3 for k in range(5)}
     text = section(chosen, noticed, [{"module": "measures.ranks", "change": "-a4 +b4", "reason": "same"}], 7)
-    assert "(seed 7): 3 noticed, 1 mean the same as the code, 1 survive: 75 %" in text  # the last was not tried
+    assert "5 of 6 drawn mutants were tried, of 1 modules (seed 7)" in text
+    assert "3 noticed, 1 mean the same as the code, 1 survive: 75 %" in text
+    assert "Not tried: `measures.ranks` 1." in text
     assert "- `measures.ranks` line 30: `-a3 +b3`" in text
 
 
