@@ -132,8 +132,8 @@ def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivale
     parts = [
         "## Faults that the tests of the measures notice",
         f"{len(judged)} of {len(chosen)} drawn mutants were tried, of {modules} modules (seed {seed}): {killed} "
-        f"noticed, {len(same)} mean the same as the code, {len(survivors)} survive: {100 * killed / max(different, 1):.0f} % of "
-        "those that differ in meaning are noticed.",
+        f"noticed, {len(same)} mean the same as the code, {len(survivors)} survive: "
+        f"{100 * killed / max(different, 1):.0f} % of those that differ in meaning are noticed.",
     ]
     counts = Counter(one.module for one in survivors)
     missing = Counter(one.module for one in chosen if one not in judged)
