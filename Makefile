@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxpro
 test: $(STAMP)
 	$(PYTEST)
 
-test-all: $(STAMP) test-integrations
+test-all: $(STAMP)
 	$(PYTEST) -m "not servers"
 
 # MLflow (50 MB) and Inspect (130 MB) need older versions of what .venv has (cachetools, fsspec, boto3), so they have an
