@@ -67,7 +67,7 @@ def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
 
 
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
-    """Return one row a judge, on the documents that took no part in the search: every bias's headline estimates.
+    """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
 
     Args:
         rows: Judge -> its measurements.
@@ -76,18 +76,18 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
     """
     used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
     table = Table(title=f"Chosen: {report.chosen}", caption="; ".join([*used, *_rows_caption(rows, report)]))
-    table.add_column("judge", no_wrap=True)
+    table.add_column("estimate")
+    for title in rows:
+        table.add_column(title, justify="right")
     measurements = next(iter(rows.values())).measurements
-    headlines = [(bias, name) for bias, m in measurements.items() for name in m.headlines if name in m.estimates]
-    for bias, name in headlines:
-        table.add_column(measurements[bias][name].label, justify="right", overflow="fold")
-    for title, row in rows.items():
-        cells = []
-        for bias, name in headlines:
-            tested = bias == AGREEMENT and bias in row.comparisons
-            sign = mark(row.comparisons[bias][name].p_value) if tested else ""
-            cells.append(row.measurements[bias][name].text() + sign)
-        table.add_row(title, *cells)
+    for bias, measurement in measurements.items():
+        for name in (name for name in measurement.headlines if name in measurement.estimates):
+            cells = []
+            for row in rows.values():
+                tested = bias == AGREEMENT and bias in row.comparisons
+                sign = mark(row.comparisons[bias][name].p_value) if tested else ""
+                cells.append(row.measurements[bias][name].text() + sign)
+            table.add_row(measurement[name].label, *cells)
     return table
 
 
