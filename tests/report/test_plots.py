@@ -1,5 +1,7 @@
 """What the plots draw, against values worked out by hand."""
 
+import re
+
 import dspy
 import numpy as np
 import pytest
@@ -8,14 +10,18 @@ from numpy.testing import assert_allclose
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
+from evalbias.evaluation.estimates import Estimate, Sample, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import likelihood_effect
+from evalbias.measures.statistic import MeanStatistic
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.refine_step import Step
 from evalbias.report.html.plots import drawing_of
 from evalbias.report.html.plots.effect import _points
+from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
+from evalbias.report.html.svg import plot
 from evalbias.report.html.texts import loop_sections, lowest_section, scored_section
 from evalbias.report.html.words import by_construction
 from evalbias.report.html.worst import worst_items
@@ -100,10 +106,10 @@ def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves():
 
     run = LoopRun((loop("a", 1.0, 5.0), loop("b", 3.0, 3.0), Loop("c", ())), "own", 1.0, 5.0)
     quality = np.array([[-20.0, -10.0, np.nan], [-20.0, -5.0, np.nan]])
-    plot, worst = loop_sections(run, quality, [{"source": "s"}] * 3, limits=(-20.0, 0.0), step="refinement")
+    shown, worst = loop_sections(run, quality, [{"source": "s"}] * 3, limits=(-20.0, 0.0), step="refinement")
     # own .0 and .5, then 1 and .5; quality 0 and .5, then 0 and .75
     assert (
-        plot.finding
+        shown.finding
         == "Over 1 refinement, the own score goes from 25 % to 75 % and the quality goes from 25 % to 38 %."
     )
     (item,) = worst.blocks[1].items
@@ -121,3 +127,24 @@ def test_scores_are_drawn_and_the_lowest_listed():
     assert [item.name for item in lowest.blocks[0].items] == ["y", "w", "z"]
     assert lowest_section([np.nan], examples[:1], ["w"]) is None
     assert scored_section([np.nan]).finding == ""
+
+
+def test_names_from_data_are_drawn_as_they_are():
+    names = {"$\\frac{": 0.1, "<script>": 0.2, "a" * 300: 0.3}
+    estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 0.0, 9, 0) for name, v in names.items()}
+    drawn = plot(estimate_rows(estimates, "writers", null=0.0))
+    for svg in (drawn.wide, drawn.narrow):
+        assert "$\\frac{" in svg
+        assert "&lt;script&gt;" in svg
+        assert "<script" not in svg
+        assert "a" * 61 not in svg
+
+
+def test_everything_on_the_axis_of_the_first_headline_is_drawn():
+    values = {"x": np.array([0.1, 0.2, 0.4]), "y": np.array([0.3, 0.2, 0.1]), "z": np.full(3, np.nan)}
+    samples = {name: Sample(v, MeanStatistic(), name, null=0.0) for name, v in values.items()}
+    samples["other"] = Sample(values["x"], MeanStatistic(), "other", null=1.0)
+    fields = {"bias": "taste", "criterion": "wit", "ids": tuple("abc"), "headlines": ("y",), "columns": {}}
+    drawn = plot(drawing_of(measured(samples, seed=0, n_resamples=9, **fields)))
+    assert drawn.title.startswith("Y: +0.20")
+    assert re.findall(r">([xyz]|other)</text>", drawn.wide) == ["y", "x"]

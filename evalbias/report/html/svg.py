@@ -23,6 +23,7 @@ WIDE, NARROW = 640, 320
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "evalbias",
+    "text.parse_math": False,  # names come from data, and a dollar sign in them is no formula
     "font.size": 12.5,
     "axes.labelsize": 12.5,
     "xtick.labelsize": 12.5,

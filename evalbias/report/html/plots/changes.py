@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalbias.evaluation.comparison import Change, Comparison
-from evalbias.report.html.plots.marks import grid, interval_mark, unbiased_line
+from evalbias.report.html.plots.marks import grid, interval_mark, row_label, unbiased_line
 from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of
 from evalbias.report.html.words import name_of
 
@@ -56,7 +56,7 @@ def _drawing(alike: list[Change], null: float | None) -> Drawing:
         if null is not None:
             unbiased_line(axis, null, f"{null:g} = no bias", -0.8)
         axis.set_ylim(len(alike) - 0.4, -1.15 if null is not None else -0.6)
-        axis.set_yticks(range(len(alike)), [change.label for change in alike], color=INK)
+        axis.set_yticks(range(len(alike)), [row_label(change.label, narrow) for change in alike], color=INK)
         axis.locator_params(axis="x", nbins=4 if narrow else 7)
         grid(axis, "x")
 

@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalbias.evaluation.estimates import Estimate, Measurement
-from evalbias.report.html.plots.marks import grid, interval_mark, unbiased_line
+from evalbias.report.html.plots.marks import grid, interval_mark, row_label, unbiased_line
 from evalbias.report.html.svg import INK, Drawing, axis_of
 from evalbias.report.html.words import name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ROWS = 10
+"""Largest number of rows."""
+
 
 def intervals(measurement: Measurement) -> Drawing | None:
-    """Draw the headline estimates that can share an axis; None without a defined one."""
+    """Draw the first headline estimate that is defined, and those that can share its axis; None without one."""
+    defined = [e for e in measurement.estimates.values() if not np.isnan(e.value)]
     names = [name for name in measurement.headlines if name in measurement.estimates]
-    estimates = [measurement[name] for name in names or measurement.estimates]
-    estimates = [e for e in estimates if not np.isnan(e.value)]
-    alike = [e for e in estimates if (e.null, e.signed) == (estimates[0].null, estimates[0].signed)]
-    if not alike:
+    headlines = [measurement[name] for name in names if not np.isnan(measurement[name].value)]
+    if not defined:
         return None
-    null = alike[0].null
-    title = f"{name_of(alike[0])}: {alike[0].text()} (95 % interval {alike[0].interval})"
-    return estimate_rows({e.label: e for e in alike}, title, null=null)
+    first = (headlines or defined)[0]
+    alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
+    title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
+    return estimate_rows({e.label: e for e in [first, *alike][:ROWS]}, title, null=first.null)
 
 
 def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Drawing:
@@ -50,7 +53,7 @@ def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | N
         if null is not None:
             unbiased_line(axis, null, f"{null:g} = no bias", -0.75)
         axis.set_ylim(len(estimates) - 0.4, -1.1)
-        axis.set_yticks(range(len(estimates)), list(estimates), color=INK)
+        axis.set_yticks(range(len(estimates)), [row_label(name, narrow) for name in estimates], color=INK)
         axis.set_xlabel(unit)
         axis.locator_params(axis="x", nbins=4 if narrow else 7)
         grid(axis, "x")

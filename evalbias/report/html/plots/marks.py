@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from evalbias.report.html.svg import ACCENT, LINE, MUTED
@@ -20,6 +21,11 @@ def percent(share: float) -> str:
         '67 %'
     """
     return f"{share * 100:.0f} %"
+
+
+def row_label(name: str, narrow: bool) -> str:
+    """Break the name of a row into lines that leave room for the plot; a very long one is cut."""
+    return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 16 if narrow else 32)
 
 
 def interval_mark(axis: Axes, value: float, low: float, high: float, row: float, *, color: str = ACCENT) -> None:
