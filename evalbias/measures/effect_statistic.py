@@ -45,6 +45,16 @@ class EffectStatistic(Statistic):
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
 
     @property
+    def feature(self) -> FloatArray:
+        """(n,) the feature whose effect is meant."""
+        return self._columns[self._options["name"]]
+
+    @property
+    def ratings(self) -> FloatArray:
+        """(n, r) single ratings."""
+        return self._ratings
+
+    @property
     def usable(self) -> BoolArray:
         """(n,) whether an item has all features and enough ratings: two, or one where no item has two."""
         undefined = np.isnan(np.stack(list(self._columns.values()))).any(axis=0)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.evaluation.quality import log_lengths
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect import QUALITY, FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
@@ -20,11 +18,8 @@ if TYPE_CHECKING:
 
 SHOWN = 300
 """Largest number of points of a plot."""
-PROPERTIES = {
-    "likelihood_effect": (LIKELIHOODS, "likelier", "less likely"),
-    "length_effect": (LENGTHS, "longer", "shorter"),
-}
-"""Estimate -> the column it is the effect of, and words for more and less of it."""
+PROPERTIES = {"likelihood_effect": ("likelier", "less likely"), "length_effect": ("longer", "shorter")}
+"""Estimate -> words for more and less of what it is the effect of."""
 
 
 class Points(NamedTuple):
@@ -47,7 +42,7 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     points = _points(measurement, names[0]) if names else None
     if points is None:
         return None
-    _, more, less = PROPERTIES[names[0]]
+    more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
     if pairs and _are_verdicts(measurement.samples[names[0]].values):
@@ -94,21 +89,17 @@ def effect_line(measurement: Measurement) -> Drawing | None:
 def _points(measurement: Measurement, name: str) -> Points | None:
     """Return score less quality against the property; None where no interval is defined."""
     sample = measurement.samples[name]
-    if not isinstance(sample.statistic, EffectStatistic):
+    statistic = sample.statistic
+    if not isinstance(statistic, EffectStatistic):
         return None
-    columns, ratings = measurement.columns, _ratings(measurement)
-    effect = sample.statistic.measure(sample.values, clusters=measurement.clusters)
+    effect = statistic.measure(sample.values, clusters=measurement.clusters)
     if np.isnan(effect.low):
         return None
-    values = columns[PROPERTIES[name][0]]
-    if name == "length_effect":
-        values = log_lengths(values)
-    if values.ndim == 2:
-        values = values[:, 0] - values[:, 1]
+    x, ratings = statistic.feature, statistic.ratings
     counts = (~np.isnan(ratings)).sum(axis=1)
     quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
-    kept = ~np.isnan(values + quality + sample.values)
-    x, scores, quality = values[kept], sample.values[kept], quality[kept]
+    kept = ~np.isnan(x + quality + sample.values)
+    x, scores, quality = x[kept], sample.values[kept], quality[kept]
     x = (x - x.mean()) / x.std()
     slope = _quality_slope(x, scores, quality, effect)
     y = scores - slope * quality
@@ -118,16 +109,6 @@ def _points(measurement: Measurement, name: str) -> Points | None:
 def _are_verdicts(values: FloatArray) -> bool:
     """Return whether the scores of pairs are mean verdicts and not log-odds."""
     return bool(np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all())
-
-
-def _ratings(measurement: Measurement) -> FloatArray:
-    """(n, r) what people say of the quality; see ``people_ratings``."""
-    if RATINGS in measurement.columns:
-        return measurement.columns[RATINGS]
-    if BETTER in measurement.columns:
-        return np.asarray(1.0 - 2.0 * measurement.columns[BETTER])[:, None]
-    scores = measurement.columns[HUMAN_SCORES]
-    return np.asarray((scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None])
 
 
 def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
