@@ -1,12 +1,15 @@
 # `make demo` and `make test` need Python 3.10+ and make; the rest they fetch into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CORE := .venv/.core
 STAMP := .venv/.installed
 TYPED := build/typed
+SITE := build/site
 
-.PHONY: demo test test-all test-integrations test-servers models check mutants clean
+.PHONY: demo test test-all test-integrations test-servers models check mutants docs clean
 
-demo: $(STAMP)
+demo: $(CORE)  # what evalbias itself needs, no development tools
 	$(BIN)/evalbias demo
 
 # One process a core, each with one thread: more threads than cores wait for each other.
@@ -64,20 +67,38 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build  # setuptools adds to build/lib, so a removed module would stay
-	$(BIN)/python -m pip install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
+	$(PIP) install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
 
 # Small faults in the measures: what share do their tests notice?
 mutants: $(STAMP)
-	$(BIN)/python -m pip install --quiet "cosmic-ray>=8.4,<9"
+	$(PIP) install --quiet "cosmic-ray>=8.4,<9"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.mutants
 
-$(STAMP): pyproject.toml constraints.txt
+# The pages of docs/ as a site that needs no network: build/site/index.html.
+docs: $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[docs]"
+	rm -rf build  # as in check
+	$(PIP) install --quiet --no-deps --target $(TYPED) .
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(SITE)
+
+# On x86 Linux the torch of the package registry brings CUDA, several GB that nothing here uses: the CPU build of
+# PyTorch's own index is taken instead, unless pip finds one without it. `make demo TORCH_INDEX=` keeps the registry's.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "evalbias needs Python 3.10 or newer")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch  # first: what is there is kept
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	index="$(TORCH_INDEX)"; test -z "$$index" \
+		|| ! $(PIP) install --dry-run --constraint constraints.txt torch 2>/dev/null | grep --quiet -E 'nvidia|cuda' \
+		|| $(PIP) install --quiet --constraint constraints.txt --extra-index-url "$$index" torch
+	$(PIP) install --quiet --constraint constraints.txt torch  # first: what is there is kept
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(STAMP): $(CORE)
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 clean:

@@ -3,13 +3,11 @@
 import doctest
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import pytest
 from commands import COMMAND, evalbias
@@ -157,10 +155,3 @@ def test_after_ctrl_c_the_same_command_goes_on(outputs):
     assert "plan: about 30,000 prompts to embedded" in told
     assert "Stopped. The same command goes on from here: what was answered is kept in run." in told
     assert "Traceback" not in told
-
-
-def test_the_example_of_the_docs_gives_what_it_says(capsys):
-    page = (Path(__file__).parent.parent / "docs/data-and-commands.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(program, {})
-    assert capsys.readouterr().out == re.findall(r"  # (.*)\n", program)[0] + "\n"

@@ -1,0 +1,77 @@
+"""The examples of README and docs run as they stand, and the output that a page shows is what they print."""
+
+import re
+import shlex
+
+import pytest
+from examples import MODELS, PAGES, ROOT, examples_of, run_page, same
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES if examples_of(page.read_text(encoding="utf-8"))]
+
+
+def check(name, folder, available=()):
+    for example, printed in run_page(ROOT / name, folder, available):
+        if example.output is not None:
+            assert same(example.output, printed), f"{name}, line {example.line} prints:\n{printed}"
+
+
+def marks(name):
+    return {example.mark for example in examples_of((ROOT / name).read_text(encoding="utf-8"))}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_of_a_page_run(name, tmp_path):
+    check(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if marks(name) & {"slow", "needs models"}])
+def test_the_slow_examples_of_a_page_run(name, tmp_path):
+    models = {"needs models"} if MODELS.is_dir() else set()
+    if not models and "slow" not in marks(name):
+        pytest.skip("make models fetches the model that these examples need")
+    check(name, tmp_path, {"slow", *models})
+
+
+def test_every_command_has_the_options_that_a_page_gives_it():
+    from typer.main import get_command
+
+    from evalbias.cli import app
+
+    found = 0
+    for page in PAGES:
+        for example in examples_of(page.read_text(encoding="utf-8")):
+            for line in example.commands() if example.language == "shell" else []:
+                if line.startswith("evalbias "):
+                    command, words = get_command(app), shlex.split(line, comments=True)[1:]
+                    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+                        command = command.commands[words.pop(0)]
+                    options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
+                    given = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                    assert given <= options | {"--help"}, f"{page.name}: {line}"
+                    found += 1
+    assert found
+
+
+def test_every_link_inside_the_documentation_leads_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "equal"),
+    [
+        ("effect +0.71 *", "effect   +0.72 *\n", True),  # rounding differs between machines
+        ("effect +0.71 *", "effect +0.81 *", False),
+        ("effect +0.71", "effect -0.71", False),
+        ("biased", "not biased", False),
+        ("see runs/audit-1/report.html", "see runs/audit-2/report.html", True),
+        ("first\n...\nlast 3", "first\nsecond\nthird\nlast 3", True),
+        ("first\n...\nlast", "first\nlast\nmore", False),
+        ("a\n...\nc\n...\ne", "a b c d e", True),
+        ("a\n...\nx\n...\ne", "a b c d e", False),
+    ],
+)
+def test_shown_and_printed_output_are_compared_by_words_and_by_value(shown, printed, equal):
+    assert same(shown, printed) == equal
