@@ -72,7 +72,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
             ValueError: The judge reads other fields than inputs and outputs, or its scale is not known.
         """
         if isinstance(judge, MeasuredJudge):
-            student = judge.program.deepcopy()
+            student: PointwiseJudge = judge.program.deepcopy()
         else:
             others = sorted({field.name for field in judge.get_input_fields()} - set(FIELDS))
             if others:
