@@ -1,0 +1,1 @@
+"""The audit beside its peers, on judges whose biases were planted."""
