@@ -28,13 +28,13 @@ TEXT = """
 ## The audit beside its peers
 
 Judges with planted biases, on items whose length and likelihood correlate .5 with quality, rated by three people with
-noise on a scale of 1 to 5 ({module}). "verbosity 90; false 4 (of 200)": of 200 draws of n items, in 90 % the planted
-bias was flagged, and in 4 % any bias that the judge does not have. evalbias flags what its audit calls biased, with a
-family-wise error of 5 % over an unbiased judge's biases. The peers flag with their own default thresholds:
-{versions}. judgekit reads the same answers and the mean rating; judgecal and juryrig ask the planted judge
-again about padded text, which removes the length's tie with quality by experiment and is not possible for recorded
-answers. "-": the tool has no audit of such a judge, or was not run on it. No audit of evalbias flags over-confidence:
-it reports the calibration error with its interval.
+noise on a scale of 1 to 5 (`benchmarks/audit/judges.py`). "verbosity 90; false 4 (of 200)": of 200 draws of n items, in
+90 % the planted bias was flagged, and in 4 % any bias that the judge does not have. evalbias flags what its audit calls
+biased, with a family-wise error of 5 % over an unbiased judge's biases. The peers flag with their own default
+thresholds: {versions}. judgekit reads the same answers and the mean rating; judgecal and juryrig
+ask the planted judge again about padded text, which removes the length's tie with quality by experiment and is not
+possible for recorded answers. "-": the tool audits no such judge, or was not run on it. No audit of evalbias flags
+over-confidence: it reports the calibration error with its interval.
 """
 
 
