@@ -24,7 +24,7 @@ from evalbias.measures.arrays import FloatArray
 
 RATERS, NOISE, ERROR = 3, 0.7, 0.5
 OWN, OTHER = "judge", "other"
-PADDED = 20
+SHORTEST = 20
 """Characters of the shortest output."""
 
 
@@ -101,7 +101,7 @@ def draw(defects: Defects, n: int, rng: Generator) -> Drawn:
     shape = (n, 2) if defects.pairwise else (n,)
     quality = rng.normal(size=shape)
     log_length, ls = (0.5 * quality + np.sqrt(0.75) * rng.normal(size=shape) for _ in range(2))
-    lengths = np.maximum(np.round(np.exp(CENTER + log_length)), PADDED)
+    lengths = np.maximum(np.round(np.exp(CENTER + log_length)), SHORTEST)
     mine = rng.random(shape) < expit(quality)
     ratings = likert(3 + quality[:, None] + NOISE * rng.normal(size=(n, RATERS, *shape[1:])))
     people = ratings.mean(axis=1)
