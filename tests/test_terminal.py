@@ -146,7 +146,13 @@ def test_after_ctrl_c_the_same_command_goes_on(outputs):
     rows = [{"source": e.source, "output": e.output} for e in world.examples(30_000, seed=1)]
     (outputs / "many.json").write_text(json.dumps(rows))
     options = ["judge", "--judge", "judge.json", "--data", "many.json", "--lm", "embedded", "--out", "run"]
-    process = subprocess.Popen([*COMMAND, *options], cwd=outputs, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *options],
+        cwd=outputs,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+    )
     while process.poll() is None and not (outputs / "run/judgments.jsonl").exists():
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGINT)
