@@ -39,7 +39,8 @@ class Finding:
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: The same in points, or in so many of 100 pairs.
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
-        items_needed: Items with which an effect of the size of ``margin`` is found with power .8; None where unknown.
+        items_needed: Items with which an effect of the size of ``margin`` is found with power .8; None where unknown,
+            or where as many could not tell.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
     """
 
@@ -131,6 +132,9 @@ def _finding(
         status = "no sign"
     remedy = (advice.for_pairs if judged.pairwise else advice.for_scores) if status == "biased" else ""
     words = in_words(bias, estimate, measurement, judged)
+    needed = items_needed(estimate, margin)
+    if needed is not None and status == "too few items" and needed <= estimate.n:
+        needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
     return Finding(
         bias,
         status,
@@ -139,7 +143,7 @@ def _finding(
         margin,
         _margin_in_words(margin, estimate, measurement, judged),
         p_adjusted,
-        items_needed(estimate, margin),
+        needed,
         remedy,
     )
 

@@ -38,7 +38,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     if open_:
         parts.append(f"Too few items to tell for {', '.join(map(_open, open_))}.")
     if missing := verdict.having("not measured"):
-        parts.append(f"Not measured: {', '.join(finding.bias for finding in missing)}.")
+        parts.append(f"Not measured: {', '.join(map(title, missing))}.")
     return Verdict(" ".join(parts), verdict.findings)
 
 

@@ -63,6 +63,19 @@ def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     assert f"position (about {open_.items_needed} items would do)" in few.verdict.sentence
 
 
+def test_no_number_of_items_is_promised_that_is_there_already():
+    pairs = first_places(100, first=0.3)
+    for pair in pairs[30:50]:  # the second position wins these
+        pair["winner"], pair["winner_swapped"] = 1, 0
+    audited = of_pairs(pairs)
+    (finding,) = [f for f in audited.verdict.findings if f.bias == "position"]
+    assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
+    assert finding.status == "too few items"
+    assert finding.items_needed is None  # 96 find an effect of the margin's size in 80 % of samples
+    assert "to tell for position" in audited.verdict.sentence
+    assert "position (about" not in audited.verdict.sentence
+
+
 def test_one_order_leaves_position_to_the_quality_unless_people_chose():
     pairs = first_places(60, first=0.5)
     unknown = evalbias.audit([{**pair, "better": None} for pair in pairs], winner_field="winner")
@@ -85,13 +98,13 @@ def test_the_verdict_names_every_status():
     found = [
         Finding("position", "too few items", None, "", items_needed=400),
         Finding("verbosity", "too few items", None, "", items_needed=None),
-        Finding("self", "not measured", None, "it needs a loop"),
+        Finding("self_preference", "not measured", None, "it needs the writers"),
     ]
     assert verdict_of(found).sentence == (
         "No bias is shown, but the data do not suffice to exclude one. Too few items to tell for position (about 400 "
-        "items would do), verbosity. Not measured: self."
+        "items would do), verbosity. Not measured: self preference."
     )
-    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self."
+    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self preference."
 
 
 def scored_world(n, effect, seed=0):
