@@ -4,8 +4,8 @@ usage: python -m benchmarks.mitigation FOLDER [--judges NAME ...] [--sets NAME .
            [--dtype bfloat16] [--train 240] [--test 200] [-k 4] [--seed 0] [--resamples 2000] [--write]
 
 The models come from ``make models``. FOLDER keeps every answer of a judge's model, so that a stopped run goes on, and
-another rule of choice asks nothing again; ``--judges`` with no name runs no row. --write writes the
-finished rows into benchmarks/RESULTS.md.
+another rule of choice asks nothing again; ``--judges`` with no name runs no row. --write writes the finished rows into
+benchmarks/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchmarks.mitigation.cases import CASES, JUDGES, TUNED, criterion_of, draw
 from benchmarks.mitigation.measure import compiled
 from benchmarks.mitigation.report import read_rows, report
 from benchmarks.results import write_section
+from evalbias.data.pairing import input_key
 from evalbias.lm.journal import JournaledLM
 from evalbias.programs.criteria import BINS
 from evalbias.runs.values import to_json
@@ -55,7 +56,7 @@ def main() -> None:
             items = usable(data_set, name, tuned=judge == TUNED)
             train, test = drawn(items, args.train, args.test, args.seed)
             row = {"judge": judge, "set": data_set, "criterion": name, "k": args.k, "seed": args.seed, "lm": provenance}
-            inputs = len({e.get("input_id", e.source) for e in items})
+            inputs = len(set(map(input_key, items)))
             if inputs < FEWEST:
                 row["why_not"] = f"{inputs} inputs that the judge was not trained on"
             else:

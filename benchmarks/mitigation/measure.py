@@ -18,7 +18,7 @@ from evalbias.programs.criterion import Criterion
 PAPER = "highest RS (sum LS)"
 """End of the name of the paper's method."""
 CALIBRATED = "likelihood calibration"
-"""Part of the names of the calibrated judges, whose answers need no further judgments."""
+"""Part of the names of the calibrated judges, which share their judgments: all strengths cost no more than one."""
 
 
 class MeasuredMitigation(LikelihoodMitigation):
