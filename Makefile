@@ -55,8 +55,8 @@ $(LLAMA)/.installed:
 	tar --extract --gzip --strip-components 1 --directory $(LLAMA)/source --file $(LLAMA)/source/*.tar.gz
 	cmake -S $(LLAMA)/source/vendor/llama.cpp -B $(LLAMA)/build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
 		-DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF
-	cmake --build $(LLAMA)/build --target llama-server --parallel
-	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/bin/
+	cmake --build $(LLAMA)/build --target llama-server llama-quantize --parallel
+	cp $(LLAMA)/build/bin/llama-server $(LLAMA)/build/bin/llama-quantize $(LLAMA)/bin/
 	touch $@
 
 # Small pretrained models of the package registry; their licences stand in the script.

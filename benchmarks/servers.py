@@ -47,10 +47,25 @@ def vllm(folder: Path, *, length: int = 512, space: int = 2) -> Iterator[Server]
 
 @contextmanager
 def llama_server(folder: Path) -> Iterator[Server]:
-    """Start llama.cpp's own server."""
-    command: list[Any] = [SERVERS / "llama/bin/llama-server", "--model", gguf_of(folder), "--alias", "tiny"]
-    with serving([*command, "--ctx-size", "2048", "--parallel", "4", *EXACT["server"]], {}) as started:
+    """Start llama.cpp's own server on a model folder, with answers as exact as it can."""
+    with llama_file(gguf_of(folder), ["--ctx-size", "2048", "--parallel", "4", *EXACT["server"]]) as started:
         yield started
+
+
+@contextmanager
+def llama_file(file: Path, options: Sequence[Any]) -> Iterator[Server]:
+    """Start llama.cpp's own server on a GGUF file."""
+    command: list[Any] = [SERVERS / "llama/bin/llama-server", "--model", file, "--alias", "tiny"]
+    with serving([*command, *options], {}) as started:
+        yield started
+
+
+def requantized(file: Path, kind: str, folder: Path) -> Path:
+    """Write a GGUF file in another precision of llama.cpp, such as ``F32`` or ``Q8_0``, and return it."""
+    made = folder / f"{file.stem}.{kind}.gguf"
+    command: list[Any] = [SERVERS / "llama/bin/llama-quantize", "--allow-requantize", file, made, kind]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return made
 
 
 @contextmanager

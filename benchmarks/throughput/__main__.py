@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=32_000)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--methods", nargs="+", choices=[*TITLES], help="methods besides evalbias; default: all")
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, VLLM], help="methods besides evalbias; default: all")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))

@@ -94,13 +94,15 @@ def harness(lm: LocalLM, work: Workload) -> Answers:
 
 HARNESS_BATCH = 8
 
-OURS, PUBLISHED, HARNESS, GENERATE, VLLM = "evalbias", "published", "harness", "generate", "vllm"
+OURS, PUBLISHED, HARNESS, GENERATE = "evalbias", "published", "harness", "generate"
+VLLM, LLAMA = "vllm", "llama.cpp"
 TITLES = {
     PUBLISHED: "one forward pass per prompt, full logits",
     HARNESS: "lm-evaluation-harness, transformers",
     GENERATE: "generate, output_scores",
     OURS: "evalbias",
     VLLM: "vLLM server, prefix cache",
+    LLAMA: "llama.cpp server, prompt cache",
 }
 """Method -> its name in the table."""
 SLOW = (PUBLISHED, GENERATE, HARNESS)
@@ -116,31 +118,45 @@ class ServerMethod:
     Args:
         address: Address of the server.
         process: Process of the server, the leader of its group.
+        tokenizer: Folder of the model's tokenizer, if the server is to be given tokens.
 
     Attributes:
         group: Id of the group of its processes.
     """
 
-    def __init__(self, address: str, process: subprocess.Popen[bytes]) -> None:
-        self._address = address
+    def __init__(self, address: str, process: subprocess.Popen[bytes], *, tokenizer: str | None = None) -> None:
+        self._address = address.removesuffix("/v1")
         self.group = process.pid
-        self._lm = ServerLM("tiny", base_url=address)
+        self._lm = ServerLM("tiny", base_url=address, tokenizer=tokenizer)
         os.killpg(self.group, signal.SIGSTOP)
 
     def __call__(self, lm: LocalLM, work: Workload) -> Answers:
-        """Run from a cold start: the server first resets its prefix cache."""
+        """Run from a cold start: the server first forgets every prompt."""
         os.killpg(self.group, signal.SIGCONT)
         try:
-            reset = self._address.removesuffix("/v1") + "/reset_prefix_cache"
-            with urllib.request.urlopen(urllib.request.Request(reset, method="POST")):
-                return measured(self._lm, work)
+            self._forget()
+            return measured(self._lm, work)
         finally:
             os.killpg(self.group, signal.SIGSTOP)
 
+    def _forget(self) -> None:
+        self._post("/reset_prefix_cache")
+
+    def _post(self, path: str) -> None:
+        with urllib.request.urlopen(urllib.request.Request(self._address + path, method="POST")):
+            pass
+
+
+class LlamaMethod(ServerMethod):
+    """A real llama.cpp server with one slot; see ``ServerMethod``."""
+
+    def _forget(self) -> None:
+        self._post("/slots/0?action=erase")
+
 
 def applies(method: str, work: Workload) -> bool:
-    """Return whether a method can answer a workload; generation cannot measure given texts."""
-    return method != GENERATE or len(work.choices[0]) > 1
+    """Return whether a method can answer a workload; generation and llama.cpp's server cannot measure given texts."""
+    return method not in (GENERATE, LLAMA) or len(work.choices[0]) > 1
 
 
 def _sum(logprobs: torch.Tensor, sequence: Scored) -> float:

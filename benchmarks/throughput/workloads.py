@@ -15,6 +15,7 @@ from evalbias.data import pairs as make_pairs
 from evalbias.data.wordings import GENERAL
 from evalbias.lm.types import Prompt
 from evalbias.programs.criteria import NEWSROOM, WEBNLG
+from evalbias.programs.criterion import Criterion
 from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
 
 SHOTS = 8
@@ -83,11 +84,24 @@ def likelihood(folder: Path, n: int) -> Workload:
     return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
 
 
+def llmbar(folder: Path, n: int) -> Workload:
+    """Return n prompts: LLMBar's pairs, each in both orders."""
+    items = data.load("llmbar", folder / "pairs/llmbar.jsonl.gz")
+    criterion = Criterion("quality", "How well does the output carry out the instruction?")
+    prompts: list[Prompt] = [
+        comparison_messages(criterion, pair.source, order, labels=("A", "B"))
+        for pair in items[: -(-n // 2)]
+        for order in (list(pair.candidates), list(pair.candidates)[::-1])
+    ]
+    return Workload("LLMBar pairs, both orders", prompts[:n], [("A", "B")] * n)
+
+
 WORKLOADS = {
     "pointwise": pointwise,
     "population": population,
     "population-first": paper_order,
     "likelihood": likelihood,
+    "llmbar": llmbar,
 }
 
 
