@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined
@@ -106,6 +106,6 @@ def _matched(
     """
     a, b = np.asarray(first), np.asarray(second)
     cost = np.abs(words[a][:, None] - words[b]) / (words.std() or 1.0) + more
-    rows, columns = linear_sum_assignment(cost)
+    rows, columns = scipy.optimize.linear_sum_assignment(cost)
     nearest = np.argsort(cost[rows, columns], kind="stable")[:pairs]
     return [int(i) for n in nearest for i in (a[rows[n]], b[columns[n]])]

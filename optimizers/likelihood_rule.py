@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, clusters_of, estimate_value, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
@@ -146,7 +146,7 @@ class StandardizedBiasScore:
         error = _error(found.low, found.high)
         if error == 0:  # the two judges agree in everything
             return 1.0
-        return float(stats.norm.cdf(found.estimate / error))
+        return float(scipy.stats.norm.cdf(found.estimate / error))
 
     def _sample(self, judged: Judged) -> Sample:
         human = judged.covariate(HUMAN_SCORES)
@@ -256,7 +256,7 @@ class LikelihoodRule:
 
 def _error(low: float, high: float) -> float:
     """Return the standard error that a 95 % interval is about as wide as."""
-    return float((high - low) / (2 * stats.norm.ppf(0.975)))
+    return float((high - low) / (2 * scipy.stats.norm.ppf(0.975)))
 
 
 def _estimates(judged: Judged, samples: dict[str, Sample], seed: int) -> dict[str, Estimate]:

@@ -27,6 +27,9 @@ APART = {("runs", "measures"), ("data", "lm"), ("integrations", "report"), ("com
 
 HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")
 
+JUDGE = "evalbias.commands.run, evalbias.commands.score_rows, evalbias.programs, evalbias.report.html.texts"
+"""What ``evalbias judge`` imports before it opens a model."""
+
 
 def imported_layers(file):
     for node in ast.walk(ast.parse(file.read_text())):
@@ -54,8 +57,15 @@ def test_no_public_name_is_the_name_of_a_submodule(package):
     assert not set(public) & {path.stem for path in LAYERS[package].iterdir()}
 
 
-def test_importing_the_package_is_light():
-    code = f"import sys, evalbias, evalbias.cli; print([m for m in {HEAVY!r} if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        ("evalbias, evalbias.cli", HEAVY),
+        (JUDGE, [name for name in HEAVY if name not in ("dspy", "scipy")] + ["scipy.stats", "scipy.optimize"]),
+    ],
+)
+def test_importing_loads_nothing_heavy(modules, heavy):
+    code = f"import sys, {modules}; print([m for m in {heavy!r} if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
     assert told.stdout.strip() == "[]"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from evalbias.evaluation.advice import advice_on, margin_of
 from evalbias.evaluation.estimates import Estimate, Measurement
@@ -188,7 +188,7 @@ def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> 
     shifts = [_score_sd(name, measurement) * end for end in ends]
     if np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all():
         return [0.5 + shift / 2 for shift in shifts]
-    return [float(expit(shift)) for shift in shifts]
+    return [float(scipy.special.expit(shift)) for shift in shifts]
 
 
 def _score_sd(name: str, measurement: Measurement) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
@@ -44,8 +44,8 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER) -> 
     if math.isnan(width + estimate.value) or math.isinf(width):
         return None
     units = estimate.units or estimate.n
-    error = width / 2 / stats.t.ppf(0.975, max(units - 1, 1))
-    return math.ceil(estimate.n * ((stats.norm.ppf(0.975) + stats.norm.ppf(power)) * error / wanted) ** 2)
+    error = width / 2 / scipy.stats.t.ppf(0.975, max(units - 1, 1))
+    return math.ceil(estimate.n * ((scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(power)) * error / wanted) ** 2)
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:

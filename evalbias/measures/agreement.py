@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
@@ -79,7 +79,7 @@ def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(kendall([1, 2, 3], [1, 3, 2]).value, 3)  # two pairs in the same order, one in the opposite
         0.333
     """
-    return _agreement(_unless_constant(lambda a, b: float(stats.kendalltau(a, b).statistic)), x, y, groups)
+    return _agreement(_unless_constant(lambda a, b: float(scipy.stats.kendalltau(a, b).statistic)), x, y, groups)
 
 
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from evalbias.measures.arrays import FloatArray, IntArray, ratio
 from evalbias.measures.forecasts import calibration_error
@@ -41,7 +41,7 @@ class KendallStatistic(Statistic):
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
         pairs = zip(scores, np.broadcast_to(references[0], scores.shape), strict=True)
-        return np.array([stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
+        return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
 
     def interval(
         self,
@@ -66,7 +66,7 @@ class KendallStatistic(Statistic):
         z = np.arctanh(np.clip(_left_out_taus(x, part.references[0], codes), -1 + 1e-9, 1 - 1e-9))
         z = z[~np.isnan(z)]
         error = np.sqrt((units - 1) * z.var())
-        half = stats.t.ppf((1 + confidence) / 2, units - 1) * error
+        half = scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error
         low, high = np.tanh(np.arctanh(tau) + np.array([-half, half]))
         return ConfidenceInterval(float(low), float(high), tau, 0, 0, units)
 

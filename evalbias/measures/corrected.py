@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.checks import defined, vector, vectors
@@ -79,7 +79,7 @@ def corrected_mean(
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(human.mean()) + weight * shift
     error = np.sqrt(units / (units - 1) * ((deviations - weight * moved) ** 2).sum())
-    half = float(stats.t.ppf((1 + confidence) / 2, units - 1) * error)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error)
     return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
 
 
@@ -130,7 +130,7 @@ def corrected_rate(
     if min(len(positive), len(negative)) < MIN_LABELS or positive.mean() + negative.mean() <= 1:
         return undefined
     estimate = float((rest.mean() + negative.mean() - 1) / (positive.mean() + negative.mean() - 1))
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     rate, sensitivity, specificity = shares = [
         (x.sum() + extra) / (len(x) + 2 * extra) for x, extra in ((rest, z**2 / 2), (positive, 1), (negative, 1))
     ]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import expit, ndtri
 
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.intervals import ConfidenceInterval, Method, quantiles, share_interval
@@ -97,7 +97,7 @@ class FairnessStatistic(Statistic):
             for counts in drawn(codes, n_resamples, np.random.default_rng(seed))
         ]
         moved = np.abs(self._deviations(np.concatenate(rates)) - observed).sum(axis=1)
-        widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / ndtri((1 + confidence) / 2)
+        widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / scipy.special.ndtri((1 + confidence) / 2)
         radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
         low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
         return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
@@ -159,7 +159,7 @@ def _logistic(x: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray
     z = np.divide(x, scale, out=np.zeros_like(target), where=scale > 0)
     weights = np.zeros((len(target), 2))
     for _ in range(100):
-        shares = expit(weights[:, :1] * z + weights[:, 1:])  # (k, n)
+        shares = scipy.special.expit(weights[:, :1] * z + weights[:, 1:])  # (k, n)
         error, curvature = shares - target, shares * (1 - shares)
         gradient = np.stack([(error * z).mean(axis=1), error.mean(axis=1)], axis=1)  # (k, 2)
         if (np.abs(gradient).max(axis=1)[fit] < 1e-10).all():

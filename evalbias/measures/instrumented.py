@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from evalbias.measures.arrays import FloatArray
 
@@ -113,8 +113,8 @@ class Fit:
     def slopes(self) -> list[Slope]:
         """Return every coefficient with its 95 % interval and test."""
         df = self.clusters - 1
-        half = stats.t.ppf(0.975, df) * self.errors
-        p_values = 2 * stats.t.sf(np.abs(self.coefficients) / self.errors, df)
+        half = scipy.stats.t.ppf(0.975, df) * self.errors
+        p_values = 2 * scipy.stats.t.sf(np.abs(self.coefficients) / self.errors, df)
         columns = (self.coefficients, self.coefficients - half, self.coefficients + half, self.errors, p_values)
         return [Slope(*map(float, row)) for row in np.column_stack(columns)]
 
@@ -191,7 +191,7 @@ def weak_test(y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters:
     first, last = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
     low = -np.inf if first == 0 else _edge(test, VALUES[first - 1], VALUES[first])
     high = np.inf if last == len(VALUES) - 1 else _edge(test, VALUES[last + 1], VALUES[last])
-    return low, high, float(2 * stats.t.sf(np.sqrt(test.statistic(np.zeros(1))[0]), test.df))
+    return low, high, float(2 * scipy.stats.t.sf(np.sqrt(test.statistic(np.zeros(1))[0]), test.df))
 
 
 class _WeakTest:
@@ -231,7 +231,7 @@ class _WeakTest:
 
     def accepts(self, values: FloatArray) -> NDArray[np.bool_]:
         """(v,) whether a 5 % test does not reject each value."""
-        return np.asarray(self.statistic(values) <= stats.t.ppf(0.975, self.df) ** 2)
+        return np.asarray(self.statistic(values) <= scipy.stats.t.ppf(0.975, self.df) ** 2)
 
 
 def _edge(test: _WeakTest, outside: float, inside: float) -> float:

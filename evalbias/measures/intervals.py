@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.special import ndtr, ndtri
 
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, left_out, picked
@@ -151,13 +150,14 @@ def _corrected(levels: FloatArray, estimate: float, drawn: FloatArray, jackknife
     """Correct levels of quantiles for bias and acceleration, and widen them for few units."""
     below = ((drawn < estimate - SLACK).mean() + (drawn <= estimate + SLACK).mean()) / 2
     edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
-    bias = ndtri(np.clip(below, edge, 1 - edge))
+    bias = scipy.special.ndtri(np.clip(below, edge, 1 - edge))
     known = jackknife[~np.isnan(jackknife)]
     influence = known.mean() - known if len(known) else np.zeros(1)
     spread = (influence**2).sum() ** 1.5
     acceleration = (influence**3).sum() / (6 * spread) if spread > 0 else 0.0
     z = bias + quantiles(levels, units)
-    return np.asarray(ndtr(bias + z / np.maximum(1 - acceleration * z, 1e-9)))  # very skewed: the outermost resample
+    scale = np.maximum(1 - acceleration * z, 1e-9)  # very skewed: the outermost resample
+    return np.asarray(scipy.special.ndtr(bias + z / scale))
 
 
 def quantiles(levels: FloatArray, units: int) -> FloatArray:
@@ -166,7 +166,7 @@ def quantiles(levels: FloatArray, units: int) -> FloatArray:
     They are Student's t with units - 1 degrees of freedom, times sqrt(units / (units - 1)): resamples vary that much
     too little.
     """
-    return np.asarray(stats.t.ppf(levels, units - 1) * np.sqrt(units / (units - 1)))
+    return np.asarray(scipy.stats.t.ppf(levels, units - 1) * np.sqrt(units / (units - 1)))
 
 
 def share_interval(
@@ -209,7 +209,7 @@ def share_interval(
     variance = units / (units - 1) * float((deviations**2).sum()) / len(x) ** 2
     alike = variance < TINY  # no variation to measure: every unit counts once
     size = units if alike else mean * (1 - mean) / variance
-    squared = float(stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
+    squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
     center = (mean + squared / (2 * size)) / (1 + squared / size)
     half = np.sqrt(squared / size * (mean * (1 - mean) + squared / (4 * size))) / (1 + squared / size)
     return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)
@@ -244,4 +244,4 @@ def p_of_interval(value: float, low: float, high: float, *, null: float) -> floa
     half = centre - low if centre > null else high - centre
     if half <= 0:
         return 0.0
-    return float(2 * ndtr(-abs(centre - null) / half * ndtri(0.975)))
+    return float(2 * scipy.special.ndtr(-abs(centre - null) / half * scipy.special.ndtri(0.975)))

@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
@@ -120,7 +120,7 @@ def _descend(values: FloatArray, pairs: Pairs, spread: float) -> FloatArray:
         total, gap = 2 * (u + v - 1), 2 * spread * (u - v)
         slope = np.bincount(one, total - gap, size) + np.bincount(other, total + gap, size)
         # 4 is the largest curvature of a pair's term, so 4 * counts bounds that of the sum
-        lower = isotonic_regression(values - slope / (4 * counts), weights=counts).x.clip(0, 1)
+        lower = scipy.optimize.isotonic_regression(values - slope / (4 * counts), weights=counts).x.clip(0, 1)
         step, values = np.abs(lower - values).max(), lower
         if step < TOLERANCE:
             break

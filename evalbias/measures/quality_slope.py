@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.instrumented import pool
@@ -101,7 +101,7 @@ class QualitySlopeStatistic(Statistic):
             return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units, reason=reason)
         left_out = _slopes(_without_each(part._parts(x), codes))
         error = float(np.sqrt((units - 1) * np.nanvar(left_out)))
-        half = float(stats.t.ppf((1 + confidence) / 2, units - 1)) * error
+        half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) * error
         return ConfidenceInterval(slope - half, slope + half, slope, 0, 0, units)
 
     def _parts(self, scores: FloatArray) -> FloatArray:
