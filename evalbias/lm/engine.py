@@ -50,7 +50,12 @@ class LocalEngine:
         self.render = Renderer(self.tokenizer, loaded.arguments["template_options"])
         context = loaded.context_length
         self.scorer = Scorer(
-            loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=prefix_bytes
+            loaded.model,
+            context=context,
+            batch_tokens=batch_tokens,
+            share=share_prefixes,
+            prefix_bytes=prefix_bytes,
+            passed=loaded.passed.under(self._options),
         )
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)

@@ -60,7 +60,7 @@ def file_hash(file: Path) -> str:
         pass  # not cached yet, or not by this version: the hash is computed
     content = _hash(file)
     if time.time() - max(status.st_mtime, status.st_ctime) > SETTLED:
-        _store(entry, {"file": known, "hash": content})
+        store(entry, {"file": known, "hash": content})
     return content
 
 
@@ -80,11 +80,12 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "evalbias"
 
 
-def _store(entry: Path, content: dict[str, object]) -> None:
+def store(entry: Path, content: object) -> None:
+    """Write JSON content to a file of the cache, whole or not at all."""
     draft = entry.with_name(f"{entry.name}.{os.getpid()}")
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(content))
         draft.replace(entry)
     except OSError:
-        pass  # a home that cannot be written to: the next start hashes the file again
+        pass  # a home that cannot be written to: the next start computes the content again

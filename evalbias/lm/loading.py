@@ -16,6 +16,10 @@ from evalbias.lm.chat_template import template_of
 from evalbias.lm.checks import check_config, check_model, check_weights
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.gguf import is_gguf, unpacked
+from evalbias.lm.passed_checks import PassedChecks, passed_checks
+
+CAUSAL = "causal, with logits that follow from the hidden states"
+"""What ``check_model`` checks."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Loaded:
         arguments: Arguments of ``load``.
         fingerprint: 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype.
         context_length: Context length in tokens.
+        passed: Checks that the model has passed before, on this machine.
     """
 
     model: Any
@@ -35,6 +40,7 @@ class Loaded:
     arguments: dict[str, Any]
     fingerprint: str
     context_length: int
+    passed: PassedChecks
 
 
 def load(
@@ -67,6 +73,7 @@ def load(
     tokenizer = load_tokenizer(model, **options)
     template = template_of(tokenizer, template_options)
     hide_progress()
+    read = model_fingerprint(model, [])
     weights, loading = AutoModelForCausalLM.from_pretrained(
         source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
     )
@@ -74,7 +81,18 @@ def load(
     if adapter is not None:
         weights = merged(weights, adapter, model)
     weights = weights.eval().to(target)
-    check_model(weights, model)
+    commit = getattr(config, "_commit_hash", None)
+    details = [commit, weights.dtype, template and template.key]
+    if adapter is not None:
+        details.append(model_fingerprint(adapter, []))
+    fingerprint = model_fingerprint(model, details)
+    # The fingerprint identifies the model if its files are those that were read, and its code is not its own.
+    named = (commit is not None or Path(model).exists()) and model_fingerprint(model, []) == read
+    known = named and not trust_remote_code
+    passed = passed_checks(weights, fingerprint) if known else PassedChecks()
+    if CAUSAL not in passed:
+        check_model(weights, model)
+        passed.add(CAUSAL)
     arguments = {
         **{"model": model, "device": device, "dtype": dtype, **options},
         **{"template_options": template_options, "adapter": adapter},
@@ -82,10 +100,7 @@ def load(
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
-    details = [getattr(config, "_commit_hash", None), weights.dtype, template and template.key]
-    if adapter is not None:
-        details.append(model_fingerprint(adapter, []))
-    return Loaded(weights, tokenizer, arguments, model_fingerprint(model, details), context)
+    return Loaded(weights, tokenizer, arguments, fingerprint, context, passed)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:

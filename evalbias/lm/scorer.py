@@ -34,6 +34,7 @@ from evalbias.lm.head import decoder
 from evalbias.lm.kv_cache import Context, PackCache
 from evalbias.lm.layer_masks import LayerKinds, layer_masks
 from evalbias.lm.pack_limits import known_obstacle, longest_packed, pack_tokens
+from evalbias.lm.passed_checks import PassedChecks
 from evalbias.lm.prefix_cache import PrefixStore
 from evalbias.lm.readout import Readout
 from evalbias.lm.rows import Row, pack_reads, rows_of, shared_lengths, stretch_reads
@@ -53,6 +54,7 @@ class Scorer:
         batch_tokens: Largest number of tokens in one forward pass, padding included.
         share: Whether to compute shared prefixes once if the model allows it. Answers are equal up to rounding.
         prefix_bytes: Memory in bytes for keys and values that are kept between calls.
+        passed: Checks that the model has passed before and that are not run again. None runs all.
 
     Attributes:
         tokens_run: Number of tokens that went through the model so far, padding included.
@@ -62,7 +64,14 @@ class Scorer:
     """
 
     def __init__(
-        self, model: Any, *, context: int, batch_tokens: int, share: bool = True, prefix_bytes: int = 0
+        self,
+        model: Any,
+        *,
+        context: int,
+        batch_tokens: int,
+        share: bool = True,
+        prefix_bytes: int = 0,
+        passed: PassedChecks | None = None,
     ) -> None:
         self.model = model
         self.context = context
@@ -79,6 +88,7 @@ class Scorer:
         self._cascade = False
         self._told = False  # whether the log says that some texts are too long to share
         self._branches = False
+        self._passed = passed or PassedChecks()
         obstacle = self._pack_obstacle() if share else ""
         self.share = share and not obstacle
         if obstacle:
@@ -232,14 +242,15 @@ class Scorer:
             self._cascade = cascade
             if not cascade:
                 uninstall(self.model)
-            obstacle = self._tried(*(partial(self._packed, size=size) for size in PACK_SIZES))
+            ways = (partial(self._packed, size=size) for size in PACK_SIZES)
+            obstacle = self._tried(f"packs, cascade attention {cascade}", *ways)
             if not obstacle:
                 return ""
         return f"in packs, {obstacle}"
 
     def _can_branch(self, obstacle: str) -> bool:
         """Return whether the model computes the same answers from a repeated state, and log what it cannot share."""
-        other = self._tried(self._branched)
+        other = self._tried("branches", self._branched)
         if other:
             _warn_unshared(f"{obstacle}; from a repeated state, {other}")
         else:
@@ -247,9 +258,13 @@ class Scorer:
             _warn_unshared(obstacle, f"{within}; between calls it runs every text anew")
         return not other
 
-    def _tried(self, *ways: Run) -> str:
+    def _tried(self, check: str, *ways: Run) -> str:
         """Return what is wrong with the answers of some ways to run the model, or nothing."""
+        if check in self._passed:
+            return ""
         obstacle = disagreement(self.model, int(min(self.context, self._longest)), self._padded, ways)
+        if not obstacle:
+            self._passed.add(check)
         self.tokens_run = 0
         self.prefixes.clear()
         return obstacle
