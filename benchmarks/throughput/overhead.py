@@ -2,6 +2,9 @@
 
 usage: python -m benchmarks.throughput.overhead [--items 1000] [--repeats 5] [--write]
 
+A second table shows what rendering and tokenizing cost as a share of a cold call of a pretrained model
+(``make models``): 8-shot pointwise prompts on WebNLG.
+
 Both judge the same items of the synthetic world with the same eight demonstrations, in turns, without a cache. Memory
 is the growth of the process from the 2,000th to the 20,000th judgment, with all scores kept.
 """
@@ -10,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import resource
 import statistics
 import tempfile
@@ -23,7 +27,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import evalbias
 from benchmarks.likelihood_bias.table import markdown
+from benchmarks.pretrained import models_folder
 from benchmarks.results import write_section
+from benchmarks.throughput.preparation import CALL, preparation
+from benchmarks.throughput.workloads import pointwise
 from evalbias.data import world
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.criteria import SYNTHETIC
@@ -80,11 +87,33 @@ def growth(judge: Any, lm: Any, items: list[dspy.Example]) -> float:
     return (marks[1] - marks[0]) / 18_000
 
 
+def prepared(name: str, prompts: int, repeats: int) -> str:
+    """Measure rendering and tokenizing on a pretrained model; return a paragraph and a table."""
+    lm = evalbias.LocalLM(str(models_folder() / name), device="cpu", dtype="float32", cache=False)
+    work = pointwise(Path(os.environ.get("EVALBIAS_DATA", "../shared/data")), prompts)
+    spent = preparation(lm, work, repeats)
+    medians = {step: statistics.median(values) for step, values in spent.items()}
+    rows = [
+        [step, f"{medians[step]:.2f} ({min(values):.2f} to {max(values):.2f})", f"{medians[step] / medians[CALL]:.1%}"]
+        for step, values in spent.items()
+    ]
+    return "\n\n".join(
+        [
+            f"Rendering and tokenizing in a cold call: {prompts} prompts, {work.name}, {name} "
+            f"({lm.parameters:,} parameters) in float32; CPU time of all threads, medians of {repeats} interleaved "
+            "repeats. Goal: at most 3 % together.",
+            markdown(["step", "CPU ms a prompt (range)", "share of the call"], rows),
+        ]
+    )
+
+
 def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--model", default="SmolLM2-135M-Instruct.Q4_1.gguf", help="of EVALBIAS_MODELS")
+    parser.add_argument("--prompts", type=int, default=64, help="prompts of the pretrained model")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     logging.getLogger("dspy").setLevel(logging.ERROR)
@@ -109,6 +138,7 @@ def main() -> None:
             f"medians of {args.repeats} interleaved repeats. Goal: 5x. From the 2,000th to the 20,000th judgment, the "
             f"process grows by {grown:.0f} bytes per judgment.",
             markdown(["method", "judgments/s (range)", "speed-up over Evaluate"], rows),
+            prepared(args.model, args.prompts, args.repeats),
         ]
     )
     print(text)
