@@ -98,11 +98,13 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     monkeypatch.setattr("evalbias.lm.server.ServerLM.__init__", lambda self, model, **k: opened.append((model, k)))
     monkeypatch.setattr("evalbias.lm.server.ServerLM.capabilities", "chat", raising=False)
     open_lm("openai/gpt-4o-mini", ModelOptions(dialect="chat"))
-    open_lm("org/model", ModelOptions(dialect="vllm", api_base="http://h/v1"))
+    open_lm("org/model", ModelOptions(dialect="vllm", api_base="http://h/v1, http://i/v1"))
     assert [(model, k["base_url"], k["dialect"]) for model, k in opened] == [
-        ("gpt-4o-mini", "https://api.openai.com/v1", "chat"),
-        ("org/model", "http://h/v1", "vllm"),
+        ("gpt-4o-mini", ["https://api.openai.com/v1"], "chat"),
+        ("org/model", ["http://h/v1", "http://i/v1"], "vllm"),
     ]
+    with pytest.raises(ValueError, match="--api-base: dspy:openai/gpt-4o is asked at one address"):
+        open_lm("dspy:openai/gpt-4o", ModelOptions(api_base="http://h/v1,http://i/v1"))
 
 
 @pytest.fixture(autouse=True)

@@ -59,6 +59,8 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
     if name.startswith(ANY):
         import dspy
 
+        if given.api_base is not None and "," in given.api_base:
+            raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
         return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
     if server:
         if given.api_base is None:
@@ -68,7 +70,7 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         model = name.removeprefix(SERVER)
         lm = ServerLM(
             model,
-            base_url=given.api_base,
+            base_url=[address.strip() for address in given.api_base.split(",")],
             tokenizer=given.tokenizer,
             in_flight=given.in_flight,
             template_options=template,

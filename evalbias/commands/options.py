@@ -149,12 +149,18 @@ def pair_limit(text: str) -> int | None:
 class ModelOptions:
     """Options that decide how models are opened."""
 
-    api_base: Annotated[str | None, typer.Option(help="Address of the server that --lm names.")] = None
+    api_base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL[,URL,...]",
+            help="Address of the server that --lm names, or of several servers of that model.",
+        ),
+    ] = None
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Tokenizer of a server's model: a folder or a name; vLLM and SGLang name their own."),
     ] = None
-    in_flight: Annotated[int, typer.Option(help="Requests to a server at the same time.", min=1)] = 64
+    in_flight: Annotated[int, typer.Option(help="Requests to each server at the same time.", min=1)] = 64
     adapter: Annotated[str | None, typer.Option(help="Folder of a LoRA adapter of --lm, a local model.")] = None
     device: Annotated[str, typer.Option(help="Device of local models: auto, cpu, cuda or cuda:0.")] = "auto"
     dtype: Annotated[str, typer.Option(help="Type of local models: auto, float32, bfloat16 or float16.")] = "auto"

@@ -20,6 +20,7 @@ from evalbias.commands.task import Task
 from evalbias.commands.terminal import Resumable, Shown, progress
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
+from evalbias.lm.types import SAME_MODEL
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE
 from evalbias.report.html.run_page import write_report
@@ -27,9 +28,6 @@ from evalbias.report.tables import coverage_note
 from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import write_whole
 from evalbias.runs.values import to_json
-
-SAME_MODEL = 0.2
-"""Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
 
 
 class Run(Resumable):

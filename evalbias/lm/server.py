@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.decisions import DecidingLM
@@ -19,9 +19,13 @@ from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Endpoint
 from evalbias.lm.servers.engine import ServerEngine
 from evalbias.lm.servers.errors import RequestError, describe_error
-from evalbias.lm.servers.probe import Served, find_dialect, read_listing
+from evalbias.lm.servers.fleet import Fleet, Replica
+from evalbias.lm.servers.probe import Served, check_alike, find_dialect, read_listing, together
+from evalbias.lm.servers.transport import Pool
 from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+
+Answer = TypeVar("Answer")
 
 
 class ServerLM(DecidingLM, SavedLM):
@@ -34,14 +38,17 @@ class ServerLM(DecidingLM, SavedLM):
     (``"systemone"``, ``"decisions"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with
     measured probabilities; see ``DecidingLM``.
 
+    Several servers of the same model share a call: prompts that begin alike go to the same one, whose cache then holds
+    their prefix, and if one fails the others answer in its place; see ``evalbias.lm.servers.routing`` and ``fleet``.
+
     Args:
         model: Name under which the server serves the model.
-        base_url: Address of the server, ending in ``/v1``.
+        base_url: Address of the server, ending in ``/v1``, or addresses of several servers of the same model.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
         dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or
             ``"decisions"``; ``"auto"`` finds out.
         api_key: Key for the server; None reads ``OPENAI_API_KEY``. It is never written to a file.
-        in_flight: Number of simultaneous requests.
+        in_flight: Number of simultaneous requests to each server.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
         tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
@@ -51,14 +58,14 @@ class ServerLM(DecidingLM, SavedLM):
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
     Attributes:
-        in_flight: Number of simultaneous requests.
+        in_flight: Number of simultaneous requests to all servers together.
         sample: Log-probabilities of some tokens of a fixed text, which reveal other weights under the same name; None
             for chats and decision endpoints.
 
     Raises:
         ConnectionError: The server does not answer, or rejects the key.
         ValueError: The server does not serve the model, has another tokenizer, or returns no probabilities; the
-            dialect is unknown, or the chat template lacks an option.
+            dialect is unknown, or the chat template lacks an option. Or several servers differ in dialect or weights.
     """
 
     draws_by_seed = True
@@ -68,7 +75,7 @@ class ServerLM(DecidingLM, SavedLM):
         self,
         model: str,
         *,
-        base_url: str,
+        base_url: str | Sequence[str],
         tokenizer: str | None = None,
         dialect: str = "auto",
         api_key: str | None = None,
@@ -79,8 +86,11 @@ class ServerLM(DecidingLM, SavedLM):
         template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        addresses = [base_url] if isinstance(base_url, str) else list(dict.fromkeys(base_url))
+        if not addresses:
+            raise ValueError("base_url is empty: give the address of at least one server.")
         self._arguments = {
-            "base_url": base_url,
+            "base_url": addresses[0] if len(addresses) == 1 else addresses,
             "tokenizer": tokenizer,
             "dialect": dialect,
             "in_flight": in_flight,
@@ -90,23 +100,25 @@ class ServerLM(DecidingLM, SavedLM):
             "template_options": template_options,
         }
         self._served_name = model
-        self.in_flight = in_flight
+        self.in_flight = in_flight * len(addresses)
         only = _checked(dialect)
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
-        connection = Connection(base_url, api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
-        try:
-            self._served = connection.run(read_listing(connection, model))
-            loaded = _tokenizer(model, tokenizer, only, self._served)
-            template = template_of(loaded, template_options)
+        pool = Pool(api_key=key, in_flight=in_flight, timeout=timeout)
+        connections = [Connection(address, pool, patience=patience) for address in addresses]
+        listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
+        self._served = together(listings)
+        loaded = _tokenizer(model, tokenizer, only, self._served)
+        template = template_of(loaded, template_options)
+        dialects, samples = [], []
+        for connection, served in zip(connections, listings, strict=True):
             endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
-            spoken = connection.run(find_dialect(endpoint, self._served, only=only))
-            self.sample = connection.run(spoken.sample())
-        except RequestError as error:
-            raise ConnectionError(
-                f"{model} at {connection.base_url} does not answer: {describe_error(error)}"
-            ) from error
+            dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))
+            samples.append(_run(pool, connection, model, dialects[-1].sample()))
+        check_alike(connections, dialects, samples)
+        self.sample = samples[0]
         self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
-        engine = ServerEngine(connection, model, spoken)
+        replicas = [Replica(*pair) for pair in zip(connections, dialects, strict=True)]
+        engine = ServerEngine(Fleet(replicas, pool, patience=patience), model)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -116,7 +128,9 @@ class ServerLM(DecidingLM, SavedLM):
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
         dialect = self._engine.dialect
-        return f"{dialect.name} {self._served.version or ''}".strip() + f": {dialect.capabilities}"
+        count = len(self._engine.fleet.replicas)
+        servers = f" on {count} servers" if count > 1 else ""
+        return f"{dialect.name} {self._served.version or ''}".strip() + f"{servers}: {dialect.capabilities}"
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
@@ -182,6 +196,18 @@ class ServerLM(DecidingLM, SavedLM):
     def _engine(self) -> ServerEngine:
         engine: ServerEngine = self.engine
         return engine
+
+
+def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run a first request to a server.
+
+    Raises:
+        ConnectionError: It has no usable answer; the message names the address.
+    """
+    try:
+        return pool.run(job)
+    except RequestError as error:
+        raise ConnectionError(f"{model} at {connection.base_url} does not answer: {describe_error(error)}") from error
 
 
 def _checked(dialect: str) -> str | None:

@@ -13,6 +13,9 @@ from evalbias.measures.arrays import FloatArray
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 
+SAME_MODEL = 0.2
+"""Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
+
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
     """A model cannot be asked about some items of a call, which says nothing about the others.

@@ -10,30 +10,38 @@ import threading
 import pytest
 from fake_server import serving
 
+from evalbias import ServerLM
 from evalbias.lm.servers import transport
-from evalbias.lm.servers.connection import Connection, Job, _json
+from evalbias.lm.servers.call import Job
+from evalbias.lm.servers.connection import Connection, _json
 from evalbias.lm.servers.errors import Unreadable
+from evalbias.lm.servers.fleet import Fleet, Replica
+from evalbias.lm.servers.heap import Heap
+from evalbias.lm.servers.transport import Pool
 
 FORK = """
 import os, sys, time
 from evalbias.lm.servers.connection import Connection
+from evalbias.lm.servers.transport import Pool
 
-connection = Connection(sys.argv[1], api_key="key", in_flight=4, timeout=60, patience=60)
-before = connection.run(connection.get("/version"))
+pool = Pool(api_key="key", in_flight=4, timeout=60)
+connection = Connection(sys.argv[1], pool, patience=60)
+before = pool.run(connection.get("/version"))
 child = os.fork()
-assert connection.run(connection.get("/version")) == before
+assert pool.run(connection.get("/version")) == before
 if child:
     assert os.waitpid(child, 0)[1] == 0
     started = time.monotonic()
     for _ in range(20):
-        assert connection.run(connection.get("/version")) == before
+        assert pool.run(connection.get("/version")) == before
     assert time.monotonic() - started < 30, "the child's end has cut the parent off"
 print("parent" if child else "child", before)
 """
 
 
-def connect(address, **options):
-    return Connection(address, **{"api_key": "key", "in_flight": 4, "timeout": 10.0, "patience": 1.0, **options})
+def connect(address, api_key="key"):
+    pool = Pool(api_key=api_key, in_flight=4, timeout=10.0)
+    return pool, Connection(address, pool, patience=1.0)
 
 
 def test_a_forked_process_opens_its_own_connections_and_leaves_the_parents_alone(lms):
@@ -45,22 +53,22 @@ def test_a_forked_process_opens_its_own_connections_and_leaves_the_parents_alone
 
 def test_an_answer_has_a_size_limit(lms, monkeypatch):
     with serving(lms["qwen2"]) as (address, fake):
-        connection = connect(address)
+        pool, connection = connect(address)
         size = len(b'{"version": "9.9"}')
         monkeypatch.setattr(transport, "MAX_ANSWER", size)
-        assert connection.run(connection.get("/version")) == {"version": "9.9"}
+        assert pool.run(connection.get("/version")) == {"version": "9.9"}
         monkeypatch.setattr(transport, "MAX_ANSWER", size - 1)
         before = len(fake.requests)
         with pytest.raises(Unreadable, match=f"longer than {size - 1} bytes"):
-            connection.run(connection.get("/version"))
+            pool.run(connection.get("/version"))
         assert len(fake.requests) == before + 1  # asking again would not make it shorter
 
 
-def test_no_job_goes_on_after_an_unexpected_error(lms):
+def test_no_job_goes_on_after_an_unexpected_error():
     started, ended = [], []
 
     def job(number):
-        async def run():
+        async def run(_):
             started.append(number)
             if number == 1:
                 raise ZeroDivisionError("a bug")
@@ -69,20 +77,22 @@ def test_no_job_goes_on_after_an_unexpected_error(lms):
             finally:
                 ended.append(number)
 
-        return Job(run, (number,))
+        return Job(run, bytes([number]))
 
-    with serving(lms["qwen2"]) as (address, _), pytest.raises(ZeroDivisionError, match="a bug"):
-        connect(address).all([job(number) for number in range(10)], job, name="m")
+    pool, connection = connect("http://127.0.0.1:9/v1")
+    fleet = Fleet([Replica(connection, None)], pool, patience=1.0)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        fleet.all([job(number) for number in range(10)], job, name="m")
     assert sorted(started) == [0, 1, 2, 3]
     assert sorted(ended) == [0, 2, 3]
 
 
 def test_a_connection_ends_its_thread(lms):
     with serving(lms["qwen2"]) as (address, _):
-        connection = connect(address)
-        connection.run(connection.get("/version"))
-        (thread,) = [t for t in threading.enumerate() if t is connection._transport.thread]
-        del connection
+        pool, connection = connect(address)
+        pool.run(connection.get("/version"))
+        (thread,) = [t for t in threading.enumerate() if t is pool.transport.thread]
+        del pool, connection
         gc.collect()
         thread.join(5)
     assert not thread.is_alive()
@@ -105,3 +115,33 @@ def test_proxies_of_the_environment_are_used(monkeypatch):
 def test_a_request_may_hold_what_the_fast_json_library_refuses():
     body = {"seed": 1 << 70, "prompt": "half a character: \ud83d", "ids": (1, 2)}
     assert json.loads(_json(body)) == {**body, "ids": [1, 2]}
+
+
+def test_the_collector_leaves_alone_what_was_there_before_a_call(lms):
+    local, seen = lms["qwen2"], []
+    assert gc.get_freeze_count() == 0
+    with serving(local, faults=lambda *_: seen.append(gc.get_freeze_count())) as (address, _):
+        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"])
+        seen.clear()
+        lm.choice_logprobs(["the cat", "the mat"], ["1", "2"])
+    assert len(seen) == 2
+    assert min(seen) > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_calls_of_several_threads_share_one_freeze_and_a_programs_own_is_left_alone():
+    heap = Heap()
+    with heap.frozen():
+        first = gc.get_freeze_count()
+        with heap.frozen():
+            assert gc.get_freeze_count() > first / 2 > 0  # a frozen object that nobody uses is freed all the same
+        assert gc.get_freeze_count() > first / 2
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        own = gc.get_freeze_count()
+        with heap.frozen():
+            assert gc.get_freeze_count() <= own
+        assert gc.get_freeze_count() > own / 2
+    finally:
+        gc.unfreeze()

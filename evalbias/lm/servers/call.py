@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import struct
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from evalbias.lm.refusals import STATUSES
 from evalbias.lm.servers.errors import Declined, RequestError, StatusError, describe_error
@@ -19,13 +20,25 @@ class Job(Generic[Answer]):
     """The requests that answer one item of a call.
 
     Attributes:
-        run: Coroutine function that sends the requests and returns the item's answer.
-        ids: Tokens of the item's prompt. Jobs start in the order of their tokens: prompts with a common prefix then
-            follow one another, and the server finds the prefix in its cache.
+        run: Coroutine function that sends the requests to the server of the given dialect and returns the item's
+            answer.
+        key: The item's prompt as the server sees it, as bytes: from tokens by ``key_of``, or a text. Jobs start in the
+            order of their keys: prompts with a common prefix then follow one another, and the server finds the prefix
+            in its cache. Of several servers, prompts with a common prefix go to the same one; see ``routing``.
     """
 
-    run: Callable[[], Awaitable[Answer]]
-    ids: tuple[int, ...] = ()
+    run: Callable[[Any], Awaitable[Answer]]
+    key: bytes = b""
+
+
+def key_of(ids: Sequence[int]) -> bytes:
+    r"""Return tokens as bytes that sort and share prefixes as the tokens do.
+
+    Example:
+        >>> key_of([1, 300])
+        b'\x00\x00\x00\x01\x00\x00\x01,'
+    """
+    return struct.pack(f">{len(ids)}I", *ids)
 
 
 class Call(Generic[Answer]):
@@ -52,8 +65,8 @@ class Call(Generic[Answer]):
         self._control = control
         self._trial: asyncio.Task[Answer] | None = None
 
-    async def explain(self, number: int, error: Exception) -> None:
-        """Note why an item was not answered."""
+    async def explain(self, number: int, error: Exception, dialect: Any) -> None:
+        """Note why the server of a dialect did not answer an item."""
         if isinstance(error, Declined):
             self.refused[number] = error
             return
@@ -61,7 +74,7 @@ class Call(Generic[Answer]):
             self.failed[number] = error
             return
         if self._trial is None:
-            self._trial = asyncio.create_task(self._tried(number))
+            self._trial = asyncio.create_task(self._tried(number, dialect))
         try:
             await self._trial
         except (RequestError, ValueError) as second:
@@ -72,15 +85,16 @@ class Call(Generic[Answer]):
         else:
             self.refused[number] = error
 
-    async def _tried(self, number: int) -> Answer:
-        return await self._control(number).run()
+    async def _tried(self, number: int, dialect: Any) -> Answer:
+        return await self._control(number).run(dialect)
 
-    def result(self, name: str, items: int) -> list[Answer]:
+    def result(self, name: str, items: int, *, note: str = "") -> list[Answer]:
         """Return the answers to all items.
 
         Args:
             name: Name of the model, for error messages.
             items: Number of items.
+            note: What else to say where items have no answer.
 
         Raises:
             PromptRefused: The server refuses items.
@@ -91,7 +105,7 @@ class Call(Generic[Answer]):
             number, error = min(self.failed.items())
             text = (
                 f"{name} did not answer item {number} of {items} ({len(self.answered)} answered, {len(self.failed)} "
-                f"failed): {describe_error(error)}"
+                f"failed): {describe_error(error)}{note}"
             )
             if self.settings_refused:
                 text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."

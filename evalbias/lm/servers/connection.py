@@ -1,9 +1,7 @@
-"""Requests to one server: several in flight, retried with backoff, and no answer lost.
+"""Requests to one server, retried with backoff.
 
 Transient failures are retried: timeouts, broken connections, answers that are cut off or not JSON, and the statuses
-408, 409, 429 and 5xx. Every other error is final. A request is given up once it has failed for ``patience`` seconds. If
-the server has answered nothing else in that time, the whole call is given up. The same happens when the server rejects
-the key or does not know the address.
+408, 409, 429 and 5xx. Every other error is final. A request is given up once it has failed for ``patience`` seconds.
 """
 
 from __future__ import annotations
@@ -12,70 +10,54 @@ import asyncio
 import itertools
 import json
 import logging
-import os
 import random
-import threading
 import time
-import weakref
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from evalbias.lm.servers.call import Call, Job
-from evalbias.lm.servers.errors import FATAL, NotJSON, RequestError, StatusError, describe_error, is_transient
-from evalbias.lm.servers.transport import Transport
-from evalbias.lm.types import Interrupted
-
-Answer = TypeVar("Answer")
+from evalbias.lm.servers.errors import NotJSON, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.transport import Pool
 
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
+
+SPARE_PATIENCE = 2.0
+"""Longest time in seconds for which a request is retried at one of several servers, before another one is asked."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
 """Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
 
 
 class Connection:
-    """An HTTP connection to one server, which forked processes make anew.
+    """An HTTP connection to one server.
 
     Args:
         base_url: Address of the server, ending in ``/v1``.
-        api_key: Key that is sent with every request and stored nowhere else.
-        in_flight: Number of simultaneous requests, over all threads.
-        timeout: Time limit of one attempt in seconds.
+        pool: Pool through which requests are sent.
         patience: Time in seconds for which a request is retried.
 
+    Attributes:
+        base_url: Address of the server.
+        last_answer: Monotonic time of the last answer.
+        spare: Whether other servers answer the same requests; a failing one is given up soon then.
+
     Raises:
-        ValueError: The address is malformed or contains a password, the key cannot be sent, or a limit is too small.
+        ValueError: The address is malformed or contains a password, or ``patience`` is negative.
     """
 
-    def __init__(self, base_url: str, *, api_key: str, in_flight: int, timeout: float, patience: float) -> None:
+    def __init__(self, base_url: str, pool: Pool, *, patience: float) -> None:
         _check_address(base_url)
-        if in_flight < 1 or timeout <= 0 or patience < 0:
-            raise ValueError("in_flight must be at least 1, timeout above 0 seconds, patience at least 0 seconds.")
-        if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
-            raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
+        if patience < 0:
+            raise ValueError("patience must be at least 0 seconds.")
         self.base_url = base_url.rstrip("/")
+        self.last_answer = 0.0
+        self.spare = False
         self._root = self.base_url.removesuffix("/v1")
+        self._pool = pool
         self._patience = patience
-        self._max_in_flight = in_flight
-        self._last_answer = 0.0  # monotonic time
         self._outage_logged = False
-        self._open = partial(Transport, self.base_url, api_key=api_key, in_flight=in_flight, timeout=timeout)
-        self._opening = threading.Lock()
-        self._opened: Transport | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=partial(_forget_transport, weakref.ref(self)))
-
-    @property
-    def _transport(self) -> Transport:
-        with self._opening:
-            if self._opened is None:
-                self._opened = self._open()
-            return self._opened
 
     async def get(self, path: str) -> Any:
         """Return the JSON at a path, with retries; None if the server has none there.
@@ -108,23 +90,26 @@ class Connection:
             Unreadable: The answer is too long.
         """
         if heavy:
-            async with self._transport.heavy:
+            async with self._pool.transport.line(self.base_url).heavy:
                 return await self.post(path, body)
         return await self._retried("POST", path, _json(body), patience=self._patience)
 
     async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
-        started = time.monotonic()
+        transport, started = self._pool.transport, time.monotonic()
+        line = transport.line(self.base_url)
         for attempt in itertools.count():
             try:
-                answer = await self._transport.send(method, self._root + path, body)
+                answer = await transport.send(line, method, self._root + path, body)
             except RequestError as error:
-                pause = _pause(error, attempt)
-                if not is_transient(error) or time.monotonic() + pause - started >= patience:
+                limit = min(patience, SPARE_PATIENCE) if self.spare else patience
+                wait = pause(error, attempt)
+                if not is_transient(error) or time.monotonic() + wait - started >= limit:
                     raise
-                self._log_outage(error, patience)
-                await asyncio.sleep(pause)
+                if not self.spare:
+                    self._log_outage(error, limit)
+                await asyncio.sleep(wait)
             else:
-                self._last_answer, self._outage_logged = time.monotonic(), False
+                self.last_answer, self._outage_logged = time.monotonic(), False
                 return answer
 
     def _log_outage(self, error: RequestError, patience: float) -> None:
@@ -134,81 +119,6 @@ class Connection:
                 "%s: %s Retrying for up to %.0f seconds.", self.base_url, describe_error(error), patience
             )
         self._outage_logged = True
-
-    def run(self, job: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine on the connection's event loop and return its result.
-
-        Raises:
-            Exception: Whatever the coroutine raises.
-        """
-        future = self._transport.submit(job)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def all(self, jobs: Sequence[Job[Answer]], control: Callable[[int], Job[Answer]], *, name: str) -> list[Answer]:
-        """Run every job, ``in_flight`` at a time, and return the answers in the order of the jobs.
-
-        Args:
-            jobs: One job per item.
-            control: Function from an item's number to the same job about a harmless text; see ``Call``.
-            name: Name of the model, for error messages.
-
-        Raises:
-            PromptRefused: The server refuses items; the others are answered.
-            Unanswered: An item has no answer. The other items were sent all the same, unless the error was fatal.
-            RequestRefused: The server refuses the settings, and so every item.
-            Interrupted: The user interrupted the call.
-        """
-        call = Call(control)
-        try:
-            return self.run(self._all(jobs, call, name))
-        except KeyboardInterrupt as error:
-            raise Interrupted(dict(call.answered)) from error
-
-    async def one(self, job: Job[Answer], control: Callable[[int], Job[Answer]], *, name: str) -> Answer:
-        """Run one job from a coroutine on any event loop; see ``all``."""
-        (answer,) = await asyncio.wrap_future(self._transport.submit(self._all([job], Call(control), name)))
-        return answer
-
-    async def _all(self, jobs: Sequence[Job[Answer]], call: Call[Answer], name: str) -> list[Answer]:
-        queue = iter(sorted(enumerate(jobs), key=lambda numbered: numbered[1].ids))
-        workers = [asyncio.create_task(self._work(queue, call)) for _ in range(min(len(jobs), self._max_in_flight))]
-        try:
-            await asyncio.gather(*workers)
-        finally:  # after an unexpected error or an interrupt no worker goes on
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-        return call.result(name, len(jobs))
-
-    async def _work(self, queue: Iterator[tuple[int, Job[Answer]]], call: Call[Answer]) -> None:
-        for number, job in queue:
-            started = time.monotonic()
-            try:
-                call.answered[number] = await job.run()
-            except (RequestError, ValueError) as error:  # a ValueError: without the requested values
-                await call.explain(number, error)
-                if self._is_fatal(error, started) or call.settings_refused:
-                    for _ in queue:  # the remaining jobs are not started
-                        pass
-
-    def _is_fatal(self, error: Exception, started: float) -> bool:
-        if isinstance(error, StatusError) and error.status in FATAL:
-            return True
-        return is_transient(error) and self._last_answer < started  # retried until nothing at all was answered
-
-
-def _forget_transport(reference: weakref.ref[Connection]) -> None:
-    """Make a forked process open its own transport: the parent's thread does not exist there."""
-    connection = reference()
-    if connection is not None:
-        connection._opening = threading.Lock()  # another thread may have held it
-        if connection._opened is not None:
-            connection._opened.abandon()
-            connection._opened = None
 
 
 def _check_address(base_url: str) -> None:
@@ -221,7 +131,7 @@ def _check_address(base_url: str) -> None:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and pass the key as api_key.")
 
 
-def _pause(error: RequestError, attempt: int) -> float:
+def pause(error: RequestError, attempt: int) -> float:
     """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
     if isinstance(error, StatusError) and error.retry_after is not None:
         return float(error.retry_after)

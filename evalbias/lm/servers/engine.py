@@ -15,8 +15,9 @@ from evalbias.lm.refusals import HARMLESS, each, harmless
 from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.servers.call import Job
-from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects.base import Dialect
+from evalbias.lm.servers.fleet import Fleet
+from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt, stacked
 
 Item = TypeVar("Item")
@@ -29,18 +30,21 @@ class ServerEngine:
     """The engine of ``ServerLM``.
 
     Args:
-        connection: Connection to the server.
-        model: Name under which the server serves the model.
-        dialect: Dialect that the server speaks.
+        fleet: Servers of the model, at least one; all speak the same dialect.
+        model: Name under which the servers serve the model.
     """
 
-    def __init__(self, connection: Connection, model: str, dialect: Dialect) -> None:
-        self.connection = connection
-        self.dialect = dialect
+    def __init__(self, fleet: Fleet, model: str) -> None:
+        self.fleet = fleet
         self._model = model
 
+    @property
+    def dialect(self) -> Dialect:
+        """Dialect that makes the jobs: the first server's. Any of the servers can run them."""
+        return self.fleet.replicas[0].dialect
+
     def __deepcopy__(self, memo: dict[int, Any]) -> ServerEngine:
-        """Return the engine itself: copies of a program share the connection."""
+        """Return the engine itself: copies of a program share the connections."""
         return self
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
@@ -68,7 +72,8 @@ class ServerEngine:
 
     def _texts(self, prompts: Sequence[Prompt], configs: Sequence[lm15.Config]) -> list[str]:
         def job(question: tuple[Prompt, lm15.Config]) -> Job[str]:
-            return Job(partial(_text, self.dialect.generation_job(*question)))
+            whole = self.dialect.generation_job(*question)
+            return Job(partial(_text, whole), whole.key)
 
         questions = list(zip(prompts, configs, strict=True))
         return self._all(partial(each, job), questions, lambda question: (harmless(question[0]), question[1]))
@@ -86,20 +91,21 @@ class ServerEngine:
             items: Items of the call.
             control: Function from an item to the same one about a harmless text.
         """
-        return self.connection.all(jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model)
+        with HEAP.frozen():
+            return self.fleet.all(jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""
         job, messages = self._job(request)
         with refusals_for_dspy():
-            (answer,) = self.connection.all([job(messages)], lambda _: job(harmless(messages)), name=self._model)
+            (answer,) = self.fleet.all([job(messages)], lambda _: job(harmless(messages)), name=self._model)
         return _response(request, answer)
 
     async def complete_async(self, request: lm15.Request) -> lm15.Response:
         """Answer one request without a thread of its own; see ``AsyncEngine``."""
         job, messages = self._job(request)
         with refusals_for_dspy():
-            answer = await self.connection.one(job(messages), lambda _: job(harmless(messages)), name=self._model)
+            answer = await self.fleet.one(job(messages), lambda _: job(harmless(messages)), name=self._model)
         return _response(request, answer)
 
     def _job(self, request: lm15.Request) -> tuple[Callable[[Prompt], Job[Any]], Prompt]:
@@ -120,7 +126,7 @@ class ServerEngine:
         return iter(lm15.response_to_events(self.complete(request)))
 
     def close(self) -> None:
-        """Do nothing: the connection is closed with the object."""
+        """Do nothing: the connections are closed with the object."""
 
 
 def _response(request: lm15.Request, answer: Any) -> lm15.Response:
@@ -129,5 +135,5 @@ def _response(request: lm15.Request, answer: Any) -> lm15.Response:
     return measured(request, messages_of(request, NAME), lambda *_: answer)
 
 
-async def _text(job: Job[lm15.Response]) -> str:
-    return (await job.run()).text or ""
+async def _text(job: Job[lm15.Response], dialect: Dialect) -> str:
+    return (await job.run(dialect)).text or ""

@@ -1,16 +1,19 @@
-"""Find out, once, which model a server serves and which dialect it speaks."""
+"""Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
 from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error
+from evalbias.lm.types import SAME_MODEL
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ async def read_listing(connection: Connection, model: str) -> Served:
     if model not in models:
         names = sorted(models)
         raise ValueError(
-            f"The server does not serve {model!r}, only {', '.join(names[:10])}{' ...' * (len(names) > 10)}."
+            f"The server at {connection.base_url} does not serve {model!r}, only "
+            f"{', '.join(names[:10])}{' ...' * (len(names) > 10)}."
         )
     entry = models[model]
     owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)
@@ -59,6 +63,36 @@ async def read_listing(connection: Connection, model: str) -> Served:
         context_length=_typed(entry, "max_model_len", int),
         version=_typed(version, "version", str),
     )
+
+
+def together(listings: Sequence[Served]) -> Served:
+    """Return several servers' listings of one model as one: the shortest context, and every version."""
+    contexts = [served.context_length for served in listings if served.context_length is not None]
+    versions = sorted({served.version for served in listings if served.version is not None})
+    return replace(
+        listings[0], context_length=min(contexts, default=None), version=", ".join(versions) if versions else None
+    )
+
+
+def check_alike(connections: Sequence[Connection], dialects: Sequence[Dialect], samples: Sequence[Any]) -> None:
+    """Check that several servers serve the same model.
+
+    Args:
+        connections: Connection to each server.
+        dialects: Dialect of each server.
+        samples: Log-probabilities of a fixed text from each server; see ``Dialect.sample``.
+
+    Raises:
+        ValueError: Two servers speak different dialects, or give a text other probabilities.
+    """
+    for connection, dialect, sample in zip(connections, dialects, samples, strict=True):
+        if dialect.name != dialects[0].name:
+            difference = f"is a {dialect.name} server, {connections[0].base_url} a {dialects[0].name} server"
+        elif sample is not None and not np.allclose(sample, samples[0], rtol=0, atol=SAME_MODEL):
+            difference = f"gives a text other probabilities than {connections[0].base_url}"
+        else:
+            continue
+        raise ValueError(f"{connection.base_url} {difference}: give the addresses of servers of one model.")
 
 
 async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:

@@ -1,4 +1,4 @@
-"""HTTP with one server: an event loop in a thread, and one pool of connections for all threads of the process.
+"""HTTP with servers: an event loop in a thread, and one pool of connections for all threads of the process.
 
 aiohttp is called directly. At 64 to 1024 requests in flight it takes .4 to .6 ms of CPU a request; the openai client
 takes 1.7 to 1.9 ms on aiohttp's transport and 8 to 19 ms on its own.
@@ -17,6 +17,7 @@ import urllib.request
 import weakref
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,27 +35,93 @@ HEAVY_IN_FLIGHT = 8
 """Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
 
 
-class Transport:
-    """Sends requests to one server, from any thread of the process that made it.
+class Pool:
+    """The transport of the running process: opened by the first request, and anew in a forked process.
 
     Args:
-        base_url: Address of the server.
         api_key: Key that is sent with every request and stored nowhere else.
-        in_flight: Number of simultaneous requests, over all threads.
+        in_flight: Number of simultaneous requests to each server, over all threads.
         timeout: Time limit of one request in seconds.
 
+    Raises:
+        ValueError: The key cannot be sent, or a limit is too small.
+    """
+
+    def __init__(self, *, api_key: str, in_flight: int, timeout: float) -> None:
+        if in_flight < 1 or timeout <= 0:
+            raise ValueError("in_flight must be at least 1, and timeout above 0 seconds.")
+        if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+            raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
+        self.in_flight = in_flight
+        self._open = partial(Transport, api_key=api_key, in_flight=in_flight, timeout=timeout)
+        self._opening = threading.Lock()
+        self._opened: Transport | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=partial(_forget_transport, weakref.ref(self)))
+
+    @property
+    def transport(self) -> Transport:
+        """The transport of this process."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def run(self, job: Coroutine[Any, Any, Answer]) -> Answer:
+        """Run a coroutine on the event loop and return its result.
+
+        Raises:
+            Exception: Whatever the coroutine raises.
+        """
+        future = self.transport.submit(job)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def forget(self) -> None:
+        """Give up the transport of the parent process, whose thread does not exist in a forked one."""
+        self._opening = threading.Lock()  # another thread may have held it
+        if self._opened is not None:
+            self._opened.abandon()
+            self._opened = None
+
+
+def _forget_transport(reference: weakref.ref[Pool]) -> None:
+    pool = reference()
+    if pool is not None:
+        pool.forget()
+
+
+class Line:
+    """What the transport keeps for one server; made on the event loop.
+
     Attributes:
+        slots: Semaphore of the simultaneous requests.
         heavy: Semaphore of the requests whose answers take much of the server's memory.
+        options: Arguments of every request: its proxy and its certificates.
+    """
+
+    def __init__(self, base_url: str, in_flight: int) -> None:
+        self.slots = asyncio.Semaphore(in_flight)
+        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
+        secure = urlsplit(base_url).scheme == "https"
+        self.options = {"proxy": _proxy(base_url), "ssl": _certificates() if secure else True}
+
+
+class Transport:
+    """Sends requests to servers, from any thread of the process that made it; see ``Pool``.
+
+    Attributes:
         thread: Thread of the event loop.
     """
 
-    def __init__(self, base_url: str, *, api_key: str, in_flight: int, timeout: float) -> None:
-        self._base_url = base_url
+    def __init__(self, *, api_key: str, in_flight: int, timeout: float) -> None:
         self._key = api_key
         self._timeout = timeout
         self._limit = in_flight
-        self._in_flight = asyncio.Semaphore(in_flight)
-        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
+        self._lines: dict[str, Line] = {}
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
         self._loop = _event_loop()
         self.thread = threading.Thread(target=_run, args=(self._loop,), name="evalbias-server", daemon=True)
@@ -70,10 +137,17 @@ class Transport:
         self._stop.detach()
         self._loop.set_exception_handler(lambda *_: None)  # the parent closes what is reported as unclosed here
 
-    async def send(self, method: str, url: str, body: bytes | None = None) -> Any:
+    def line(self, base_url: str) -> Line:
+        """Return what is kept for the server at an address; called on the event loop."""
+        if base_url not in self._lines:
+            self._lines[base_url] = Line(base_url, self._limit)
+        return self._lines[base_url]
+
+    async def send(self, line: Line, method: str, url: str, body: bytes | None = None) -> Any:
         """Send one request and return the JSON answer.
 
         Args:
+            line: Line of the server.
             method: "GET" or "POST".
             url: Address.
             body: JSON.
@@ -84,9 +158,9 @@ class Transport:
             NotJSON: The answer is not JSON.
             Unreadable: The answer is longer than ``MAX_ANSWER``.
         """
-        async with self._in_flight:
+        async with line.slots:
             try:
-                async with self._session().request(method, url, data=body) as response:
+                async with self._session().request(method, url, data=body, **line.options) as response:
                     content = await _read(response)
             except asyncio.TimeoutError as error:
                 raise NoAnswer("the request timed out. Raise timeout, or lower in_flight.") from error
@@ -100,12 +174,10 @@ class Transport:
     def _session(self) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
         if not self._sessions:
-            secure = urlsplit(self._base_url).scheme == "https"
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._limit, ssl=_certificates() if secure else True),
+                connector=aiohttp.TCPConnector(limit=0),  # each line limits its own requests
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
-                proxy=_proxy(self._base_url),
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
             )
             self._sessions.append(session)

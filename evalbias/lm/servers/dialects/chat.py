@@ -68,10 +68,10 @@ class Chat(Dialect):
         """
         check_choices(choices)
 
-        async def answer(messages: Sequence[Message]) -> ChoiceLogprobs:
-            return ChoiceLogprobs(choices, (await self.choices(messages, choices))[None])
+        async def answer(messages: Sequence[Message], at: Chat) -> ChoiceLogprobs:
+            return ChoiceLogprobs(choices, (await at.choices(messages, choices))[None])
 
-        return [Job(partial(answer, messages)) for messages in each(_messages, prompts)]
+        return [Job(partial(answer, messages), _key(messages)) for messages in each(_messages, prompts)]
 
     async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
         """Return the log-probability that an answer begins with each choice as one token, shape (c,).
@@ -87,7 +87,8 @@ class Chat(Dialect):
         Raises:
             ValueError: The server cannot take the prompt.
         """
-        return Job(partial(self.generate, _messages(prompt), config))
+        messages = _messages(prompt)
+        return Job(lambda at: at.generate(messages, config), _key(messages))
 
     async def generate(self, messages: Sequence[Message], config: lm15.Config) -> lm15.Response:
         """Generate the answer to messages."""
@@ -119,6 +120,10 @@ class Chat(Dialect):
 
 def _pair(entry: Any) -> tuple[str, Any]:
     return part(entry, "token", kind=str), part(entry, "logprob")
+
+
+def _key(messages: Sequence[Message]) -> bytes:
+    return "\0".join(message["content"] for message in messages).encode("utf-8", "surrogatepass")
 
 
 def _messages(prompt: Prompt) -> Sequence[Message]:

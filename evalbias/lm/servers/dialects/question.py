@@ -73,7 +73,12 @@ class QuestionDialect(Dialect):
             ControlTokenInText: A prompt contains a control token, which the server may read as such.
         """
         check_choices(choices)
-        return [Job(partial(self.ask, text, choices)) for text in each(_text, prompts)]
+
+        async def answer(text: str, at: QuestionDialect) -> ChoiceLogprobs:
+            return await at.ask(text, choices)
+
+        texts = each(_text, prompts)
+        return [Job(partial(answer, text), text.encode("utf-8", "surrogatepass")) for text in texts]
 
     def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
         """Refuse: decision endpoints write no texts.

@@ -14,7 +14,7 @@ from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import check_agreement, part
-from evalbias.lm.servers.call import Job
+from evalbias.lm.servers.call import Job, key_of
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
@@ -116,10 +116,10 @@ class TokenizedDialect(Dialect):
         rows = choice_sequences(self._tokenizer, rendered, choices)
         self._check_lengths([max(row, key=lambda s: len(s.ids)) for row in rows], self.generated_after_choices)
 
-        async def answer(row: Sequence[Scored]) -> ChoiceLogprobs:
-            return ChoiceLogprobs(choices, (await self.choices(row))[None])
+        async def answer(row: Sequence[Scored], at: TokenizedDialect) -> ChoiceLogprobs:
+            return ChoiceLogprobs(choices, (await at.choices(row))[None])
 
-        return [Job(partial(answer, row), row[0].ids) for row in rows]
+        return [Job(partial(answer, row), key_of(row[0].ids)) for row in rows]
 
     def likelihood_jobs(self, pairs: Sequence[tuple[Prompt, str]]) -> list[Job[LogLikelihood]]:
         """Return one job per pair; see ``Dialect``.
@@ -136,10 +136,10 @@ class TokenizedDialect(Dialect):
         sequences = joint(self._tokenizer, rendered)
         self._check_lengths(sequences, 1)
 
-        async def answer(scored: Scored) -> LogLikelihood:
-            return LogLikelihood(await self.sequence(scored))
+        async def answer(scored: Scored, at: TokenizedDialect) -> LogLikelihood:
+            return LogLikelihood(await at.sequence(scored))
 
-        return [Job(partial(answer, scored), scored.ids) for scored in sequences]
+        return [Job(partial(answer, scored), key_of(scored.ids)) for scored in sequences]
 
     def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
         """Return the job that generates a text after a prompt; see ``Dialect``.
@@ -152,7 +152,8 @@ class TokenizedDialect(Dialect):
         ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
         if self._context_length is not None:
             check_length(len(ids), self._context_length, whose="server", generated=1)
-        return Job(partial(self.generate, self.prompt(rendered.text, ids), rendered.lead, config))
+        prompt = self.prompt(rendered.text, ids)
+        return Job(lambda at: at.generate(prompt, rendered.lead, config), key_of(ids))
 
     async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:
         """Generate a text after a prompt, without the ``lead`` that it may begin with."""
