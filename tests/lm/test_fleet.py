@@ -110,7 +110,7 @@ def test_another_server_answers_for_one_that_fails(three, caplog, status):
         assert answered(fleet, items) == items
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert f"{three[1].address}: status {status}" in caplog.text
-    assert "The other 2 servers answer in its place" in caplog.text
+    assert "Its requests go to the other servers (2)" in caplog.text
     before = len(three[1].asked)
     assert answered(fleet, items[::-1]) == items[::-1]
     assert len(three[1].asked) == before  # it rests

@@ -157,7 +157,7 @@ class Fleet:
             replica.failed, replica.failed_at = describe_error(error), time.monotonic()
             self._note_spares()
             logging.getLogger(__name__).warning(
-                "%s: %s The other %d servers answer in its place.",
+                "%s: %s Its requests go to the other servers (%d).",
                 replica.connection.base_url,
                 replica.failed,
                 len(others),
