@@ -16,7 +16,7 @@ from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
-from evalbias.lm.servers.dialects.base import Endpoint
+from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.engine import ServerEngine
 from evalbias.lm.servers.errors import RequestError, describe_error
 from evalbias.lm.servers.fleet import Fleet, Replica
@@ -109,7 +109,8 @@ class ServerLM(DecidingLM, SavedLM):
         self._served = together(listings)
         loaded = _tokenizer(model, tokenizer, only, self._served)
         template = template_of(loaded, template_options)
-        dialects, samples = [], []
+        dialects: list[Dialect] = []
+        samples: list[Any] = []
         for connection, served in zip(connections, listings, strict=True):
             endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))

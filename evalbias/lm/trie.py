@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ class Pack:
     paths: Mapping[int, Ints]
 
 
-def shared(rows: Sequence[Ids]) -> list[int]:
+def shared(rows: Sequence[NDArray[Any]]) -> list[int]:
     """Return the length of the prefix that each sorted row shares with the row before; 0 for the first.
 
     Example:
@@ -58,7 +59,7 @@ def shared(rows: Sequence[Ids]) -> list[int]:
     return [0, *(common(a, b) for a, b in itertools.pairwise(rows))] if rows else []
 
 
-def common(a: Ids, b: Ids) -> int:
+def common(a: NDArray[Any], b: NDArray[Any]) -> int:
     """Return the length of the common prefix of two rows."""
     length = min(len(a), len(b))
     differ = a[:length] != b[:length]

@@ -131,7 +131,7 @@ def _check_address(base_url: str) -> None:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and pass the key as api_key.")
 
 
-def pause(error: RequestError, attempt: int) -> float:
+def pause(error: Exception, attempt: int) -> float:
     """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
     if isinstance(error, StatusError) and error.retry_after is not None:
         return float(error.retry_after)

@@ -107,7 +107,7 @@ class Line:
         self.slots = asyncio.Semaphore(in_flight)
         self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
         secure = urlsplit(base_url).scheme == "https"
-        self.options = {"proxy": _proxy(base_url), "ssl": _certificates() if secure else True}
+        self.options: dict[str, Any] = {"proxy": _proxy(base_url), "ssl": _certificates() if secure else True}
 
 
 class Transport:
