@@ -27,7 +27,7 @@ from benchmarks.throughput.workloads import Workload, pointwise, population
 from evalbias.lm.servers import fleet, routing
 
 SERVERS = 3
-RATE = 20_000.0
+RATE = 50_000.0
 """Tokens a second that a server prefills."""
 
 CACHED = 65_536

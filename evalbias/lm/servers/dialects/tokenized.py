@@ -152,8 +152,8 @@ class TokenizedDialect(Dialect):
         ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
         if self._context_length is not None:
             check_length(len(ids), self._context_length, whose="server", generated=1)
-        prompt = self.prompt(rendered.text, ids)
-        return Job(lambda at: at.generate(prompt, rendered.lead, config), key_of(ids))
+        sent = self.prompt(rendered.text, ids)
+        return Job(lambda at: at.generate(sent, rendered.lead, config), key_of(ids))
 
     async def generate(self, prompt: str | list[int], lead: str, config: lm15.Config) -> lm15.Response:
         """Generate a text after a prompt, without the ``lead`` that it may begin with."""
