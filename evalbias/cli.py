@@ -16,6 +16,7 @@ from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 from evalbias.commands.terminal import set_verbosity
+from evalbias.runs.visible import visible
 
 app = typer.Typer(no_args_is_help=True)
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
@@ -71,7 +72,7 @@ def main() -> None:
     try:
         app()
     except user_errors() as error:
-        typer.echo(f"evalbias: {error}", err=True)
+        typer.echo(visible(f"evalbias: {error}"), err=True)
         raise SystemExit(2) from error
 
 

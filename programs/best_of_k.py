@@ -13,7 +13,7 @@ from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine import STRICT
 from evalbias.programs.refine_step import ItemFeedback, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program, Setting
 
 
 class RepeatedDrafts(UserWarning):
@@ -45,16 +45,14 @@ class BestOfK(Program):
     """
 
     kind = "best of k"
-    k = Setting[int]()
-    seed = Setting[int]()
+    k = NumberSetting(1, whole=True)
+    seed = NumberSetting(0, whole=True)
     field = Setting[str]()
 
     def __init__(
         self, generate: dspy.Module, feedback: FeedbackSource, *, k: int = 8, seed: int = 0, field: str = "output"
     ) -> None:
         super().__init__(k=k, seed=seed, field=field)
-        if k < 1:
-            raise ValueError(f"k={k}: give at least 1.")
         self.generate = generate
         self.feedback = feedback
         self._warned = False

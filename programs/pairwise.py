@@ -43,7 +43,7 @@ from evalbias.programs.prompt import (
 from evalbias.programs.refused import Refused, answer_choices
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting
-from evalbias.programs.settings import CriterionSetting, Program, Setting
+from evalbias.programs.settings import CriterionSetting, NumberSetting, Program, Setting, saved_criterion
 
 DEBIASING = (None, "permutation")
 INSTRUCTION_PLACES = ("first", "last")
@@ -81,7 +81,8 @@ class PairwiseJudge(Program):
             ``pride`` or ``calibraeval`` calibration need them. Setting another ``calibration`` discards them.
 
     Raises:
-        ValueError: An option is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
+        ValueError: An option is unknown or outside its range, or ``sampling`` is given for another scoring than
+            ``"sampled"``.
     """
 
     kind = "pairwise judge"
@@ -89,7 +90,7 @@ class PairwiseJudge(Program):
     ties = Setting(False, True)
     debias = Setting(*DEBIASING)
     calibration = CalibrationSetting(*CALIBRATIONS)
-    min_coverage = Setting[float]()
+    min_coverage = NumberSetting(0, 1)
     instruction_place = Setting(*INSTRUCTION_PLACES)
     scoring = Setting(*SCORINGS)
     sampling = SamplingSetting()
@@ -312,7 +313,7 @@ class PairwiseJudge(Program):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PairwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
-        judge = cls(Criterion(**state["settings"]["criterion"]))
+        judge = cls(saved_criterion(state))
         judge.load_state(state)
         return judge
 

@@ -23,7 +23,7 @@ from evalbias.programs.prompt import Message
 from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting
-from evalbias.programs.settings import CriterionSetting, Program, Setting
+from evalbias.programs.settings import CriterionSetting, Program, Setting, saved_criterion
 
 SCORINGS = ("expected", "sampled", "direct")
 
@@ -198,7 +198,7 @@ class PointwiseJudge(Program):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PointwiseJudge:
         """Construct the judge whose ``dump_state`` is given."""
-        judge = cls(Criterion(**state["settings"]["criterion"]))
+        judge = cls(saved_criterion(state))
         judge.load_state(state)
         return judge
 

@@ -55,16 +55,20 @@ class CorrectionsSetting(Setting[Corrections]):
 
     def load(self, saved: Any, current: Corrections) -> Corrections:
         """Return the corrections with these fields."""
-        return {int(count): _correction(fields) for count, fields in saved.items()}
+        return {int(count): _correction(int(count), fields) for count, fields in saved.items()}
 
     def reset(self, value: Corrections) -> Corrections:
         """Return no corrections."""
         return {}
 
 
-def _correction(fields: dict[str, Any]) -> PositionOffsets | PositionMap:
-    numbers = {name: tuple(values) for name, values in fields.items()}
-    return PositionOffsets(**numbers) if "offsets" in numbers else PositionMap(**numbers)
+def _correction(count: int, fields: dict[str, Any]) -> PositionOffsets | PositionMap:
+    numbers = {name: tuple(float(value) for value in values) for name, values in fields.items()}
+    if "offsets" not in numbers:
+        return PositionMap(**numbers)
+    if len(numbers["offsets"]) not in (count, count + 1):  # one more for a tie
+        raise TypeError(f"{len(numbers['offsets'])} offsets for {count} candidates")
+    return PositionOffsets(**numbers)
 
 
 def fit_correction(

@@ -21,13 +21,12 @@ import numpy as np
 
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.comparison_adapter import check_candidates
-from evalbias.programs.criterion import Criterion
 from evalbias.programs.merge_sort import MergeSort
 from evalbias.programs.merging import Answer, ComparedSource
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.position_calibration import FITTED
 from evalbias.programs.saving import read_state
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program, Setting, saved_criterion
 
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
@@ -86,16 +85,14 @@ class PairwiseRanker(Program):
 
     kind = "ranker"
     search = Setting(*SEARCHES)
-    beam_size = Setting[int]()
-    gap = Setting[float]()
-    seed = Setting[int]()
+    beam_size = NumberSetting(1, whole=True)
+    gap = NumberSetting(0, 1)
+    seed = NumberSetting(0, whole=True)
 
     def __init__(
         self, judge: PairwiseJudge, *, search: str = "greedy", beam_size: int = 10, gap: float = 0.2, seed: int = 0
     ) -> None:
         super().__init__(search=search, beam_size=beam_size, gap=gap, seed=seed)
-        if beam_size < 1 or not 0 <= gap <= 1:
-            raise ValueError(f"beam_size={beam_size}, gap={gap}: give a beam_size of at least 1 and a gap in [0, 1].")
         self.judge = judge
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
@@ -142,7 +139,7 @@ class PairwiseRanker(Program):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> PairwiseRanker:
         """Construct the ranker whose ``dump_state`` is given."""
-        ranker = cls(PairwiseJudge(Criterion(**state["judge.settings"]["criterion"])))
+        ranker = cls(PairwiseJudge(saved_criterion(state, "judge.settings")))
         ranker.load_state(state)
         return ranker
 

@@ -12,7 +12,7 @@ import dspy
 from evalbias.programs.feedback.source import FeedbackSource
 from evalbias.programs.refine_step import ItemFeedback, input_names, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program, Setting
 
 Accept = Callable[[float, float], bool]
 """Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
@@ -99,11 +99,11 @@ class SelfRefine(Program):
     """
 
     kind = "refine loop"
-    max_iterations = Setting[int]()
+    max_iterations = NumberSetting(0, whole=True)
     accept = AcceptSetting()
     perfect = Setting[float | str | None]()
-    plateau = Setting[int | None]()
-    seed = Setting[int]()
+    plateau = NumberSetting(1, whole=True, optional=True)
+    seed = NumberSetting(0, whole=True)
     field = Setting[str]()
 
     def __init__(
@@ -122,10 +122,6 @@ class SelfRefine(Program):
         super().__init__(
             max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, seed=seed, field=field
         )
-        if max_iterations < 0 or (plateau is not None and plateau < 1):
-            raise ValueError(
-                f"max_iterations={max_iterations}, plateau={plateau}: give max_iterations >= 0, plateau >= 1 or None."
-            )
         self.generate = generate
         self.feedback = feedback
         self.refine = refine

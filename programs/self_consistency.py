@@ -10,7 +10,7 @@ from evalbias.programs.feedback.consistency import ConsistencyFeedback
 from evalbias.programs.feedback.source import required_field
 from evalbias.programs.refine_step import Step, count_usage
 from evalbias.programs.resample import sample
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program
 from evalbias.programs.vote import Vote, vote
 
 
@@ -46,13 +46,11 @@ class SelfConsistencyRefine(Program):
 
     field = "output"
     kind = "self-consistency loop"
-    max_iterations = Setting[int]()
-    seed = Setting[int]()
+    max_iterations = NumberSetting(0, whole=True)
+    seed = NumberSetting(0, whole=True)
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
         super().__init__(max_iterations=max_iterations, seed=seed)
-        if max_iterations < 0:
-            raise ValueError(f"max_iterations={max_iterations}: give at least 0.")
         self.generate = generate
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
 

@@ -6,8 +6,10 @@ declares the attributes that decide its answers as ``Setting``; one parameter, `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
+from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, TypeVar
 
 import dspy
@@ -16,6 +18,8 @@ from dspy.predict.parameter import Parameter
 from evalbias.programs.criterion import Criterion
 
 Value = TypeVar("Value")
+MALFORMED = (TypeError, KeyError, AttributeError)
+"""What code raises that meets JSON of another form than it was written in."""
 
 
 class Setting(Generic[Value]):
@@ -63,6 +67,41 @@ class Setting(Generic[Value]):
     def reset(self, value: Value) -> Value:
         """Return the value without anything that was learned."""
         return value
+
+
+class NumberSetting(Setting[Any]):
+    """A number within limits.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        whole: Whether it is a whole number.
+        optional: Whether None is allowed too.
+    """
+
+    def __init__(
+        self, low: float = -math.inf, high: float = math.inf, *, whole: bool = False, optional: bool = False
+    ) -> None:
+        super().__init__()
+        self._limits, self._whole, self._optional = (low, high), whole, optional
+
+    def checked(self, value: Any) -> Any:
+        """Return the number.
+
+        Raises:
+            ValueError: The value is no number, not whole, or outside the limits.
+        """
+        kind, (low, high) = Integral if self._whole else Real, self._limits
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if (number and low <= value <= high) or (self._optional and value is None):
+            return value
+        raise ValueError(f"{self.name}={value!r}: give {self._wanted()}{' or None' * self._optional}.")
+
+    def _wanted(self) -> str:
+        number, (low, high) = "a whole number" if self._whole else "a number", self._limits
+        if math.isfinite(high):
+            return f"{number} from {low:g} to {high:g}"
+        return f"{number} of at least {low:g}" if math.isfinite(low) else number
 
 
 class CriterionSetting(Setting[Criterion]):
@@ -118,9 +157,14 @@ class Settings(Parameter):  # type: ignore[misc]
                 f"The saved {kind} has the settings {sorted(saved)}, not {sorted(self._declared)}: save it again with "
                 "this version."
             )
-        self.values = {
-            name: one.checked(one.load(saved[name], self.values.get(name))) for name, one in self._declared.items()
-        }
+        self.values = {name: self._loaded(name, one, saved[name]) for name, one in self._declared.items()}
+
+    def _loaded(self, name: str, declared: Setting[Any], saved: Any) -> Any:
+        try:
+            value = declared.load(saved, self.values.get(name))
+        except (*MALFORMED, ValueError) as error:
+            raise ValueError(f"The saved {self.kind} is damaged: its {name} is {saved!r} ({error}).") from error
+        return declared.checked(value)
 
     def reset(self) -> None:
         """Forget what was learned; what the program is stays as it is."""
@@ -157,4 +201,23 @@ class Program(dspy.Module):  # type: ignore[misc]
         missing = [name for name, _ in self.named_parameters() if name not in state]
         if missing:
             raise ValueError(f"The state is not of a {self.kind} like this one: it has no {missing[0]!r}.")
-        super().load_state(state, **options)
+        try:
+            super().load_state(state, **options)
+        except MALFORMED as error:
+            raise ValueError(f"The saved {self.kind} is damaged ({type(error).__name__}: {error}).") from error
+
+
+def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:
+    """Return the criterion in the state of a judge.
+
+    Args:
+        state: State that ``dump_state`` returned.
+        part: Name of the judge's settings in it.
+
+    Raises:
+        ValueError: The state holds no criterion.
+    """
+    try:
+        return Criterion(**state[part]["criterion"])
+    except MALFORMED as error:
+        raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error

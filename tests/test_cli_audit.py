@@ -151,3 +151,28 @@ def test_exactly_one_judge(tmp_path):
     assert "name one judge" in both.stderr
     alone = evalbias("audit", "--data", file, "--swapped-field", "x", cwd=tmp_path, check=False)
     assert alone.returncode == 2
+
+
+def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_path):
+    rows = [row | {"set": ("[/b]", "\x1b[31mred [red]hot")[k % 2]} for k, row in enumerate(pairs(60, first=0.5))]
+    file = written(tmp_path / "pairs.jsonl", rows)
+    told = evalbias("audit", "--data", file, *VERDICTS, "--by", "set", "--out", "run", cwd=tmp_path)
+    assert "[/b]" in told.stdout
+    assert "[red]hot" in told.stdout
+    assert "\x1b" not in told.stdout + told.stderr
+    evalbias("audit", "--data", file, *VERDICTS, "--out", "other", "--seed", 1, cwd=tmp_path)
+    for command in (["compare", "run", "other"], ["show", "run"], ["list", "--root", "."]):
+        assert "\x1b" not in evalbias("runs", *command, cwd=tmp_path).stdout
+    rows = [{"id": f"{k}[/x]", "source": "\x1b[2J[/INST]", "output": f"reply {k}"} for k in range(2)]
+    file = written(tmp_path / "outputs.jsonl", rows)
+    quality = ("--criterion", "quality: is it good?")
+    ranked = evalbias("rank", "--data", file, "--lm", "embedded", *quality, cwd=tmp_path)
+    assert "1[/x]" in ranked.stdout
+    assert "[/INST]" in ranked.stdout
+    assert "\x1b" not in ranked.stdout
+
+
+def test_a_condition_names_any_estimate():
+    (condition,) = parse_conditions(["self_preference.excess_of_gpt-4o v1.2 >= 0.2"])
+    assert (condition.bias, condition.estimate) == ("self_preference", "excess_of_gpt-4o v1.2")
+    assert (condition.operator, condition.limit) == (">=", 0.2)

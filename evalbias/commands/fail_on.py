@@ -18,7 +18,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"\s*([a-z_]+)(?:\.(\w+))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
+_FORM = re.compile(r"\s*([a-z_]+)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
 @dataclass(frozen=True)

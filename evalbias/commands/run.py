@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from evalbias.commands.models import hosted_name, identity, open_lm, sampling_of
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
-from evalbias.commands.terminal import Resumable, Shown, progress
+from evalbias.commands.terminal import PlainConsole, Resumable, Shown, progress
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.types import SAME_MODEL
@@ -210,7 +209,7 @@ def print_result(
     if as_json:
         sys.stdout.write(json.dumps(to_json(brief), allow_nan=False) + "\n")
         return
-    console = Console()
+    console = PlainConsole()
     for part in shown:
         console.print(part, soft_wrap=isinstance(part, str))
     if covered := coverage_note(coverage or {}):

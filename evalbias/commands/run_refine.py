@@ -24,6 +24,7 @@ from evalbias.report.html.texts import loop_sections
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.journal import write_jsonl
+from evalbias.runs.visible import visible
 
 
 def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
@@ -138,7 +139,7 @@ def _finish(
     run.folder.write_result(result)
     write_report(run.folder.path, result, examples=examples, more=more)
     for name, error in failed.items():
-        typer.echo(f"The item {name!r} failed: {error}", err=True)
+        typer.echo(visible(f"The item {name!r} failed: {error}"), err=True)
     if notice := notice_of_scales(run.task):
         say(notice)
     print_result(result, as_json, shown, run.folder)

@@ -23,9 +23,9 @@ app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run
 @app.command("list")
 def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     """List the run folders, the latest first."""
-    from rich.console import Console
     from rich.table import Table
 
+    from evalbias.commands.terminal import PlainConsole
     from evalbias.runs.listing import list_runs
 
     if not root.is_dir():
@@ -41,13 +41,14 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
         row = _summary(run)
         cells = (row[name] for name in ("command", "data", "model", "status"))
         table.add_row(run.path.name, *(str(cell or "-") for cell in cells), f"{run.changed:%Y-%m-%d %H:%M}")
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 @app.command("show")
 def show_command(run: Folder, as_json: Json = False) -> None:
     """Show a run's settings and the numbers of its result."""
     from evalbias.runs.listing import flatten, read_run
+    from evalbias.runs.visible import visible
 
     record = read_run(run)
     if as_json:
@@ -59,7 +60,7 @@ def show_command(run: Folder, as_json: Json = False) -> None:
     for part, content in (("settings", record.settings), ("result", record.result)):
         typer.echo(f"\n{part}")
         for name, value in flatten(content or {}).items():
-            typer.echo(f"  {name}: {value}")
+            typer.echo(visible(f"  {name}: {value}"))
 
 
 @app.command("compare")
@@ -70,9 +71,9 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Show the settings and numbers in which two runs differ."""
-    from rich.console import Console
     from rich.table import Table
 
+    from evalbias.commands.terminal import PlainConsole
     from evalbias.runs.listing import compare_runs, read_run
 
     records = read_run(first), read_run(second)
@@ -90,7 +91,7 @@ def compare_command(
         table.add_column(folder.name, overflow="fold")
     for name, values in differences.items():
         table.add_row(name, *("-" if value is None else str(value) for value in values))
-    Console().print(table)
+    PlainConsole().print(table)
     if html is not None:
         typer.echo(f"page: {html}")
 

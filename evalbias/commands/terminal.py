@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from evalbias.runs.folder import Closable, RunFolder
+from evalbias.runs.visible import visible
 
 SECONDS = 30.0
 """Time between two lines of progress where stderr is no terminal."""
@@ -35,7 +37,18 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
 def say(text: str) -> None:
     """Print a notice on stderr, unless the command is quiet."""
     if not _quiet.get():
-        typer.echo(text, err=True)
+        typer.echo(visible(text), err=True)
+
+
+class PlainConsole(Console):
+    """Console that prints texts as they are: brackets are no markup, and a terminal obeys nothing in them."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return the text to print, without control characters."""
+        return super().render_str(visible(text), **options)
 
 
 class Resumable(Closable):
@@ -79,7 +92,7 @@ class Bar:
     def __init__(self, doing: str, total: int) -> None:
         self.total = total
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-        self.progress = Progress(doing, *columns, console=Console(stderr=True))
+        self.progress = Progress(doing, *columns, console=PlainConsole(stderr=True))
         self._task = self.progress.add_task("", total=total, rate="")
 
     def advance(self, count: int) -> None:

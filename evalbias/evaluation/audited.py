@@ -105,10 +105,10 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
         ValueError: The file does not hold a judge.
     """
     try:
-        settings = json.loads(Path(path).read_text(encoding="utf-8")).get("settings", {})
-    except (ValueError, AttributeError):
-        settings = {}
-    return load_pairwise_judge(path) if settings.get("kind") == PairwiseJudge.kind else load_judge(path)
+        kind = json.loads(Path(path).read_text(encoding="utf-8"))["settings"]["kind"]
+    except (ValueError, TypeError, KeyError):
+        kind = None
+    return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
 
 
 def _asked(

@@ -11,7 +11,7 @@ import numpy as np
 from evalbias.measures import quadratic_fit
 from evalbias.optimizers.zepo.sensitivity import CurvePoint
 from evalbias.optimizers.zepo.trace import ZEPOReport
-from evalbias.report.figure import new_figure
+from evalbias.report.figure import new_figure, save_figure
 
 BLUE, GRAY, ORANGE = "#2b6cb0", "0.6", "#c05621"
 
@@ -29,7 +29,7 @@ def curve_plot(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
     for axis, (title, points) in zip(axes, curves.items(), strict=True):
         _draw_curve(axis, title, points)
     axes[0].set_ylabel("agreement (mean Spearman by document)")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _draw_curve(axis: Any, title: str, points: Sequence[CurvePoint]) -> None:
@@ -67,7 +67,7 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
     axis.set_ylabel(report.objective)
     axis.legend(frameon=False, loc="best")
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
@@ -81,4 +81,4 @@ def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
     axis.set_xlim(0, 1.1)
     axis.set_xlabel("position consistency")
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

@@ -13,7 +13,7 @@ from evalbias.evaluation import Aspect, LoopRun, Measurement, StyleReport, doubl
 from evalbias.evaluation.formatting import SIGNIFICANCE, count, number, short
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import RefineReport
-from evalbias.report.figure import new_figure
+from evalbias.report.figure import new_figure, save_figure
 from evalbias.report.self_bias import COLORS
 
 
@@ -143,7 +143,7 @@ def sides_plot(report: RefineReport, path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, fontsize="small")
     right.legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _values(rounds: Sequence[Measurement], name: str) -> list[float]:

@@ -11,7 +11,7 @@ from evalbias.evaluation.estimates import estimate_value
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import unfairness_scores
-from evalbias.report.figure import new_figure
+from evalbias.report.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def likelihood_scatter(before: Judged, after: Judged | None, path: Path) -> None
     for axis, (title, judged) in zip(axes, panels, strict=True):
         _panel(axis, title, judged)
     axes[0].set_ylabel("unfairness score US (model - human)")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _panel(axis: Axes, title: str, judged: Judged) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from evalbias.evaluation import LoopPair, LoopSummary
 from evalbias.evaluation.formatting import SIGNIFICANCE, count, mark, short
-from evalbias.report.figure import new_figure
+from evalbias.report.figure import new_figure, save_figure
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
 
@@ -44,7 +44,7 @@ def trajectory_plot(loops: Sequence[LoopSummary], path: Path, *, rounds: str = "
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, loc="best")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
@@ -68,7 +68,7 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
     axis.set_xlabel("expected score")
     axis.set_ylabel("own score")
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tuple[str, str]) -> None:
@@ -94,7 +94,7 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:

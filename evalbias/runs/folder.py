@@ -80,8 +80,12 @@ class RunFolder(Closable):
         return self.path / "judgments.jsonl"
 
     def file(self, kind: str, name: str, suffix: str) -> Path:
-        """Return the path of a named artifact; characters that no file name can hold become dashes."""
-        return self.path / (f"{kind}-" + re.sub(r"[^\w.-]+", "-", name) + suffix)
+        """Return the path of a named artifact.
+
+        Characters that no file name can hold become dashes; a digest then keeps names apart that differ in these only.
+        """
+        plain = re.sub(r"[^\w.-]+", "-", name)
+        return self.path / (f"{kind}-" + (plain if plain == name else f"{plain}-{digest(name, 6)}") + suffix)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write result.json."""

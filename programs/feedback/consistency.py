@@ -10,7 +10,7 @@ import dspy
 
 from evalbias.measures.answers import boxed_answer, same_value
 from evalbias.programs.feedback.source import Feedback, required_field
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program
 from evalbias.programs.vote import Vote, vote
 
 
@@ -36,13 +36,11 @@ class ConsistencyFeedback(Program):
     name = "majority of its own paths"
     low, high = 0.0, 1.0
     kind = "self-consistency feedback"
-    paths = Setting[int]()
-    seed = Setting[int]()
+    paths = NumberSetting(1, whole=True)
+    seed = NumberSetting(0, whole=True)
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
         super().__init__(paths=paths, seed=seed)
-        if paths < 1:
-            raise ValueError(f"paths={paths}: give at least 1.")
         self.solve = solve
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:

@@ -10,7 +10,7 @@ import dspy
 from evalbias.measures import mqm_score, read_mqm
 from evalbias.programs.feedback.source import Feedback, required_field
 from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.settings import Program, Setting
+from evalbias.programs.settings import NumberSetting, Program
 
 
 class FindErrors(dspy.Signature):  # type: ignore[misc]
@@ -44,7 +44,7 @@ class MQMFeedback(Program):
     name = "own MQM"
     low, high = -25.0, 0.0
     kind = "MQM feedback"
-    critical = Setting[float]()
+    critical = NumberSetting(high=0)
 
     def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
         super().__init__(critical=critical)

@@ -1,6 +1,7 @@
 """Every program survives every way of saving it, alone and inside another program, with and without its model."""
 
 import copy
+import json
 import math
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from fakes import Comparer, FormulaLM, items, pair
 from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_judge
+from evalbias.evaluation.audited import load_any_judge
 from evalbias.lm.recorded import RecordedLM, record
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
@@ -325,3 +327,39 @@ def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
     assert judge.corrections
     with pytest.raises(ValueError, match="debias='permutaton' is unknown"):
         judge.debias = "permutaton"
+
+
+DAMAGES = {
+    "no criterion": lambda state: state["settings"].pop("criterion"),
+    "an unknown field": lambda state: state["settings"]["criterion"].update(weight=2),
+    "no predictor": lambda state: state.update(predict=None),
+    "a list of settings": lambda state: state.update(settings=[]),
+    "one offset for two candidates": lambda state: state["settings"].update(corrections={"2": {"offsets": [0.1]}}),
+    "an offset that is a word": lambda state: state["settings"].update(corrections={"2": {"offsets": ["x", "y"]}}),
+    "a number in quotes": lambda state: state["settings"].update(min_coverage="0.5"),
+    "no number": lambda state: state["settings"].update(min_coverage=None),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
+    file = tmp_path / "judge.json"
+    PairwiseJudge(QUALITY).save(str(file))
+    state = json.loads(file.read_text())
+    DAMAGES[damage](state)
+    file.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"damaged|not a saved|min_coverage="):
+        load_any_judge(file)
+
+
+@pytest.mark.parametrize("value", [-3, 1.5, math.nan, "0.5", None, True])
+def test_a_setting_outside_its_range_is_refused_whenever_it_is_set(value):
+    with pytest.raises(ValueError, match=r"min_coverage=.*: give a number from 0 to 1"):
+        PairwiseJudge(QUALITY, min_coverage=value)
+    judge = PairwiseJudge(QUALITY)
+    with pytest.raises(ValueError, match=r"min_coverage=.*: give a number from 0 to 1"):
+        judge.min_coverage = value
+    assert judge.min_coverage == PairwiseJudge(QUALITY).min_coverage
+    ranker = PairwiseRanker(judge)
+    with pytest.raises(ValueError, match=r"beam_size=1\.5: give a whole number of at least 1"):
+        ranker.beam_size = 1.5

@@ -51,7 +51,9 @@ def test_a_run_continues_with_the_same_settings_only(tmp_path):
 
 def test_any_criterion_has_a_file_name(tmp_path):
     with RunFolder(tmp_path / "run", {}) as folder:
-        assert folder.file("judge", "clarity/brevity in 2", ".json").name == "judge-clarity-brevity-in-2.json"
+        assert folder.file("judge", "data_coverage", ".json").name == "judge-data_coverage.json"
+        assert folder.file("judge", "clarity/brevity in 2", ".json").name.startswith("judge-clarity-brevity-in-2-")
+        assert len({folder.file("judge", name, ".json") for name in ("clear?", "clear!", "clear-")}) == 3
 
 
 def test_the_same_settings_name_the_same_folder():

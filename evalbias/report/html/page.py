@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -15,6 +14,7 @@ from markupsafe import Markup, escape
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.glossary import TERMS, Term, split_terms
 from evalbias.runs.journal import write_whole
+from evalbias.runs.visible import visible
 
 FILE = "report.html"
 
@@ -79,11 +79,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )
-
-
-def visible(text: Any) -> str:
-    """Replace the control characters of a text, which HTML cannot hold, by a sign that shows them."""
-    return "".join(c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\ufffd" for c in str(text))
 
 
 class Explainer:
