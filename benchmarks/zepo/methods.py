@@ -96,7 +96,7 @@ class CriterionResult:
         outcomes: Method -> result on the test documents.
         costs: Search -> cost.
         search: Report of the full search.
-        halving: Report of the search with successive halving.
+        racing: Report of the search with racing.
         points: Wordings of the full search, measured on the test documents.
         debiased: The same wordings after permutation debiasing.
         pairs: Number of ordered pairs that the searches used.
@@ -106,7 +106,7 @@ class CriterionResult:
     outcomes: dict[str, Outcome]
     costs: dict[str, Cost]
     search: ZEPOReport
-    halving: ZEPOReport
+    racing: ZEPOReport
     points: list[CurvePoint] = field(default_factory=list)
     debiased: list[CurvePoint] = field(default_factory=list)
     pairs: int = 0
@@ -125,8 +125,8 @@ def run(
         outcomes[name] = Outcome(agreement.value, agreement.groups, agreement.undefined_groups)
     judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
     searches = {}
-    for name, halving in (("ZEPO", False), ("ZEPO, successive halving", True)):
-        zepo = ZEPO(settings.proposer, halving=halving, seed=seed, select=False)
+    for name, racing in (("ZEPO", False), ("ZEPO, racing", True)):
+        zepo = ZEPO(settings.proposer, racing=racing, seed=seed, select=False)
         with _spent(lm) as costs[name]:
             searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
         costs[name].judgments = searches[name].report.judgments

@@ -82,11 +82,11 @@ def cost_table(results: Mapping[str, CriterionResult]) -> str:
 
 
 def search_table(results: Mapping[str, CriterionResult]) -> str:
-    """Return the first and last fairness of each search, and whether successive halving finds the same wording."""
+    """Return the first and last fairness of each search, and whether racing finds the same wording."""
     body = []
     for name, result in results.items():
-        whole, part = (r.tried[r.best] for r in (result.search, result.halving))
-        saved = 1 - result.halving.judgments / result.search.judgments
+        whole, part = (r.tried[r.best] for r in (result.search, result.racing))
+        saved = 1 - result.racing.judgments / result.search.judgments
         same = "the same" if whole.instruction == part.instruction else f"another ({_signed(part.objective)})"
         body.append(
             [
@@ -97,7 +97,7 @@ def search_table(results: Mapping[str, CriterionResult]) -> str:
                 whole.instruction.replace("|", "\\|"),
             ]
         )
-    return markdown(["criterion", "fairness", "winner with halving", "wordings rejected", "instruction"], body)
+    return markdown(["criterion", "fairness", "winner with racing", "wordings rejected", "instruction"], body)
 
 
 def objective_table(results: Mapping[str, CriterionResult]) -> str:

@@ -54,9 +54,11 @@ def optimize(
     epochs: Annotated[int, typer.Option(help="Rounds of wordings.", min=1)] = 5,
     objective: Objective = "fairness",
     pairs: Pairs = "200",
-    halving: Annotated[
+    exact: Annotated[
         bool,
-        typer.Option("--halving", help="Drop weak wordings after a quarter and after half of the pairs; needs 40."),
+        typer.Option(
+            "--exact", help="Judge every wording on every pair: no racing, which drops those that cannot win any more."
+        ),
     ] = False,
     budget: Annotated[int | None, typer.Option(help="Largest number of judgments in the search.", min=1)] = None,
     ties: Ties = False,
@@ -110,7 +112,7 @@ def optimize(
         epochs=epochs,
         objective=objective,
         pairs=pair_limit(pairs),
-        halving=halving,
+        exact=exact,
         budget=budget,
         ties=ties,
         instruction=instruction,

@@ -49,7 +49,7 @@ class SearchOptions:
     epochs: int = 5
     objective: str = "fairness"
     pairs: int | None = 200
-    halving: bool = False
+    exact: bool = False
     budget: int | None = None
     ties: bool = False
     instruction: str | None = None
@@ -115,7 +115,7 @@ def run_zepo(
         population=options.population,
         objective=objective_of(options.objective),
         stopping=Epochs(options.epochs),
-        halving=options.halving,
+        racing=not options.exact,
         select=not options.bare,
         budget=options.budget,
         seed=seed,

@@ -97,7 +97,7 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> list[str]:
     undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))
     caption = [
         f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}",
-        f"{report.judgments} judgments, {report.stopped}",
+        f"{report.judgments} judgments{saved_text(report)}, {report.stopped}",
         "first, longer: win rate of the first, of the longer output",
         f"{undefined} comparisons undefined",
     ]
@@ -111,6 +111,14 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> list[str]:
             caption.append("too few documents for a significant difference")
         caption.append("* p < .05, † p < .06 against the initial judge (paired permutation test)")
     return caption
+
+
+def saved_text(report: ZEPOReport) -> str:
+    """Return what racing saved of a search's judgments, as a remark in brackets; empty without rounds."""
+    if len(report.rounds) < 2:
+        return ""
+    share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
+    return f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:

@@ -24,6 +24,7 @@ class Candidate:
         content_free: (1, c) probabilities on a content-free input; (0, c) before it was asked.
         judged: The same answers with the examples' covariates; None before any example was answered.
         objective: Value of the objective; NaN where undefined.
+        behind: Number of the instruction that it was behind when racing dropped it; None if it was not dropped.
     """
 
     number: int
@@ -34,8 +35,14 @@ class Candidate:
     content_free: FloatArray
     judged: Judged | None = None
     objective: float = math.nan
+    behind: int | None = None
 
     @classmethod
     def new(cls, number: int, epoch: int, parent: int | None, instruction: str, classes: int) -> Candidate:
         """Return a candidate without answers."""
         return cls(number, epoch, parent, instruction, np.empty((0, classes)), np.empty((0, classes)))
+
+
+def worst_last(candidate: Candidate) -> float:
+    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
+    return -candidate.objective if candidate.objective == candidate.objective else math.inf

@@ -11,6 +11,11 @@ from evalbias.evaluation.estimates import Bias, estimate_value
 from evalbias.evaluation.judged import Judged
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.decision_statistics import FairnessStatistic
+from evalbias.measures.preference import decision_shares, negative_entropies
+from evalbias.measures.resampling import aligned, defined_items
+from evalbias.measures.statistic import MeanStatistic, Statistic
+from evalbias.optimizers.zepo.answers import taken
 
 DISTRIBUTIONS = "distributions"
 """Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
@@ -18,6 +23,9 @@ DISTRIBUTIONS = "distributions"
 
 class Objective(Protocol):
     """A number for the answers under one instruction: higher is better, NaN if undefined, and then never accepted.
+
+    An objective may also have a method ``resampled(judged, counts)``, which returns its value in each of k resamples,
+    (k,), given how often each holds each item, (k, n). Racing is then faster.
 
     Attributes:
         name: Name in reports.
@@ -52,6 +60,13 @@ class Fairness:
         groups = judged.inputs if self.by_document else None
         return fairness(_probabilities(judged), prior=self.prior, groups=groups, ties=judged.ties)
 
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        """See ``Objective``."""
+        if self.by_document:
+            return one_by_one(self, judged, counts)
+        statistic = FairnessStatistic(self.prior, ties=judged.ties)
+        return _resampled(statistic, decision_shares(_probabilities(judged)), counts)
+
 
 class Confidence:
     """Mean negative entropy of the answers, in [-log c, 0]."""
@@ -62,6 +77,10 @@ class Confidence:
     def __call__(self, judged: Judged) -> float:
         """See ``Objective``."""
         return confidence(_probabilities(judged))
+
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        """See ``Objective``."""
+        return _resampled(MeanStatistic(), negative_entropies(_probabilities(judged)), counts)
 
 
 class ContextFreeConfidence:
@@ -130,6 +149,27 @@ class BiasObjective:
         """See ``Objective``."""
         sample = self.bias.samples(judged)[str(self.bias.objective)]
         return -abs(estimate_value(sample) - float(sample.null or 0.0))
+
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        """See ``Objective``."""
+        sample = self.bias.samples(judged)[str(self.bias.objective)]
+        return -np.abs(_resampled(sample.statistic, sample.values, counts) - float(sample.null or 0.0))
+
+
+def one_by_one(objective: Objective, judged: Judged, counts: FloatArray) -> FloatArray:
+    """Return any objective's values in resamples, (k,), one resample after the other; see ``Objective``."""
+    items = np.arange(counts.shape[1])
+    return np.array([objective(taken(judged, np.repeat(items, row))) for row in counts.astype(np.int64)])
+
+
+def _resampled(statistic: Statistic, values: FloatArray, counts: FloatArray) -> FloatArray:
+    """Return a statistic's values in resamples, (k,), over the items that define it; NaN without any."""
+    kept = defined_items(*aligned(values, *statistic.references))
+    found = np.full(len(counts), np.nan)
+    some = counts[:, kept].any(axis=1)
+    if some.any():
+        found[some] = statistic.keep(kept).resampled(values[kept], counts[np.ix_(some, kept)])
+    return found
 
 
 def _probabilities(judged: Judged) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import dspy
 import numpy as np
@@ -12,7 +11,7 @@ from evalbias.data.pairing import input_key
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
-from evalbias.measures.arrays import BoolArray
+from evalbias.optimizers.zepo.answers import mixed, taken
 from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import Judge, target_of
 
@@ -61,7 +60,7 @@ class ObjectiveRule:
         members = [np.flatnonzero([one == key for one in self._inputs]) for key in dict.fromkeys(self._inputs)]
         rng = np.random.default_rng(self._seed)
         draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
-        values = [self.objective(_take(answers, np.concatenate([members[i] for i in draw]))) for draw in draws]
+        values = [self.objective(taken(answers, np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
         name, undefined = self.objective.name, self.undefined(answers)
         n = len(answers.ids) - undefined
@@ -79,7 +78,7 @@ class ObjectiveRule:
         extreme = 0
         for swap in swaps:
             mask = swap[codes]
-            difference = self.objective(_mixed(answers, given, mask)) - self.objective(_mixed(given, answers, mask))
+            difference = self.objective(mixed(answers, given, mask)) - self.objective(mixed(given, answers, mask))
             extreme += not difference < observed - SLACK  # NaN is not below: it counts
         return (1 + extreme) / (1 + N_RESAMPLES)
 
@@ -107,27 +106,3 @@ def check_held_back(objective: Objective | None) -> None:
             f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
             "give select=False (--bare), or another objective."
         )
-
-
-def _take(judged: Judged, picks: np.ndarray) -> Judged:
-    """Return the answers to some of the items, repeated as picked."""
-    return replace(
-        judged,
-        ids=tuple(judged.ids[i] for i in picks),
-        inputs=[judged.inputs[i] for i in picks],
-        answers=judged.answers[picks],
-        covariates={name: column[picks] for name, column in judged.covariates.items()},
-    )
-
-
-def _mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:
-    """Return the first judge's answers, with the second's on the swapped items."""
-
-    def pick(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(swap.reshape(-1, *(1,) * (a.ndim - 1)), b, a)
-
-    return replace(
-        first,
-        answers=pick(first.answers, second.answers),
-        covariates={name: pick(column, second.covariates[name]) for name, column in first.covariates.items()},
-    )

@@ -17,18 +17,16 @@ from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.selection import Candidate as Choice
 from evalbias.optimizers.selection import Rule
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
-from evalbias.optimizers.zepo.candidate import Candidate
+from evalbias.optimizers.zepo.candidate import Candidate, worst_last
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer, fault
+from evalbias.optimizers.zepo.racing import drop, rounds
 from evalbias.optimizers.zepo.rule import ObjectiveRule, check_held_back
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
 from evalbias.optimizers.zepo.targets import Judge, Target, instruct, target_of
 from evalbias.optimizers.zepo.trace import SearchLog, Tried, ZEPOReport
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs.fingerprint import describe
-
-FEWEST = 20
-"""Fewest examples on which successive halving drops instructions."""
 
 
 class ZEPO(JudgeOptimizer):
@@ -46,11 +44,14 @@ class ZEPO(JudgeOptimizer):
         population: Wordings in an epoch (the paper: 5).
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours).
-        acceptance: Rule by which a wording replaces the incumbent, which competes on the same examples.
+        acceptance: Rule by which a wording replaces the incumbent, which competes on the same examples. Racing offers
+            it only the wordings that it did not drop.
         stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
         select: See ``JudgeOptimizer``; the choice is by the objective, so that it needs no labels either.
-        halving: Whether to test an epoch's wordings on a quarter of the examples first, then on half, and to drop the
-            worse half each time.
+        racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
+            the interval of its difference to the best excludes 0 (``evalbias.optimizers.zepo.racing``). The winner is
+            judged on all examples, and is almost always the same as without racing. False judges every wording on every
+            example. Fewer than 40 examples are judged in one round.
         budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
         seed: Seed for the proposals and the tests.
         log_dir: Folder to log the search in; the same search started again continues from there.
@@ -67,7 +68,7 @@ class ZEPO(JudgeOptimizer):
         objective: Objective | None = None,
         acceptance: Acceptance | None = None,
         stopping: Stopping | None = None,
-        halving: bool = False,
+        racing: bool = True,
         select: bool = True,
         budget: int | None = None,
         seed: int = 0,
@@ -82,12 +83,10 @@ class ZEPO(JudgeOptimizer):
         self.objective = objective
         self.acceptance = acceptance or StrictImprovement()
         self.stopping = stopping or Epochs()
-        self.halving = halving
+        self.racing = racing
 
     def check(self, student: Judge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses too few examples for halving."""
-        if self.halving and len(trainset) < 2 * FEWEST:
-            raise ValueError(f"{len(trainset)} examples are too few for halving: give {2 * FEWEST} or more.")
+        """See ``JudgeOptimizer``; also refuses an objective that cannot be chosen by."""
         if self.select:
             check_held_back(self.objective)
         super().check(student, trainset, valset)
@@ -107,7 +106,7 @@ class ZEPO(JudgeOptimizer):
                 "must hold."
             )
         _check_objective(self.objective, target, examples[:1])
-        search = _Search(self, target, self.objective or _default(student), examples)
+        search = Search(self, target, self.objective or _default(student), examples)
         with search.log.open():
             details = search.run()
         problem.calls = search.calls
@@ -136,7 +135,7 @@ def _check_objective(objective: Objective | None, target: Target, example: list[
         raise ValueError(f"The bias {objective.name!r} cannot be measured on this judge's answers: choose another.")
 
 
-class _Search:
+class Search:
     """One run of ``ZEPO``."""
 
     def __init__(self, settings: ZEPO, target: Target, objective: Objective, examples: list[dspy.Example]) -> None:
@@ -146,13 +145,17 @@ class _Search:
             "criterion": vars(target.criterion),
             "seed": settings.seed,
             "population": settings.population,
-            "halving": settings.halving,
+            "racing": settings.racing,
             "objective": describe(objective),
             "proposer": describe(settings.proposer),
             "judge": target.state,
             "instruction": target.first,
         }
         self.log = SearchLog(settings.log_dir, content)
+        race = settings.racing and not objective.content_free  # of which no example decides
+        self.rounds = rounds(len(examples)) if race else [len(examples)]
+        if len(self.rounds) > 1:  # an interval holds for a random part of the examples
+            self.examples = [examples[i] for i in np.random.default_rng(settings.seed).permutation(len(examples))]
         self.judgments = self.calls = self.count = 0
         self.tried: list[Tried] = []
         self.rejected: list[tuple[str, str]] = []
@@ -180,11 +183,11 @@ class _Search:
                 break
             if not self._affordable(len(rivals)):
                 stopped = (
-                    f"the budget is spent: the next epoch takes {self._cost(len(rivals))} judgments, "
+                    f"the budget is spent: the next epoch may take {self._cost(len(rivals))} judgments, "
                     f"{(self.settings.budget or 0) - self.judgments} are left"
                 )
                 break
-            finalists = self._tournament(rivals)
+            finalists = self._race(rivals, incumbent, epoch)
             accepted = self._accepted(finalists, incumbent)
             for rival in rivals:
                 self._note(rival, accepted=rival is accepted)
@@ -196,6 +199,8 @@ class _Search:
             "tried": tuple(sorted(self.tried, key=lambda t: t.number)),
             "history": tuple(history),
             "judgments": self.judgments,
+            "saved": len(self.tried) * self._cost(1) - self.judgments,
+            "rounds": tuple(self.rounds),
             "rejected": tuple(self.rejected),
             "stopped": stopped,
             "best": incumbent.number,
@@ -203,7 +208,7 @@ class _Search:
 
     def _accepted(self, finalists: Sequence[Candidate], incumbent: Candidate) -> Candidate | None:
         """Return the first finalist, from the best objective down, that the rule accepts; the first of equals."""
-        for candidate in sorted(finalists, key=_worst_last):
+        for candidate in sorted(finalists, key=worst_last):
             if self.settings.acceptance.should_accept(candidate, incumbent):
                 return candidate
         return None
@@ -231,30 +236,24 @@ class _Search:
         ((reason, _),) = Counter(reason for reason, _ in self.rejected).most_common(1)
         return f" ({len(self.rejected)} wordings turned down, most of them {reason})"
 
-    def _tournament(self, rivals: list[Candidate]) -> list[Candidate]:
-        """Return the candidates that were tested on all examples."""
-        left = list(rivals)
-        for rung, survivors in self._rungs(len(rivals)):
-            self._test(left, rung)
-            left = sorted(left, key=_worst_last)[:survivors]
+    def _race(self, rivals: list[Candidate], incumbent: Candidate, epoch: int) -> list[Candidate]:
+        """Return the candidates that were judged on all examples."""
+        left, *earlier, whole = rivals, *self.rounds
+        for examples in earlier:
+            self._test(left, examples)
+            rng = np.random.default_rng([self.settings.seed, epoch, examples])
+            dropped = drop(left, incumbent, self.objective, looks=len(earlier), rng=rng)
+            for candidate in left:
+                candidate.behind = dropped.get(candidate.number)
+            left = [candidate for candidate in left if candidate.behind is None]
+            if not left:
+                return []
+        self._test(left, whole)
         return left
 
-    def _rungs(self, wordings: int) -> list[tuple[int, int]]:
-        """Return (examples judged by then, wordings that stay) of each round; the last is all examples."""
-        whole, left, rungs = len(self.examples), wordings, []
-        for rung in [whole // 4, whole // 2] if self.settings.halving else []:
-            if rung >= FEWEST:
-                left = max(1, (left + 1) // 2)
-                rungs.append((rung, left))
-        return [*rungs, (whole, left)]
-
     def _cost(self, wordings: int) -> int:
-        """Return the number of judgments that so many wordings take."""
-        cost, before, left = wordings * int(self.objective.content_free), 0, wordings
-        for rung, survivors in self._rungs(wordings):
-            cost += left * (rung - before)
-            before, left = rung, survivors
-        return cost
+        """Return the number of judgments that so many wordings take at most."""
+        return wordings * (len(self.examples) + int(self.objective.content_free))
 
     def _test(self, candidates: Sequence[Candidate], upto: int) -> None:
         """Judge the examples up to ``upto`` that the candidates, which all had equally many, have not answered yet."""
@@ -279,8 +278,7 @@ class _Search:
 
     def _affordable(self, wordings: int) -> bool:
         budget = self.settings.budget
-        cost = self._cost(wordings) if self.tried else len(self.examples) + int(self.objective.content_free)
-        return budget is None or self.judgments + cost <= budget
+        return budget is None or self.judgments + self._cost(wordings) <= budget
 
     def _note(self, candidate: Candidate, *, accepted: bool) -> None:
         tried = Tried(
@@ -293,11 +291,7 @@ class _Search:
             examples=len(candidate.answers),
             undefined=count_undefined(candidate.answers),
             accepted=accepted,
+            behind=candidate.behind,
         )
         self.tried.append(tried)
         self.log.tried(tried)
-
-
-def _worst_last(candidate: Candidate) -> float:
-    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
-    return -candidate.objective if candidate.objective == candidate.objective else math.inf

@@ -30,9 +30,10 @@ class Tried:
         instruction: The wording.
         objective: Value of the objective; NaN where undefined.
         decision_rates: (c,) rate at which each position, or label, was the most probable answer.
-        examples: Number of examples it was tested on; fewer where it was dropped early.
+        examples: Number of examples it was judged on; fewer where racing dropped it.
         undefined: Examples without a defined answer.
         accepted: Whether it became the incumbent.
+        behind: Number of the instruction that it was behind when racing dropped it; None if it was not dropped.
     """
 
     number: int
@@ -44,6 +45,7 @@ class Tried:
     examples: int
     undefined: int
     accepted: bool
+    behind: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class ZEPOReport(CompileReport):
         tried: Every instruction, in the order tested.
         history: The incumbent's objective at the start and after every epoch.
         judgments: Prompts that the search judged.
+        saved: Prompts that it need not judge because racing dropped wordings.
+        rounds: Number of examples judged by the end of each round of a race; only all of them without racing.
         rejected: (reason, text) of every wording that was turned down.
         stopped: Reason for which the search ended.
         best: Number of the instruction that was taken.
@@ -64,6 +68,8 @@ class ZEPOReport(CompileReport):
     tried: tuple[Tried, ...]
     history: tuple[float, ...]
     judgments: int
+    saved: int
+    rounds: tuple[int, ...]
     rejected: tuple[tuple[str, str], ...]
     stopped: str
     best: int

@@ -6,7 +6,7 @@ import pytest
 from fakes import PARTS, FormulaLM
 
 import benchmarks.zepo.__main__ as command
-from benchmarks.zepo import baselines
+from benchmarks.zepo import baselines, racing
 from benchmarks.zepo.baselines import BERTScore
 from benchmarks.zepo.labeled import compiled, gepa, miprov2
 from benchmarks.zepo.methods import CriterionResult, Settings, run
@@ -55,7 +55,7 @@ def test_every_method_has_its_row(result):
     assert searched.spearman > initial.spearman
     assert abs(searched.decision_rate - 0.5) < abs(initial.decision_rate - 0.5)
     assert result.costs["ZEPO"].judgments == 26 * 40
-    assert result.costs["ZEPO, successive halving"].judgments < 26 * 40
+    assert result.costs["ZEPO, racing"].judgments < 26 * 40
     assert all(cost.tokens > 0 for cost in result.costs.values())
     assert len(result.points) == len(result.debiased) == len(result.search.tried)
     rates = [[p.decision_rate for p in curve] for curve in (result.points, result.debiased)]
@@ -69,7 +69,7 @@ def test_the_report_has_the_published_figures(result):
     text = report("synthetic", {"quality": result}, "settings")
     assert "| ZEPO | " in text
     assert "60000" in text
-    assert "winner with halving" in text
+    assert "winner with racing" in text
     assert "quadratic fit after permutation" in text
     assert "8 documents with 40 ordered pairs for the search, 12 others for the ranking." in text
     assert "published: Llama-3-8B" not in text
@@ -131,3 +131,32 @@ def test_documents_of_the_search_are_never_ranked(data_dir, monkeypatch):
         assert not {e.input_id for e in train} & {e.input_id for e in test}
         for criterion in command.CRITERIA[dataset]:
             assert all(np.isfinite(e.scores[criterion.name]) for e in test)
+
+
+def test_racing_is_measured_on_answers_that_are_asked_once(tmp_path, capsys):
+    pool, asked = pairs(world.documents(4, 3, seed=31), seed=0), []
+
+    def ask(texts):
+        asked.extend(texts)
+        return np.full((len(texts), len(pool), 2), 0.5)
+
+    for expected in (["a", "b"], ["a", "b", "c"]):  # the second time from the file, but for c
+        target = racing.Answered(PairwiseJudge(SYNTHETIC), pool, ask, tmp_path / "answers.jsonl")
+        assert target.probabilities(expected, pool[:5]).shape == (len(expected), 5, 2)
+        assert asked == expected
+    racing.main(["--searches", "2", "--pairs", "80"])
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("| ").split("|")]
+    assert cells[:2] == ["80", "20, 40, 80"]
+    assert int(cells[5]) < int(cells[4]) == 26 * 80
+
+
+def test_the_formula_leans_as_its_wordings_say():
+    pool = pairs(world.documents(10, 4, seed=32), seed=0)
+    labels = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
+    fields = {"source": labels[0], "output": labels[1], "name": SYNTHETIC.title, "definition": SYNTHETIC.definition}
+    leanings = wordings.wordings(**fields)
+    most, least = max(leanings, key=leanings.get), min(leanings, key=leanings.get)
+    first, last = racing.formula(pool)([most, least])
+    assert first[:, 0].mean() > 0.7
+    assert last[:, 0].mean() < 0.3
+    assert first.sum(axis=1) == pytest.approx(np.ones(len(pool)))

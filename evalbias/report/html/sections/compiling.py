@@ -43,6 +43,13 @@ def _of_search(result: ZEPOReport, context: Context) -> Iterator[Section]:
         for one in taken
     ]
     caption = f"{len(result.tried)} instructions were tried; these were the best so far when they were tried."
+    if len(result.rounds) > 1:
+        dropped = sum(one.behind is not None for one in result.tried)
+        caption += (
+            f" Racing was on: {result.judgments:,} of {result.judgments + result.saved:,} judgments were asked, in "
+            f"rounds up to {', '.join(map(str, result.rounds))} items, and {dropped} instructions that were behind the "
+            "best were dropped early."
+        )
     headings = ("epoch", result.objective, "first place wins", "pairs", "instruction")
     yield Section("The search", [Table(headings, rows, caption)])
     yield from sections(result.comparison, context)

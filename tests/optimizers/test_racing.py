@@ -1,0 +1,214 @@
+"""Racing: fewer judgments, the winner of the exact search, and an interval that holds for all examples."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from fakes import PARTS, Wording, pair
+
+from evalbias.evaluation import BIASES, Judged
+from evalbias.optimizers.zepo import (
+    ZEPO,
+    BiasObjective,
+    CalibrationGap,
+    Candidate,
+    Confidence,
+    ContextFreeConfidence,
+    Epochs,
+    Fairness,
+    GrammarParaphraser,
+    ScoreUniformity,
+)
+from evalbias.optimizers.zepo import racing as module
+from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS, one_by_one
+from evalbias.optimizers.zepo.racing import DRAWS, alike, drop, imagined, rounds
+from evalbias.programs import Criterion, PairwiseJudge
+
+C = Criterion("quality", "is it good?")
+
+
+def ordered_pairs(sources, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = [rng.normal(size=5).round(3) for _ in range(sources)]
+    return [pair(a, b, source=str(d)) for d, q in enumerate(drawn) for a, b in itertools.permutations(q, 2)]
+
+
+def searched(*, lm=None, pairs=None, **options):
+    zepo = ZEPO(GrammarParaphraser(PARTS), select=False, **{"stopping": Epochs(3), **options})
+    return zepo.compile(PairwiseJudge(C), trainset=pairs or ordered_pairs(12), lm=lm or Wording()).report
+
+
+def candidate(number, first, n=None):
+    """Return a candidate that prefers the first position with the given probabilities."""
+    first = np.asarray(first, dtype=np.float64)[:n]
+    one = Candidate.new(number, 0, None, "", 2)
+    one.answers = np.stack([first, 1 - first], axis=1)
+    ids = tuple(map(str, range(len(first))))
+    one.judged = Judged(ids, "quality", one.answers[:, None], inputs=ids)
+    one.objective = Fairness()(one.judged)
+    return one
+
+
+def test_rounds_double_and_end_with_all_examples():
+    assert rounds(39) == [39]
+    assert rounds(40) == [20, 40]
+    assert rounds(100) == [25, 50, 100]
+    assert rounds(840) == [27, 53, 105, 210, 420, 840]
+
+
+def test_racing_is_on_by_default_asks_less_and_finds_the_same():
+    found = {}
+    for name, options in (("exact", {"racing": False}), ("raced", {})):
+        lm = Wording()
+        found[name] = searched(lm=lm, **options)
+        assert len(lm.asked) == found[name].judgments
+    exact, raced = found["exact"], found["raced"]
+    assert raced.chosen == exact.chosen
+    assert raced.history == pytest.approx(exact.history)
+    assert raced.judgments < 0.6 * exact.judgments
+    assert raced.judgments + raced.saved == exact.judgments == 16 * 240
+    assert (exact.saved, exact.rounds, raced.rounds) == (0, (240,), (30, 60, 120, 240))
+    assert (exact.settings["racing"], raced.settings["racing"]) == (False, True)
+    for tried in raced.tried:
+        assert (tried.behind is None) == (tried.examples == 240)
+        assert tried.examples in raced.rounds
+        assert tried.behind is None or raced.tried[tried.behind].epoch <= tried.epoch
+
+
+def test_one_wording_is_dropped_behind_the_incumbent_another_behind_a_better_rival(tmp_path):
+    report = searched(log_dir=tmp_path)
+    leaders = {report.tried[t.behind].epoch - t.epoch for t in report.tried if t.behind is not None}
+    assert 0 in leaders
+    assert min(leaders) < 0
+    logged = [json.loads(line)["behind"] for line in (tmp_path / "instructions.jsonl").read_text().splitlines()]
+    assert sorted(map(str, logged)) == sorted(str(t.behind) for t in report.tried)
+
+
+def test_a_race_is_repeated_by_its_seed():
+    few = ordered_pairs(4)
+    first, second, other = (searched(pairs=few, seed=seed, stopping=Epochs(1)) for seed in (3, 3, 4))
+    assert first == second
+    assert first.tried != other.tried
+
+
+def test_pairs_in_an_order_that_misleads_are_shuffled():
+    # Sorted, the first pairs are those in which the first candidate is much better: every wording looks unfair.
+    pairs = sorted(ordered_pairs(12), key=lambda p: -float(p.candidates[0][2:-4]) + float(p.candidates[1][2:-4]))
+    assert searched(pairs=pairs).chosen == searched(pairs=pairs, racing=False).chosen
+
+
+def test_few_examples_and_a_content_free_input_are_judged_in_one_round():
+    few = ordered_pairs(1)
+    report = searched(pairs=few)
+    assert (report.rounds, report.saved) == ((20,), 0)
+    report = searched(objective=ContextFreeConfidence())
+    assert (report.rounds, report.saved) == ((240,), 0)
+    assert report.judgments == 16 * 241
+
+
+def test_a_budget_covers_an_epoch_without_drops():
+    n, lm = 240, Wording()
+    report = searched(lm=lm, budget=n + 5 * n)
+    assert len(lm.asked) == report.judgments <= n + 5 * n
+    assert "the next epoch may take 1200 judgments" in report.stopped
+
+
+def test_what_is_clearly_behind_is_dropped_and_what_may_still_win_is_not():
+    even, lean = np.tile([0.9, 0.1], 50), np.full(100, 0.9)
+    incumbent = candidate(0, np.r_[lean[:80], 1 - lean[:20]])  # fairness -.6
+    rivals = [candidate(1, even, 50), candidate(2, lean, 50), candidate(3, np.roll(even, 1), 50)]
+    assert drop(rivals, incumbent, Fairness(), looks=2, rng=np.random.default_rng(0)) == {2: 1}
+    silent = candidate(4, np.full(100, np.nan), 50)
+    dropped = drop([rivals[0], silent], incumbent, Fairness(), looks=2, rng=np.random.default_rng(0))
+    assert dropped == {4: 1}
+
+
+def test_two_discordant_examples_leave_a_doubt():
+    incumbent = candidate(0, np.full(100, 0.9))
+    first = np.r_[np.full(18, 0.9), 0.1, 0.1]
+    rivals = [candidate(1, first), candidate(2, np.full(20, 0.9))]  # on 2 of 20 only one prefers the second position
+    assert drop(rivals, incumbent, Fairness(), looks=1, rng=np.random.default_rng(0)) == {}
+    rivals[0] = candidate(1, np.r_[first[:10], np.full(10, 0.1)])  # on 10 of 20
+    assert drop(rivals, incumbent, Fairness(), looks=1, rng=np.random.default_rng(0)) == {2: 1}
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.6, 0.8])
+def test_imagined_sets_are_as_uncertain_as_a_sample_without_replacement(monkeypatch, rate):
+    monkeypatch.setattr(module, "EXCHANGED", 1e-9)
+    n, k = 200, 50
+    answers = (np.arange(k) < rate * k).astype(float)
+    counts = imagined(np.zeros(n, dtype=np.int64), k, np.random.default_rng(0))
+    assert counts.shape == (DRAWS, 2 * k)
+    assert (counts.sum(axis=1) == n).all()
+    assert (counts[:, :k] >= 1).all()
+    rates = counts[:, :k] @ answers / n
+    expected = np.sqrt(rate * (1 - rate) / k * (1 - k / n) * (k / (k + 1)))  # finite population; Polya's k / (k + 1)
+    assert rates.mean() == pytest.approx(rate, abs=0.01)
+    assert rates.std() == pytest.approx(expected, rel=0.06)
+
+
+def test_imagined_examples_are_like_those_of_their_group():
+    groups = np.array([0, 0, 1, 1, 0, 0, 0, 1, 2])
+    counts = imagined(groups, 4, np.random.default_rng(0))
+    own = counts[:, :4] + counts[:, 4:]
+    assert (own[:, :2].sum(axis=1) >= 2 + 3).all()  # three are left of group 0
+    assert (own[:, 2:].sum(axis=1) >= 2 + 1).all()
+    assert (own.sum(axis=1) == 9).all()
+    incumbent = candidate(0, [0.1, 0.9, 0.4, 0.6, np.nan])
+    assert alike(incumbent.judged, 4).tolist() == [0, 3, 1, 2, 4]
+
+
+def pairwise_answers(rng, n=30):
+    first = rng.random(n)
+    first[3] = np.nan
+    ids = tuple(map(str, range(n)))
+    lengths = {"lengths": rng.integers(1, 9, size=(n, 2)).astype(float)}
+    return Judged(ids, "quality", np.stack([first, 1 - first], axis=1)[:, None], covariates=lengths, inputs=ids)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        Fairness(),
+        Fairness([0.3, 0.7]),
+        Confidence(),
+        *(BiasObjective(BIASES[name]) for name in ("position", "verbosity")),
+    ],
+    ids=lambda objective: objective.name,
+)
+def test_objectives_in_resamples_are_those_of_repeated_items(objective):
+    rng = np.random.default_rng(1)
+    judged = pairwise_answers(rng)
+    counts = rng.multinomial(30, np.full(30, 1 / 30), size=20).astype(float)
+    assert objective.resampled(judged, counts) == pytest.approx(one_by_one(objective, judged, counts))
+    nothing = np.zeros((1, 30))
+    nothing[0, 3] = 30  # only the item without an answer
+    assert np.isnan(objective.resampled(judged, nothing)).all()
+
+
+@pytest.mark.parametrize("objective", [CalibrationGap(), Fairness(by_document=True)])
+def test_an_objective_without_a_fast_form_races_too(monkeypatch, objective):
+    monkeypatch.setattr(module, "DRAWS", 200)
+    monkeypatch.setattr(module, "LEVEL", 0.05)
+    few = ordered_pairs(4)
+    raced = searched(objective=objective, pairs=few)
+    assert raced.saved > 0
+    assert raced.chosen == searched(objective=objective, pairs=few, racing=False).chosen
+
+
+def test_scores_race_too():
+    rng = np.random.default_rng(0)
+
+    def scored(number, shares, n):
+        one = Candidate.new(number, 0, None, "", 5)
+        one.answers = rng.multinomial(40, shares, size=n) / 40
+        ids = tuple(map(str, range(n)))
+        covariates = {DISTRIBUTIONS: one.answers}
+        one.judged = Judged(ids, "quality", one.answers @ np.arange(1.0, 6.0), covariates=covariates, inputs=ids)
+        one.objective = ScoreUniformity()(one.judged)
+        return one
+
+    even, top = np.full(5, 0.2), np.array([0, 0, 0, 0.1, 0.9])
+    incumbent, rivals = scored(0, even, 60), [scored(1, top, 30), scored(2, even, 30)]
+    assert list(drop(rivals, incumbent, ScoreUniformity(), looks=1, rng=rng)) == [1]
