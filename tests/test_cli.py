@@ -282,7 +282,7 @@ def killed_at(journal, lines, command, cwd):
 )
 def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, command, kills, results):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
-    options = [*command, "--data", items, "--lm", "embedded"]
+    options = [*command, "--data", items, "--lm", "embedded", "--exact-resume"]
     options += ["--criterion", CRITERION] if "compile" in command else []
     evalbias(*options, "--out", "whole", cwd=tmp_path)
     journal, done = tmp_path / "killed/judgments.jsonl", 0
@@ -463,7 +463,7 @@ def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path
 
 @pytest.mark.slow
 def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
-    options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
+    options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", "--exact-resume", *WORLDLY, *SMALL]
     evalbias(*options, "--out", "whole", cwd=tmp_path)
     journal, done = tmp_path / "killed/judgments.jsonl", 0
     for lines in (1, 100, 250):

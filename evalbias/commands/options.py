@@ -179,6 +179,13 @@ class ModelOptions:
     dialect: Annotated[str, typer.Option(help="How the server is asked, such as vllm or chat; auto finds out.")] = (
         "auto"
     )
+    exact_resume: Annotated[
+        bool,
+        typer.Option(
+            "--exact-resume",
+            help="Repeat the last digits too when a stopped run goes on; local models read shared texts more often.",
+        ),
+    ] = False
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin a long run without a question.")] = False
 
     def of_another(self, api_base: str | None = None) -> ModelOptions:

@@ -90,7 +90,7 @@ class Run(Resumable):
             settings["sampling"] = asdict(self._sampling)
         self._shown: Shown | None = None
         self._left, self._planned = 0, False
-        self._name, self._yes = lm or likelihood_lm or "", opened.yes
+        self._name, self._yes, self._exact = lm or likelihood_lm or "", opened.yes, opened.exact_resume
         self._hosted = None if opened.api_base is not None else hosted_name(self._name)
         self.folder = RunFolder(out, settings)
         try:
@@ -157,7 +157,14 @@ class Run(Resumable):
 
     def _journaled(self, lm: Any, path: Path) -> JournaledLM:
         model = json.dumps(identity(lm), sort_keys=True)
-        return JournaledLM(measuring(lm), path, model=model, progress=self._advance, before=self._plan)
+        return JournaledLM(
+            measuring(lm),
+            path,
+            model=model,
+            progress=self._advance,
+            before=self._plan,
+            exact_resume=self._exact,
+        )
 
     def _plan(self, questions: Sequence[Any]) -> None:
         """Tell the plan before the first question of the run, if it is a long one."""

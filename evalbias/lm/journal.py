@@ -2,10 +2,12 @@
 
 Prompts without an answer go to the model in chunks, and each chunk is written before the next one is asked. A chunk
 that a kill tore is asked again as the same chunk, because the last digits of an answer may depend on the rest of the
-batch. A resumed run therefore gives exactly the same numbers as the run that was killed.
+batch. A slow model gets smaller chunks, so that a kill costs a few seconds of work.
 
-A slow model gets smaller chunks, so that a kill costs a few seconds of work. It keeps its prefix cache from chunk to
-chunk, which a resumed run begins without: there the last digits may differ (1e-5 nats in float32).
+A local model keeps the prefixes of its prompts from chunk to chunk, so that a whole search reads each text once. A
+resumed run begins without them, and the last digits of its answers may differ (1e-5 nats in float32). With
+``exact_resume`` every chunk begins without them: a resumed run then gives exactly the same numbers as one that was not
+stopped, and prefixes that several chunks share are read in each.
 
 Prompts that the model refuses have no answer to journal. A resumed run asks about them again, and the chunks of a local
 model shift by as many, so the last digits may differ here too.
@@ -66,6 +68,7 @@ class JournaledLM:
         before: Called with the questions of a call that have no answer yet, before the model is asked.
         chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
             ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``.
+        exact_resume: Whether the last digits of an answer must not depend on earlier chunks, which a resumed run skips.
 
     Attributes:
         asked: Number of answers that the model gave through this object.
@@ -84,12 +87,14 @@ class JournaledLM:
         progress: Callable[[int], None] | None = None,
         before: Callable[[Sequence[Any]], None] | None = None,
         chunk: int | None = None,
+        exact_resume: bool = False,
     ) -> None:
         self._lm = lm
         self._journal = Journal(path)
         self._model = model
         self._progress = progress or (lambda _: None)
         self._before = before or (lambda _: None)
+        self._exact = exact_resume
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
         records = self._journal.read("key")
         self._answers = {record["key"]: record for record in records}
@@ -172,8 +177,8 @@ class JournaledLM:
         while start < len(todo):
             part = todo[start : start + self._chunk]
             forget = getattr(self._lm, "forget", None)
-            if forget is not None and self._chunk == self._most:
-                forget()  # an answer must not depend on earlier chunks, which a resumed run skips
+            if forget is not None and self._exact:
+                forget()
             began = time.monotonic()
             try:
                 answers, reasons = settled(ask, [item for _, item in part])

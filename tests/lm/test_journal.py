@@ -134,7 +134,13 @@ def test_a_slow_model_gets_chunks_of_ten_seconds(tmp_path, monkeypatch, seconds,
     JournaledLM(lm, tmp_path / "j", model="m").choice_logprobs(many(700), CHOICES)
     assert lm.sizes[: len(sizes)] == sizes
     assert sum(lm.sizes) == 700
-    assert lm.forgotten == [i for i, size in enumerate(lm.sizes) if size >= 108]  # the chunks of the largest size
+    assert lm.forgotten == []
+
+
+def test_a_resume_that_is_exact_needs_chunks_without_earlier_prefixes(tmp_path, monkeypatch):
+    lm = Clocked(0.001, monkeypatch)
+    JournaledLM(lm, tmp_path / "j", model="m", exact_resume=True).choice_logprobs(many(400), CHOICES)
+    assert lm.forgotten == list(range(len(lm.sizes))) == [0, 1, 2, 3]
 
 
 def test_a_small_local_model_gets_whole_chunks(tmp_path, monkeypatch):

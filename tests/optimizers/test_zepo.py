@@ -11,6 +11,7 @@ from dspy import lm15
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.lm.journal import JournaledLM
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness
@@ -153,6 +154,38 @@ def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_ins
         assert found.instruction_place == place
         run[place] = lms["qwen2"].tokens_run - before
     assert run["last"] < run["first"]
+
+
+def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
+    text = " ".join(f"the {animal} sat on the mat" for animal in ("cat", "dog", "cow", "hen") * 4)
+    pairs = [pair(a, b, source=f"{d} {text}") for d in range(4) for a, b in [(1, 2), (2, 1), (1, 3)]]
+    judge = PairwiseJudge(C, instruction_place="last", min_coverage=0.0)
+    lm, run = lms["qwen2"], {}
+    for exact in (False, True):
+        lm.forget()
+        before = lm.tokens_run
+        journaled = JournaledLM(lm, tmp_path / f"{exact}.jsonl", model="tiny", exact_resume=exact)
+        ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(4), select=False).compile(
+            judge, trainset=pairs, lm=journaled
+        )
+        run[exact] = lm.tokens_run - before
+    lm.forget()
+    prompts = []
+
+    class Asked(Wording):
+        def choice_logprobs(self, some, choices):
+            prompts.extend(some)
+            return lm.choice_logprobs(some, choices)
+
+    ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(4), select=False).compile(
+        judge, trainset=pairs, lm=Asked()
+    )
+    lm.forget()
+    before = lm.tokens_distinct
+    lm.choice_logprobs(prompts, ("A", "B"))  # in one call, which shares all that can be shared
+    distinct = lm.tokens_distinct - before
+    assert run[False] < 1.25 * distinct  # the first call does not know yet where later instructions begin
+    assert run[True] > 1.5 * run[False]
 
 
 def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
