@@ -480,6 +480,22 @@ def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
 
 
 @pytest.mark.slow
+def test_recorded_pairs_are_measured_and_searched_on_but_not_ranked(tmp_path):
+    verdicts = str(Path(__file__).parents[1] / "docs/data/verdicts.jsonl")
+    options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--json"]
+    measured = evalbias("measure", "preference", *options, "--criterion", CRITERION, "--pairs", 20, cwd=tmp_path)
+    position = json.loads(measured.stdout)["preference"]["position"]["estimates"]
+    assert position["fairness"]["n"] == 20
+    small = ["--pairs", 20, "--epochs", 1, "--population", 2, "--bare", "--keep-worse"]
+    told = json.loads(evalbias("optimize", CRITERION, *options, *small, cwd=tmp_path).stdout)
+    assert told["judgments"] == 3 * 20
+    assert told["rows"]["searched"].keys() >= {"position", "verbosity"}
+    refused = evalbias("rank", *options, "--criterion", CRITERION, cwd=tmp_path, check=False)
+    assert refused.returncode != 0
+    assert "holds pairs, and a ranking orders all outputs of a document" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.slow
 def test_measure_preference_and_rank(outputs, tmp_path):
     options = ["--data", outputs, "--lm", "embedded", "--criterion", CRITERION, *WORLDLY, "--json"]
     measure = ["measure", "preference", *options, "--pairs", 40]

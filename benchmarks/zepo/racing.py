@@ -1,6 +1,7 @@
 """Measure what racing saves in an instruction search, and whether it finds the same winner.
 
-usage: python -m benchmarks.zepo.racing [--lm MODEL] [--searches N] [--pairs N ...] [--out DIR] [--write]
+usage: python -m benchmarks.zepo.racing [--lm MODEL] [--searches N] [--pairs N ...] [--outputs N] [--out DIR]
+           [--write]
 
 A judge answers every pair of a pool once under each of the grammar's wordings. With a model this takes some minutes, is
 written to ``--out``, and goes on there when it was stopped. Without ``--lm`` the judge is a formula: the synthetic
@@ -38,8 +39,8 @@ from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.runs.folder import check_settings
 from evalbias.runs.journal import Journal
 
-DOCUMENTS, OUTPUTS = 20, 5
-"""Documents of the pool, and outputs of each: 400 ordered pairs."""
+DOCUMENTS = 20
+"""Documents of the pool."""
 POOL_SEED = 3_200_001
 AT_ONCE = 6
 """Wordings that are asked in one call."""
@@ -162,10 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lm", help="default: a formula")
     parser.add_argument("--searches", type=int, default=50)
     parser.add_argument("--pairs", type=int, nargs="+", default=[100, 200, 400])
+    parser.add_argument("--outputs", type=int, default=5, help="outputs of each of the pool's 20 documents")
     parser.add_argument("--out", type=Path, default=Path("runs/zepo-racing"))
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(arguments)
-    pool = data.pairs(world.documents(DOCUMENTS, OUTPUTS, seed=POOL_SEED), seed=0)
+    pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
     judge, title = PairwiseJudge(SYNTHETIC), "a formula"
     if args.lm is None:
         target = Answered(judge, pool, formula(pool), None)
@@ -174,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lm: Any = open_lm(args.lm)
         title, made = args.lm, ", ".join(f"{k} {v}" for k, v in identity(lm).items())
         args.out.mkdir(parents=True, exist_ok=True)
-        check_settings(args.out / "settings.json", {"lm": identity(lm), "pool": [DOCUMENTS, OUTPUTS, POOL_SEED]})
+        check_settings(args.out / "settings.json", {"lm": identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]})
         asked = PairwiseTarget(judge, pool, lm)
         target = Answered(judge, pool, lambda texts: asked.probabilities(texts, pool), args.out / "answers.jsonl")
     rows = [row(n, [compared(target, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]

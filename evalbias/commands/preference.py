@@ -92,20 +92,21 @@ def optimize(
 ) -> None:
     """Find a fair instruction for one criterion from unlabeled outputs (ZEPO); test it on other documents.
 
-    The items need a source and an output, several outputs a source. Where people rated them, the agreement is reported.
+    The items need a source and an output, several outputs a source, or are pairs. Where people rated outputs, the
+    agreement is reported.
     """
     from evalbias.commands.run import Run
     from evalbias.commands.run_zepo import SearchOptions, objective_of, run_zepo
     from evalbias.commands.task import open_documents
-    from evalbias.data import is_rated, wordings
+    from evalbias.data import hold_pairs, is_rated, wordings
 
     objective_of(objective)
     labels = (source_label, output_label)
     task = open_documents(
         data, criterion, labels=labels, seed=seed, documents=documents, test_fraction=test_fraction, columns=columns
     )
-    if curve and not any(is_rated(e, task.criteria[0].name) for e in task.test):
-        raise typer.BadParameter("--curve needs items that people rated on the criterion: leave it out.")
+    if curve and (hold_pairs(task.test) or not any(is_rated(e, task.criteria[0].name) for e in task.test)):
+        raise typer.BadParameter("--curve needs outputs that people rated on the criterion: leave it out.")
     options = SearchOptions(
         proposer=proposer_lm,
         population=population,
@@ -251,7 +252,7 @@ def rank(
     program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=debias, calibration=calibration
     )
-    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns)
+    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns, pairs=False)
     with Run(
         "rank",
         task,

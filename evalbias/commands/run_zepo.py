@@ -13,7 +13,7 @@ from rich.console import Group
 from evalbias.commands.keeping import keep
 from evalbias.commands.run import Run
 from evalbias.commands.terminal import say
-from evalbias.data import by_input, count_pairs, pairs
+from evalbias.data import by_input, count_pairs, hold_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.baselines import PROMPTS, Row, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
@@ -175,5 +175,5 @@ def _most_answers(items: Sequence[dspy.Example], limit: int) -> int:
 
 
 def _most_rankings(items: Sequence[dspy.Example]) -> int:
-    """Return the comparisons of ranking every document once, by the greedy search."""
-    return sum(most_comparisons(len(group)) for group in by_input(items).values())
+    """Return the comparisons of ranking every document once, by the greedy search; pairs are not ranked."""
+    return 0 if hold_pairs(items) else sum(most_comparisons(len(group)) for group in by_input(items).values())

@@ -65,16 +65,21 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
     return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
-def load_items(spec: str, mapping: Mapping[str, str]) -> data.Dataset:
+def load_items(spec: str, mapping: Mapping[str, str], *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a model can be asked about; says on stderr which were left out.
 
+    Args:
+        spec: Name of the data.
+        mapping: Our field -> the data's column.
+        pairs: Whether the items may be pairs of outputs.
+
     Raises:
-        DataError: An item has no source, or is a pair.
+        DataError: An item has no source, or is a pair where the command takes none.
     """
     items = data.read(spec, mapping=mapping)
     if items.left_out:
         say(items.summary())
-    if any("candidates" in e for e in items):
+    if not pairs and any("candidates" in e for e in items):
         raise data.DataError(f"{spec} holds pairs, and this command takes one output a row. Use evalbias audit.")
     check_field(items, "source", spec)
     return items
@@ -141,8 +146,9 @@ def open_documents(
     documents: int | None,
     test_fraction: float | None = None,
     columns: list[str] | None = None,
+    pairs: bool = True,
 ) -> Task:
-    """Open a task of comparisons: outputs by document, rated or not, and one criterion.
+    """Open a task of comparisons: outputs by document, rated or not, or pairs of them, and one criterion.
 
     Args:
         spec: Name of the data.
@@ -152,13 +158,19 @@ def open_documents(
         documents: Number of inputs to draw before the split.
         test_fraction: Fraction of the documents that are kept apart; None keeps all on the test side.
         columns: Names of the data's columns, as the user gave them.
+        pairs: Whether the items may be pairs; ranking takes none.
 
     Raises:
-        ValueError: Too few documents with two different outputs.
+        ValueError: Too few documents with two different outputs, or pairs to rank.
     """
     mapping = parse_mapping(columns or ())
-    dataset = load_items(spec, mapping)
-    groups = {k: v for k, v in data.by_input(dataset).items() if len({e.output for e in v}) > 1}
+    dataset = load_items(spec, mapping, pairs=True)
+    if not pairs and data.hold_pairs(dataset):
+        raise data.DataError(
+            f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
+            "the pairs with 'evalbias measure preference'."
+        )
+    groups = {k: v for k, v in data.by_input(dataset).items() if _comparable(v)}
     needed = 1 if test_fraction is None else 2
     if len(groups) < max(needed, documents or 0):
         raise ValueError(
@@ -187,6 +199,13 @@ def open_documents(
         split=split,
         mapping=mapping,
     )
+
+
+def _comparable(items: Sequence[Any]) -> bool:
+    """Return whether the items of a document hold two different outputs that can be compared."""
+    if data.hold_pairs(items):
+        return any(len(set(e.candidates)) > 1 for e in items)
+    return len({e.output for e in items}) > 1
 
 
 def _notice(items: Sequence[Any], name: str) -> None:

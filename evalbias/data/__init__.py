@@ -3,7 +3,7 @@
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.joining import join
 from evalbias.data.loaders import load, parse_spec, read
-from evalbias.data.pairing import by_input, count_pairs, pairs
+from evalbias.data.pairing import by_input, count_pairs, hold_pairs, pairs
 from evalbias.data.ratings import human_score, is_rated
 from evalbias.data.splitting import split
 
@@ -12,6 +12,7 @@ __all__ = [
     "Dataset",
     "by_input",
     "count_pairs",
+    "hold_pairs",
     "human_score",
     "is_rated",
     "join",

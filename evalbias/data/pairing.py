@@ -54,14 +54,15 @@ def pairs(
     ordered: bool = True,
     seed: int,
 ) -> list[dspy.Example]:
-    """Pair all different outputs of each input, or a random part of them, in random order.
+    """Pair all different outputs of each input, or a random part of them, in random order; pairs stay as they are.
 
     Ten documents of SummEval with 16 different outputs give the 2400 pairs of Zhou et al. (2024, appendix A), 20
     documents of Newsroom with seven their 840. Their 1200 of TopicalChat are 60 dialogues with five responses; the data
     set has six, 1790 pairs of different ones.
 
     Args:
-        examples: Examples with ``source`` and ``output``; repeated outputs of one input count once.
+        examples: Examples with ``source`` and ``output``; repeated outputs of one input count once. Or pairs, with
+            ``candidates``, which come as they are and, if ``ordered``, also in the other order.
         inputs: Number of inputs to draw; all by default.
         limit: Largest number of pairs to draw; all by default.
         criterion: Criterion whose human scores label the pairs; pairs with equal or missing scores are left out. By
@@ -78,8 +79,7 @@ def pairs(
     Raises:
         ValueError: Fewer than ``inputs`` inputs have two different outputs, or ``inputs`` or ``limit`` is below 1.
     """
-    rng, groups = random.Random(seed), {k: _distinct(v) for k, v in by_input(examples).items()}
-    groups = {key: outputs for key, outputs in groups.items() if len(outputs) > 1}
+    rng, groups = random.Random(seed), _comparable(examples)
     n_inputs = len(groups) if inputs is None else inputs
     if not 1 <= n_inputs <= len(groups) or (limit is not None and limit < 1):
         raise ValueError(
@@ -87,6 +87,11 @@ def pairs(
             "give 1 to that many inputs, and a limit of at least 1."
         )
     chosen = sorted(rng.sample(sorted(groups), n_inputs))
+    if hold_pairs(examples):
+        given = [pair for key in chosen for pair in groups[key]]
+        given = [pair for pair in given if criterion is None or pair.get("preference") is not None]
+        both = [*given, *map(_swapped, given)] if ordered else given
+        return rng.sample(both, len(both) if limit is None else min(limit, len(both)))
     paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
     if ordered:
         paired += [(key, b, a) for key, a, b in paired]
@@ -101,8 +106,52 @@ def pairs(
 
 def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
     """Return how many pairs ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
+    if hold_pairs(examples):
+        return sum(map(len, _comparable(examples).values())) * (2 if ordered else 1)
     sizes = [len(_distinct(outputs)) for outputs in by_input(examples).values()]
     return sum(n * (n - 1) if ordered else n * (n - 1) // 2 for n in sizes)
+
+
+def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
+    """Return whether the examples are pairs, which have ``candidates`` instead of an ``output``.
+
+    Raises:
+        ValueError: Only some of them are.
+    """
+    paired = [e.get("candidates") is not None for e in examples]
+    if any(paired) and not all(paired):
+        raise ValueError(
+            f"{sum(paired)} of {len(paired)} examples are pairs and the others single outputs: give one kind."
+        )
+    return any(paired)
+
+
+def _comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
+    """Return what can be compared by input: at least two different outputs, or pairs of different texts."""
+    groups = by_input(examples)
+    if hold_pairs(examples):
+        different = {k: [e for e in v if len(set(e.candidates)) > 1] for k, v in groups.items()}
+        return {key: pairs for key, pairs in different.items() if pairs}
+    outputs = {key: _distinct(group) for key, group in groups.items()}
+    return {key: group for key, group in outputs.items() if len(group) > 1}
+
+
+def _swapped(pair: dspy.Example) -> dspy.Example:
+    """Return a pair in the other order, with what people said about it."""
+    swapped = pair.copy(id=f"{pair.get('id')} swapped", candidates=list(pair.candidates)[::-1])
+    for name in ("ids", "systems"):
+        if pair.get(name) is not None:
+            swapped[name] = list(pair[name])[::-1]
+    if pair.get("preference") is not None:
+        swapped["preference"] = "BA"["AB".index(pair.preference)]
+    if pair.get("better") is not None:
+        swapped["better"] = 1 - pair.better
+    ratings = pair.get("ratings")
+    if isinstance(ratings, list):
+        swapped["ratings"] = [-difference for difference in ratings]
+    elif ratings:
+        swapped["ratings"] = {criterion: [-d for d in differences] for criterion, differences in ratings.items()}
+    return swapped
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

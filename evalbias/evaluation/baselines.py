@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.pairing import by_input, pairs
+from evalbias.data.pairing import by_input, hold_pairs, pairs
 from evalbias.data.ratings import human_score, is_rated
 from evalbias.evaluation.agreement import NAME, measure_ranking
 from evalbias.evaluation.comparison import Comparison, compare
@@ -58,7 +58,7 @@ def compare_with_baselines(
         initial: Judge before the search.
         compiled: Judge that the search returned.
         items: Outputs of documents that took no part in the search. Where people rated some of them (``scores``), the
-            agreement is measured; unrated ones are undefined in it.
+            agreement is measured; unrated ones are undefined in it. Or pairs of outputs, which are not ranked.
         lm: Model to ask. Defaults to the judges' own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
         search: Search of the ranking, ``"greedy"`` or ``"beam"``.
@@ -68,7 +68,7 @@ def compare_with_baselines(
         progress: Called with the number of judgments done.
     """
     name = initial.criterion.name
-    rated = any(is_rated(e, name) for e in items)
+    rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
     documents = list(by_input(with_scores(items, name) if rated else items).values())
     compared = pairs(items, limit=limit, ordered=False, seed=seed)
     rows: dict[str, Row] = {}

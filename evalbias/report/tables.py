@@ -101,14 +101,16 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> list[str]:
         "first, longer: win rate of the first, of the longer output",
         f"{undefined} comparisons undefined",
     ]
-    agreements = [row.measurements[AGREEMENT]["spearman"] for row in rows.values() if AGREEMENT in row.measurements]
-    if agreements:
+    people = [row.measurements[AGREEMENT] for row in rows.values() if AGREEMENT in row.measurements]
+    agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement.estimates]
+    if agreements:  # rankings; pairs have an accuracy
         counts = sorted({agreement.n for agreement in agreements})
         caption.append(f"Spearman with people over {' to '.join(map(str, counts))} documents")
         if without := max(agreement.undefined for agreement in agreements):
             caption.append(f"up to {without} documents without a correlation")
         if 2 ** (1 - counts[0]) >= 0.05:
             caption.append("too few documents for a significant difference")
+    if people:
         caption.append("* p < .05, † p < .06 against the initial judge (paired permutation test)")
     return caption
 

@@ -20,6 +20,31 @@ def test_one_order_of_every_pair():
     assert len({tuple(f) for f in firsts}) > 6  # both the order within a pair and its position are drawn
 
 
+def given_pair(name, source, *candidates, **more):
+    return dspy.Example(id=name, source=source, candidates=list(candidates), **more).with_inputs("source", "candidates")
+
+
+def test_pairs_come_as_they_are_and_in_the_other_order():
+    people = {"better": 0, "preference": "A", "systems": ["x", "y"], "ratings": {"wit": [2.0, -1.0]}}
+    given = [given_pair("p", "s", "long", "short", **people), given_pair("q", "s", "a", "b", better=None)]
+    same = given_pair("r", "t", "alike", "alike")  # nothing to compare
+    one = data.pairs([*given, same], ordered=False, seed=0)
+    assert {p.id: p.toDict() for p in one} == {p.id: p.toDict() for p in given}
+    both = {p.id: p for p in data.pairs([*given, same], seed=0)}
+    assert both.keys() == {"p", "q", "p swapped", "q swapped"}
+    swapped = both["p swapped"]
+    assert (swapped.candidates, swapped.better, swapped.preference) == (["short", "long"], 1, "B")
+    assert (swapped.systems, swapped.ratings) == (["y", "x"], {"wit": [-2.0, 1.0]})
+    assert swapped.inputs().keys() == ["source", "candidates"]
+    assert both["q swapped"].better is None
+    assert [data.count_pairs([*given, same], ordered=ordered) for ordered in (True, False)] == [4, 2]
+    assert len(data.pairs(given, limit=3, seed=0)) == 3
+    assert {p.id for p in data.pairs(given, criterion="wit", seed=0)} == {"p", "p swapped"}
+    assert given[0].candidates == ["long", "short"]
+    with pytest.raises(ValueError, match="1 of 2 examples are pairs and the others single outputs"):
+        data.pairs([given[0], item("o", "s")], seed=0)
+
+
 def test_an_input_has_one_source_and_a_source_one_input():
     with pytest.raises(ValueError, match="'a' and 'b' have the same input_id '1' but different sources"):
         data.by_input([item("a", "s", "1"), item("b", "t", "1")])
