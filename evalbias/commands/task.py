@@ -80,7 +80,10 @@ def load_items(spec: str, mapping: Mapping[str, str], *, pairs: bool = False) ->
     if items.left_out:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):
-        raise data.DataError(f"{spec} holds pairs, and this command takes one output a row. Use evalbias audit.")
+        raise data.DataError(
+            f"{spec} holds pairs, and this command takes one output a row. Use evalbias audit, measure preference or "
+            "optimize."
+        )
     check_field(items, "source", spec)
     return items
 

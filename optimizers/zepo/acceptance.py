@@ -13,8 +13,9 @@ class Acceptance(Protocol):
     def should_accept(self, candidate: Candidate, incumbent: Candidate) -> bool:
         """Return whether the candidate replaces the incumbent.
 
-        An epoch's candidates are offered from the best objective to the worst; the first accepted one is taken. Both
-        hold their objective and, in ``judged``, every answer, so that a rule may test the difference.
+        An epoch's candidates that were judged on all examples are offered from the best objective to the worst; the
+        first accepted one is taken. Both hold their objective and, in ``judged``, every answer, so that a rule may test
+        the difference.
         """
         ...
 
