@@ -206,6 +206,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):
             check_pairs(valset)
+            for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
+                check_disjoint(trainset, valset, key, noun="inputs")
         check_disjoint(trainset, valset, _identity)
 
     def check_fit(self, student: Any, trainset: Sequence[dspy.Example]) -> None:

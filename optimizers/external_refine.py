@@ -11,6 +11,7 @@ from typing import Any, Literal
 import dspy
 import numpy as np
 
+from evalbias.data.pairing import input_key
 from evalbias.evaluation.comparison import compare
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.external_scores import CachedScorer
@@ -112,10 +113,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         self.num_threads = num_threads
 
     def check(self, student: SelfRefine, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; items are told apart by their ids."""
+        """See ``JudgeOptimizer``; items are told apart by their ids and inputs."""
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         check_disjoint(trainset, valset, lambda e: str(e.get("id")))
+        check_disjoint(trainset, valset, input_key, noun="inputs")  # a demonstration would show the answer
         if self.until == "quality or bias" and not on_one_scale(student.feedback, self.quality):
             raise ValueError(
                 f"until='quality or bias' needs a Bias, but {student.feedback.name!r} and {self.quality.name!r} score "
@@ -173,10 +175,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             n_resamples=self.n_resamples,
             seed=self.seed,
         )
-
-    def input_of(self, example: dspy.Example) -> str:
-        """Identify an item by its id, as everywhere in a loop."""
-        return str(example.get("id"))
 
     def validate(self, problem: Problem, baseline: SelfRefine, program: SelfRefine) -> dict[str, Any]:
         """Run both loops over the valset and compare their self-bias, quality and cost."""

@@ -20,7 +20,7 @@ from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
 from evalbias.measures.calibration import rotations
-from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
+from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.inside import state_without_model
 from evalbias.optimizers.selection import Candidate, Rule, halves
@@ -160,8 +160,6 @@ class JudgeStudy(JudgeOptimizer):
         sizes = {len(e.candidates) for e in trainset}
         if len(sizes) != 1:
             raise ValueError(f"{len(trainset)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-        for key in (input_key, lambda e: e.source):
-            check_disjoint(trainset, valset, key, noun="inputs")
         if self.select and not _labeled(trainset):
             check_held_back(self.objective)
         super().check(student, trainset, valset)
@@ -178,8 +176,9 @@ class JudgeStudy(JudgeOptimizer):
         trials = _Trials(self, self.objective or Fairness(), problem, demos, pairs, scored)
         study = self._study(problem, labeled=labeled)
         wordings = self._wordings(study, student)
+        abandoned = _running(study)  # by a process that was killed, or another's that still runs
         while _finished(study) < self.trials and _failed(study) < self.trials:
-            self._step(study, wordings, len(demos), trials, labeled=labeled)
+            self._step(study, wordings, len(demos), trials, abandoned, labeled=labeled)
         if not _finished(study):
             raise ValueError(
                 f"All {_failed(study)} trials have an undefined value: the judge answers nothing. Try another model."
@@ -235,10 +234,17 @@ class JudgeStudy(JudgeOptimizer):
         return [list(student.predict.demos), *(rng.sample(labeled, self.k) for _ in range(sets))]
 
     def _step(
-        self, study: optuna.Study, wordings: list[str], demo_sets: int, trials: _Trials, *, labeled: bool
+        self,
+        study: optuna.Study,
+        wordings: list[str],
+        demo_sets: int,
+        trials: _Trials,
+        abandoned: int,
+        *,
+        labeled: bool,
     ) -> None:
         """Run one trial; the sampler is seeded by the trials so far, so that a resumed study draws the same."""
-        seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False))
+        seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False)) - abandoned
         with _quiet():
             study.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = study.ask()
@@ -329,6 +335,10 @@ def _labeled(pairs: Sequence[dspy.Example]) -> bool:
 
 def _finished(study: optuna.Study) -> int:
     return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE]))
+
+
+def _running(study: optuna.Study) -> int:
+    return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]))
 
 
 def _failed(study: optuna.Study) -> int:

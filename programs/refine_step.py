@@ -169,8 +169,10 @@ def count_usage() -> Iterator[UsageCount]:
     """Count requests and tokens inside the context; the user's own usage tracker receives the tokens too."""
     outer, usage = dspy.settings.usage_tracker, UsageCount()
     with dspy.context(usage_tracker=usage.tracker, callbacks=[*dspy.settings.callbacks, usage]):
-        yield usage
-    if outer is not None:
-        for lm, entries in usage.tracker.usage_data.items():
-            for entry in entries:
-                outer.add_usage(lm, entry)
+        try:
+            yield usage
+        finally:  # an item that failed has cost tokens too
+            if outer is not None:
+                for lm, entries in usage.tracker.usage_data.items():
+                    for entry in entries:
+                        outer.add_usage(lm, entry)

@@ -78,7 +78,7 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
 def compile_loop(run: Refining, *, threads: int, as_json: bool, keep_worse: bool = False) -> None:
     """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
     student = with_refiner(run.task)
-    train, test = data.split(run.items, seed=run.seed, test_fraction=run.options.test_fraction)
+    train, test = data.split(run.items, seed=run.seed, test_fraction=run.options.test_fraction, by="input")
     optimizer = ExternalFeedbackRefine(
         run.external,
         quality=run.task.external,

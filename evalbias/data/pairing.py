@@ -169,6 +169,8 @@ def _make_pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
     pair = dspy.Example(
         source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
     )
+    if a.get("system") is not None and b.get("system") is not None:
+        pair["systems"] = [str(a.system), str(b.system)]
     rated = [e.get("ratings") or {} for e in (a, b)]
     if all(isinstance(given, list) for given in rated):  # of the one criterion that is judged
         if differences := _differences(a, b, ""):

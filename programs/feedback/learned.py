@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalbias.lm.fingerprint import file_hash
 from evalbias.programs.feedback.source import Feedback, required_field
+from evalbias.runs.fingerprint import digest
 
 METRICS = ("comet", "bleurt")
 SERVER = Path(__file__).with_name("learned_server.py")
@@ -34,7 +36,8 @@ class LearnedFeedback:
         python: Interpreter of the environment with the package.
 
     Attributes:
-        name: Name in reports, and of the metric in a ``QuantileMap``, such as ``"comet wmt22-comet-da"``.
+        name: Name in reports, and of the metric in a ``QuantileMap``, such as ``"comet wmt22-comet-da"``; that of a
+            file or folder ends with a hash of its content, ``"comet model.ckpt@1f0c9a2b"``.
         low: Worst score, 0.
         high: Best score, 1.
 
@@ -49,7 +52,7 @@ class LearnedFeedback:
     def __init__(self, metric: str, checkpoint: str, *, python: str | os.PathLike[str]) -> None:
         if metric not in METRICS:
             raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
-        self.name = f"{metric} {Path(checkpoint).name}"
+        self.name = f"{metric} {_name(checkpoint)}"
         self._lock = threading.Lock()
         command = [os.fspath(python), str(SERVER), metric, checkpoint]
         pipe = subprocess.PIPE
@@ -97,3 +100,11 @@ class LearnedFeedback:
             message = self._stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise RuntimeError(f"{self.name} stopped: {message or 'no error message'}.") from error
         return answer
+
+
+def _name(checkpoint: str) -> str:
+    path = Path(checkpoint)
+    if not path.exists():
+        return path.name  # a checkpoint that the metric's package knows by name
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    return f"{path.name}@{digest([(str(file.relative_to(path)), file_hash(file)) for file in files], 8)}"

@@ -71,13 +71,13 @@ class ScorerFeedback:
         if not low < high:
             raise ValueError(f"low={low} is not below high={high}: give the range of the scores of {name!r}.")
         self.name = name
-        self._score = score
+        self.score = score
         self.low, self.high = low, high
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Score an output for an example with ``source`` and ``reference``."""
         source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
-        score = float(self._score(source, output, reference))
+        score = float(self.score(source, output, reference))
         if math.isnan(score):
             return Feedback(score, "no score", status="no score")
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

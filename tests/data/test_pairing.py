@@ -45,6 +45,15 @@ def test_pairs_come_as_they_are_and_in_the_other_order():
         data.pairs([given[0], item("o", "s")], seed=0)
 
 
+def test_a_pair_keeps_who_wrote_its_outputs():
+    named = [item(f"o{k}", "s") for k in range(2)]
+    assert "systems" not in data.pairs(named, seed=0)[0]
+    for k, example in enumerate(named):
+        example["system"] = f"writer of o{k}"
+    for pair in data.pairs(named, seed=0):
+        assert pair.systems == [f"writer of {name}" for name in pair.ids]
+
+
 def test_an_input_has_one_source_and_a_source_one_input():
     with pytest.raises(ValueError, match="'a' and 'b' have the same input_id '1' but different sources"):
         data.by_input([item("a", "s", "1"), item("b", "t", "1")])

@@ -234,3 +234,11 @@ def test_bad_input():
     for wrong in ({"k": -1}, {"budget": 0}, {"margins": (0.1, 0.0)}, {"margins": ()}, {"until": "never"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             compiler(**wrong)
+
+
+def test_items_of_one_source_are_never_on_both_sides():
+    twins = [dspy.Example(id=f"t{k}", source=f"s{k // 2}", letter="a") for k in range(12)]
+    inputs = {compiler().input_of(item) for item in twins}
+    assert len(inputs) == 6  # what is held back is held back with its twin
+    with pytest.raises(ValueError, match="1 inputs are in trainset and valset, the first 't1'"):
+        compiler().compile(loop(*OWN), trainset=twins[:1], valset=twins[1:2])

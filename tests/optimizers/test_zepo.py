@@ -401,7 +401,7 @@ def test_bad_input():
         )
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="48 items are in trainset and valset"):
+    with pytest.raises(ValueError, match="8 inputs are in trainset and valset"):
         ZEPO(GrammarParaphraser(PARTS), select=False).compile(
             PairwiseJudge(C), trainset=all_pairs(), valset=all_pairs(), lm=Wording()
         )

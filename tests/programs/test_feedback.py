@@ -1,7 +1,9 @@
 """Feedback sources: scores, texts, ranges and required fields."""
 
 import math
+import re
 import sys
+from pathlib import Path
 
 import dspy
 import pytest
@@ -295,6 +297,7 @@ def packages(tmp_path, monkeypatch):
     (tmp_path / "bleurt/__init__.py").write_text("")
     (tmp_path / "bleurt/score.py").write_text(BLEURT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
 
 
 def test_learned_metrics_answer_from_another_interpreter(packages):
@@ -311,6 +314,13 @@ def test_learned_metrics_answer_from_another_interpreter(packages):
         comet._process.kill()
         with pytest.raises(RuntimeError, match="comet wmt22 stopped"):
             comet(example, "dog")
+    names = set()
+    for content in ("first", "second"):
+        (checkpoint := Path(packages) / "model.ckpt").write_text(content)
+        with LearnedFeedback("comet", str(checkpoint), python=sys.executable) as comet:
+            names.add(comet.name)
+    assert len(names) == 2  # files of one name may hold different models
+    assert all(re.fullmatch("comet model.ckpt@[0-9a-f]{8}", name) for name in names)
     with LearnedFeedback("bleurt", "BLEURT-20", python=sys.executable) as bleurt:
         assert [bleurt(example, text).score for text in ("dog", example["reference"])] == [0, 1]
     with pytest.raises(RuntimeError, match="no such checkpoint"):

@@ -173,6 +173,10 @@ def test_the_users_tracker_receives_the_tokens():
     with dspy.track_usage() as tracker:
         program(source="s")
     assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == 20
+    program, _ = loop("a 11")  # out of range: the item fails, and has cost its tokens
+    with dspy.track_usage() as tracker, pytest.raises(ValueError, match="outside its range"):
+        program(source="s")
+    assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == 10
 
 
 def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
