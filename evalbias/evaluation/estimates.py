@@ -283,7 +283,7 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
     if sample.null is None:
         p_value = float("nan")
     elif np.isnan(p_value) or sample.null != 0:
-        p_value = p_of_interval(value, interval.low, interval.high, null=sample.null)
+        p_value = p_of_interval(value, interval.low, interval.high, null=sample.null, units=interval.units)
     return Estimate(
         name,
         sample.label,

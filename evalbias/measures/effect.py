@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.curvature import curvature
 from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability
 from evalbias.measures.joint_model import JointModel, joint_model
 
@@ -30,6 +31,9 @@ CHOICES = (1 / np.pi, 1.0)
 the side alone has a reliability of 2/pi, and half of that is the least."""
 STRONG = 10.0
 """F of the first stage from which the usual interval holds (Staiger and Stock 1997)."""
+BENT = 0.012
+"""Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
+not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
 QUALITY = "quality"
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
@@ -45,11 +49,11 @@ class FeatureEffect:
     Attributes:
         effect: c, the change in the score, in its standard deviations, for one standard deviation of the feature, or
             one unit where it is not standardized; NaN where it cannot be told, see ``reason``.
-        low: Lower end of the 95 % interval. Where only the reliability is unknown, the interval holds for every
-            reliability from .5 to 1, or from 1/pi where the rating is one of two values.
+        low: Lower end of the 95 % interval, which allows for ``ends``. Where only the reliability is unknown, the
+            interval holds for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
         high: Upper end.
         standard_error: Standard error of the effect, from the jackknife over inputs.
-        p_value: Two-sided p of the test against 0.
+        p_value: Two-sided p of the test against 0, or against the nearest value between ``ends``.
         bounds: Smallest and largest effect that the unknown reliability of a single rating allows; both are the effect
             where the reliability is known.
         slopes: The other coefficients of the model: ``"quality"`` for one point of the ratings, the covariates for one
@@ -63,6 +67,8 @@ class FeatureEffect:
         clusters: Clusters (inputs) that they belong to.
         undefined: Items left out because a number is missing.
         reason: Why the effect is undefined; empty where it is defined.
+        ends: Smallest and largest effect that an unbiased judge would show because the ends of the scales cut off
+            ratings or scores; 0 lies between. Both are 0 for a difference of two judges and for a single rating.
     """
 
     effect: float
@@ -80,6 +86,7 @@ class FeatureEffect:
     clusters: int
     undefined: int
     reason: str = ""
+    ends: tuple[float, float] = (0.0, 0.0)
 
 
 def fitted_effect(
@@ -108,16 +115,19 @@ def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:
     if not found.identified:
         return _undefined(model, UNRELATED.format(feature=model.feature), rated.reliability)
     effect, *slopes = found.slopes()[1:]  # the first is the constant
-    weak = found.first_stage_f < STRONG
+    weak, ends = found.first_stage_f < STRONG, _ends(model, rated)
+    unbiased = min(max(effect.value, ends[0]), ends[1])
     if weak:
-        low, high, p_value = weak_test(model.target, x, 1, rated, model.clusters)
+        low, high, p_value = weak_test(model.target, x, 1, rated, model.clusters, null=unbiased)
         if not np.isfinite([low, high]).all():
             return _undefined(model, TOO_WEAK, rated.reliability, found.first_stage_f)
         effect = replace(effect, low=low, high=high, p_value=p_value)
+    else:
+        effect = replace(effect, p_value=found.p_value(1, null=unbiased))
     return FeatureEffect(
         effect=effect.value,
-        low=effect.low,
-        high=effect.high,
+        low=effect.low - ends[1],
+        high=effect.high - ends[0],
         standard_error=effect.standard_error,
         p_value=effect.p_value,
         bounds=(effect.value, effect.value),
@@ -129,7 +139,24 @@ def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:
         n=len(x),
         clusters=found.clusters,
         undefined=model.undefined,
+        ends=ends,
     )
+
+
+def _ends(model: JointModel, rated: Rated) -> tuple[float, float]:
+    """Compute the effects of an unbiased judge between which the ends of the scales put it; see ``FeatureEffect``."""
+    if not model.several or model.scores.shape[1] == 2:
+        return 0.0, 0.0
+    x, ratings = model.matrix, model.ratings[~np.isnan(model.ratings)]
+    shared, covariance = float(rated.product.mean()), float((model.target * rated.mean).mean())
+    bent = curvature(model.target, ratings, shared=shared, covariance=covariance)
+    design = np.column_stack([x, rated.mean])
+    products = design.T @ design / len(x)
+    products[-1, -1] = shared
+    surplus = np.append(x.T @ rated.mean / len(x) * covariance / shared, 0.0)  # what a curvature of 1 adds
+    of_one = float(np.linalg.solve(products, surplus)[1])
+    low, high = sorted((of_one * min(bent, 0.0), of_one * max(bent, BENT)))
+    return low, high
 
 
 def _between(first: FeatureEffect, second: FeatureEffect) -> FeatureEffect:

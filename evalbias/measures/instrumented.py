@@ -112,11 +112,15 @@ class Fit:
 
     def slopes(self) -> list[Slope]:
         """Return every coefficient with its 95 % interval and test."""
-        df = self.clusters - 1
-        half = scipy.stats.t.ppf(0.975, df) * self.errors
-        p_values = 2 * scipy.stats.t.sf(np.abs(self.coefficients) / self.errors, df)
+        half = scipy.stats.t.ppf(0.975, self.clusters - 1) * self.errors
+        p_values = [self.p_value(index) for index in range(len(self.errors))]
         columns = (self.coefficients, self.coefficients - half, self.coefficients + half, self.errors, p_values)
         return [Slope(*map(float, row)) for row in np.column_stack(columns)]
+
+    def p_value(self, index: int, *, null: float = 0.0) -> float:
+        """Return the two-sided p of a coefficient's t test against a value."""
+        distance = abs(self.coefficients[index] - null)
+        return float(2 * scipy.stats.t.sf(distance / self.errors[index], self.clusters - 1))
 
 
 def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, unit: FloatArray) -> Fit:
@@ -169,8 +173,10 @@ def _small_sample(groups: int, n: int, k: int) -> float:
     return groups / (groups - 1) * (n - 1) / (n - k)
 
 
-def weak_test(y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes) -> tuple[float, float, float]:
-    """Compute one covariate's 95 % interval and its test against 0, which hold however weak the instruments are.
+def weak_test(
+    y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes, *, null: float = 0.0
+) -> tuple[float, float, float]:
+    """Compute one covariate's 95 % interval and a test, which hold however weak the instruments are.
 
     This is the test of Anderson and Rubin for a part of the coefficients (Stock and Wright 2000): a value is accepted
     if some coefficient of quality brings both moments near 0, in the metric of their clustered covariance. The interval
@@ -182,6 +188,7 @@ def weak_test(y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters:
         column: Column whose coefficient is meant, of unit variance.
         rated: The ratings.
         clusters: (n,) number of each item's cluster, from 0.
+        null: Value of the coefficient that is tested.
 
     Returns:
         Lower end, upper end and two-sided p; an end is infinite where no value up to 10 on its side is rejected.
@@ -191,7 +198,7 @@ def weak_test(y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters:
     first, last = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
     low = -np.inf if first == 0 else _edge(test, VALUES[first - 1], VALUES[first])
     high = np.inf if last == len(VALUES) - 1 else _edge(test, VALUES[last + 1], VALUES[last])
-    return low, high, float(2 * scipy.stats.t.sf(np.sqrt(test.statistic(np.zeros(1))[0]), test.df))
+    return low, high, float(2 * scipy.stats.t.sf(np.sqrt(test.statistic(np.array([null]))[0]), test.df))
 
 
 class _WeakTest:

@@ -215,12 +215,12 @@ def share_interval(
     return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)
 
 
-def p_of_interval(value: float, low: float, high: float, *, null: float) -> float:
+def p_of_interval(value: float, low: float, high: float, *, null: float, units: int = 0) -> float:
     """Read a two-sided p from a 95 % interval: the distance to the null in units of the interval's half on that side.
 
-    The half is taken for 1.96 standard errors of a normal distribution, so p < .05 exactly where the interval excludes
-    the null. Other p are as good as the normal distribution is; none is needed for a bootstrap interval of another
-    level, whose tail 2,000 resamples do not resolve.
+    The half is taken for the standard errors of a 95 % interval of Student's t, 1.96 for many units, so p < .05 exactly
+    where the interval excludes the null. Other p are as good as this distribution is; none is needed for a bootstrap
+    interval of another level, whose tail 2,000 resamples do not resolve.
 
     Args:
         value: The estimate. Where it is NaN, as between bounds, the middle of the interval stands for it, which makes p
@@ -228,6 +228,7 @@ def p_of_interval(value: float, low: float, high: float, *, null: float) -> floa
         low: Lower end of the interval.
         high: Upper end.
         null: Value under the null hypothesis.
+        units: Units (clusters, or items) of the interval; by default many.
 
     Returns:
         p in [0, 1]; NaN where the interval is undefined.
@@ -244,4 +245,5 @@ def p_of_interval(value: float, low: float, high: float, *, null: float) -> floa
     half = centre - low if centre > null else high - centre
     if half <= 0:
         return 0.0
-    return float(2 * scipy.special.ndtr(-abs(centre - null) / half * scipy.special.ndtri(0.975)))
+    df = units - 1 if units > 1 else math.inf
+    return float(2 * scipy.stats.t.sf(abs(centre - null) / half * scipy.stats.t.ppf(0.975, df), df))

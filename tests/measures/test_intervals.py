@@ -263,5 +263,8 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
         assert (p < 0.05) == (low > 0 or high < 0)
     three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
     assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
+    few = p_of_interval(0.98, -1.0, 5.0, null=-2.0, units=5)  # 1.98 is 2.776 standard errors of t with 4 df
+    assert few == pytest.approx(2 * stats.t.sf(2.98 / 1.98 * 2.776445, 4), rel=1e-5)
+    assert few == pytest.approx(0.014, abs=5e-4)  # by the normal distribution .003
     assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
     assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)

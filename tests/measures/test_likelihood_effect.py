@@ -133,9 +133,11 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
         assert value == pytest.approx(whole.params[column], rel=1e-9)
         assert slope.standard_error == pytest.approx(error, rel=1e-6)
         assert slope.standard_error == pytest.approx(whole.std_errors[column] * factor, rel=0.25)  # the sandwich
-        assert slope.low == pytest.approx(value - quantile * error, rel=1e-5)
-        assert slope.high == pytest.approx(value + quantile * error, rel=1e-5)
-        assert slope.p_value == pytest.approx(2 * stats.t.sf(abs(value) / error, len(groups) - 1), rel=1e-4)
+        low, high = ours.ends if name == "likelihood" else (0.0, 0.0)
+        nearest = min(max(value, low), high)
+        assert slope.low == pytest.approx(value - quantile * error - high, rel=1e-5)
+        assert slope.high == pytest.approx(value + quantile * error - low, rel=1e-5)
+        assert slope.p_value == pytest.approx(2 * stats.t.sf(abs(value - nearest) / error, len(groups) - 1), rel=1e-4)
     assert (ours.n, ours.undefined, ours.clusters) == (len(kept), n - len(kept), len(groups))
     first = whole.first_stage.individual["rating"].tstats["instrument"] ** 2 / factor**2
     assert ours.first_stage_f == pytest.approx(first, rel=0.1)

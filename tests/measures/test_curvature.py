@@ -1,0 +1,67 @@
+"""What the ends of rating scales do to an effect at equal quality, and that intervals allow for it."""
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+from scipy.special import eval_hermitenorm, factorial, ndtri
+
+from evalbias.measures import effect_at_equal_quality
+from evalbias.measures.curvature import curvature, hermite_coefficients
+
+N = 20_000
+NORMAL = ndtri((np.arange(N) + 0.5) / N)
+CHOICES = (NORMAL > 0).astype(float)
+
+
+def test_coefficients_are_the_integrals_that_define_them():
+    values = np.repeat([1.0, 2.0, 5.0], [30, 50, 20])
+    z = np.linspace(-9, 9, 200_001)
+    steps = np.select([z < ndtri(0.3), z < ndtri(0.8)], [1.0, 2.0], 5.0) * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    defined = [trapezoid(steps * eval_hermitenorm(k, z), z) / np.sqrt(factorial(k)) for k in range(1, 9)]
+    assert hermite_coefficients(values)[:8] == pytest.approx(defined, abs=1e-4)
+    assert hermite_coefficients(NORMAL)[:2] == pytest.approx([1.0, 0.0], abs=1e-3)
+
+
+@pytest.mark.parametrize("r", [0.3, 0.6])
+def test_choices_by_the_arcsine_law(r):
+    shared = np.arcsin(r) / (2 * np.pi)  # of two choices whose normals correlate r
+    straight = curvature(NORMAL, CHOICES, shared=shared, covariance=np.sqrt(r / (2 * np.pi)))
+    assert straight == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
+    assert curvature(CHOICES, CHOICES, shared=shared, covariance=shared) == pytest.approx(0.0, abs=1e-9)
+    less = 0.5 * r  # a judge that chooses too, and is less reliable than a rater: it bends less
+    found = curvature(CHOICES, CHOICES, shared=shared, covariance=np.arcsin(less) / (2 * np.pi))
+    assert found == pytest.approx(less * np.arcsin(r) / (r * np.arcsin(less)) - 1, abs=2e-3)
+
+
+def test_ratings_without_ends_leave_nothing_to_explain():
+    for scores in (NORMAL, CHOICES, np.exp(NORMAL)):
+        covariance = 0.8 * hermite_coefficients(scores)[0]
+        assert curvature(scores, NORMAL, shared=0.7, covariance=covariance) == pytest.approx(0.0, abs=2e-3)
+
+
+def good_outputs(n, *, seed, scale=(-np.inf, np.inf)):
+    """Feature, scores on a scale and ratings from 1 to 5, of which a third are 5; the judge is unbiased."""
+    rng = np.random.default_rng(seed)
+    quality = 4 + rng.normal(size=n)
+    feature = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=n)
+    ratings = np.clip(np.round(quality[:, None] + 0.7 * rng.normal(size=(n, 3))), 1, 5)
+    return feature, np.clip(quality + 0.5 * rng.normal(size=n), *scale), ratings
+
+
+def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
+    flagged, without, draws = 0, 0, 150
+    for seed in range(draws):
+        found = effect_at_equal_quality(*good_outputs(568, seed=seed))
+        flagged += found.p_value < 0.05
+        without += abs(found.effect) > 1.96 * found.standard_error
+        assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0)
+        assert found.ends[0] <= 0 < found.ends[1] < 0.08
+    assert without / draws > 0.1  # the fault, where the ends are not allowed for
+    assert flagged / draws < 0.07
+
+
+def test_a_judge_whose_scale_ends_where_that_of_the_ratings_does_gets_the_least_allowance():
+    found = [effect_at_equal_quality(*good_outputs(3000, seed=seed, scale=(1, 5))) for seed in range(5)]
+    straight = [effect_at_equal_quality(*good_outputs(3000, seed=seed)) for seed in range(5)]
+    assert np.mean([one.ends[1] for one in found]) < 0.012
+    assert np.mean([one.ends[1] for one in straight]) == pytest.approx(0.028, abs=0.008)  # its mean effect
