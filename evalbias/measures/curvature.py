@@ -52,7 +52,7 @@ def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covaria
 
     Args:
         scores: (n,) scores of a judge.
-        ratings: (m,) all ratings, without NaN.
+        ratings: (m,) all ratings, without NaN and without the raters' own levels.
         shared: Covariance of two ratings of an item, above 0.
         covariance: Covariance of the score and a rating.
 

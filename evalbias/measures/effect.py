@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.curvature import curvature
-from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability
+from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability, without_levels
 from evalbias.measures.joint_model import JointModel, joint_model
 
 RELIABILITIES = (0.5, 1.0)
@@ -147,7 +147,7 @@ def _ends(model: JointModel, rated: Rated) -> tuple[float, float]:
     """Compute the effects of an unbiased judge between which the ends of the scales put it; see ``FeatureEffect``."""
     if not model.several or model.scores.shape[1] == 2:
         return 0.0, 0.0
-    x, ratings = model.matrix, model.ratings[~np.isnan(model.ratings)]
+    x, ratings = model.matrix, without_levels(model.ratings)[~np.isnan(model.ratings)]
     shared, covariance = float(rated.product.mean()), float((model.target * rated.mean).mean())
     bent = curvature(model.target, ratings, shared=shared, covariance=covariance)
     design = np.column_stack([x, rated.mean])

@@ -52,19 +52,25 @@ class Rated:
 def pool(ratings: FloatArray) -> Rated:
     """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
 
-    A rater who is stricter than another on every item would make the products negative, so each column's own level,
-    fitted beside one level an item, is subtracted first.
+    A rater who is stricter than another on every item would make the products negative, so each rater's own level is
+    subtracted first; see ``without_levels``.
     """
-    present = ~np.isnan(ratings)
-    counts = present.sum(axis=1)  # (n,)
-    filled = np.where(present, ratings, 0.0)
-    shares = present / counts[:, None]
-    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the columns' levels
-    deviations = np.where(present, ratings - (filled.sum(axis=1) / counts)[:, None], 0.0).sum(axis=0)
-    filled = np.where(present, filled - np.linalg.lstsq(within, deviations, rcond=None)[0], 0.0)
-    filled = np.where(present, filled - (filled.sum(axis=1) / counts).mean(), 0.0)
+    counts = (~np.isnan(ratings)).sum(axis=1)  # (n,)
+    filled = np.nan_to_num(without_levels(ratings))
+    filled = np.where(np.isnan(ratings), 0.0, filled - (filled.sum(axis=1) / counts).mean())
     sums, squares = filled.sum(axis=1), (filled**2).sum(axis=1)
     return Rated(sums / counts, (sums**2 - squares) / (counts * (counts - 1)), squares / counts)
+
+
+def without_levels(ratings: FloatArray) -> FloatArray:
+    """Subtract each rater's own level, fitted beside one level an item, from ratings (n, r), NaN where none."""
+    present = ~np.isnan(ratings)
+    counts = present.sum(axis=1)
+    shares = present / counts[:, None]
+    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the raters' levels
+    means = np.where(present, ratings, 0.0).sum(axis=1) / counts
+    deviations = np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
+    return np.asarray(ratings - np.linalg.lstsq(within, deviations, rcond=None)[0])
 
 
 def with_reliability(rating: FloatArray, reliability: float) -> Rated:
