@@ -45,6 +45,14 @@ AnyLM = Annotated[
     ),
 ]
 AnyScale = Annotated[str | None, typer.Option("--scale", help="Scale of recorded scores, such as 1-5, for the words.")]
+WrittenFor = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="Task that the outputs were written for, such as 'Summarise the article.'; of recorded answers, LS is the "
+        "likelihood of an output after it and the source.",
+    ),
+]
 By = Annotated[
     str | None,
     typer.Option(help="Field whose values name groups of items on which the agreement is measured too, such as set."),
@@ -68,6 +76,7 @@ def audit(
     swapped_field: SwappedField = None,
     better_field: BetterField = "better",
     criterion: OneCriterion = None,
+    task: WrittenFor = None,
     scale: AnyScale = None,
     lm: AnyLM = None,
     likelihood_lm: LikelihoodLM = None,
@@ -100,6 +109,7 @@ def audit(
         asked,
         columns=columns,
         criterion=criterion,
+        written_for=task,
         scale=scale,
         lm=lm,
         likelihood_lm=likelihood_lm,

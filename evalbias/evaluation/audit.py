@@ -120,6 +120,7 @@ def audit(
     lm: Any = None,
     likelihood_lm: Any = None,
     criterion: str | Criterion | None = None,
+    task: str | None = None,
     scale: tuple[float, float] | None = None,
     own_system: str | None = None,
     reliability: float | None = None,
@@ -145,6 +146,9 @@ def audit(
         likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; of others, LS is
             not measured without it.
         criterion: Criterion of the human scores. Defaults to the judge's, else to the only one that the items have.
+        task: Task that the outputs were written for, such as "Summarise the article.": LS is the likelihood of an
+            output after this task and its source. Defaults to the data set's own, else to a general one, under which
+            outputs are less likely and LS tells less. A judge of evalbias has a task of its own.
         scale: Lowest and highest score of the judge, if known; only words depend on it.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
@@ -165,6 +169,8 @@ def audit(
     if isinstance(program, PairwiseJudge):
         examples = pairs_for(program, examples, limit, seed, better=better_field)
     asked = program.criterion if isinstance(program, PointwiseJudge | PairwiseJudge) else None
+    if asked is not None and task is not None:
+        raise ValueError(f"task={task!r}: the task of this judge is {asked.task!r}, which defines LS: leave task out.")
     answered = answers_of(
         examples,
         judge=program,
@@ -174,7 +180,7 @@ def audit(
         better_field=better_field,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        criterion=asked or criterion_of(data, examples, criterion),
+        criterion=asked or criterion_of(data, examples, criterion, task),
         scale=scale,
         num_threads=num_threads,
         progress=progress,

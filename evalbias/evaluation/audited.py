@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +158,22 @@ def _better(first: float, second: float) -> int | None:
     return 0 if first > second else 1 if second > first else None
 
 
-def criterion_of(data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None) -> Criterion:
+def criterion_of(
+    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, task: str | None = None
+) -> Criterion:
     """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
+
+    Args:
+        data: The data as the user named them.
+        examples: Items.
+        criterion: A criterion, its name, ``"name: definition"``, or None.
+        task: Task that the outputs were written for, in place of the criterion's.
 
     Raises:
         ValueError: None is named and people rated several.
     """
+    if task is not None:
+        return replace(criterion_of(data, examples, criterion), task=task)
     if isinstance(criterion, Criterion):
         return criterion
     rated = list(dict.fromkeys(name for e in examples for name in _rated(e)))

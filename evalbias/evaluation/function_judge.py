@@ -12,7 +12,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.item_facts import candidates_of, chosen_candidate, item_facts
+from evalbias.evaluation.item_facts import candidates_of, chosen_candidate, item_facts, likelihood_provenance
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
 from evalbias.lm.types import MeasuringLM
@@ -117,7 +117,7 @@ def function_scores(
         scale=scale,
         reasons=reasons,
         judgments=len(questions),
-        provenance={} if likelihood_lm is None else {"reduction": reduction},
+        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
     )
 
 

@@ -93,6 +93,11 @@ def item_facts(
     )
 
 
+def likelihood_provenance(criterion: Criterion, scorer: Any, reduction: str) -> dict[str, Any]:
+    """Return what LS is of, where a model measures it: its reduction, and the task before source and output."""
+    return {} if scorer is None else {"reduction": reduction, "task": criterion.task}
+
+
 def candidates_of(example: dspy.Example) -> Sequence[Any]:
     """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
     given = example.get("candidates") or example.get("outputs") or ()

@@ -19,6 +19,7 @@ from evalbias.evaluation.item_facts import (
     candidates_of,
     item_facts,
     item_id,
+    likelihood_provenance,
 )
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
@@ -148,7 +149,7 @@ def judge_examples(
         predictions = judge.batch(examples, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
     refused = zip(facts.ids, predictions, strict=True)
-    provenance: dict[str, Any] = {} if scorer is None else {"reduction": reduction}
+    provenance = likelihood_provenance(judge.criterion, scorer, reduction)
     if isinstance(judge, PairwiseJudge) and judge.debias == "permutation":
         provenance[BY_CONSTRUCTION] = {"position": "the judge averages both orders, so none can be preferred"}
     return Judged(

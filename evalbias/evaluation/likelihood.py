@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -90,13 +91,14 @@ class LikelihoodBias:
 def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Sample]:
     difference = likelihoods[:, 0] - likelihoods[:, 1]
     wins = first_position(judged)  # (n, r)
+    odds = OddsStatistic(difference)
     return {
         "likelihood_correlation": Sample(
             wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0, confounded=True
         ),
         "odds_per_nat": Sample(
             wins,
-            _Orders(OddsStatistic(difference)),
+            _Orders(odds),
             "odds per nat",
             null=1.0,
             signed=False,
@@ -105,7 +107,7 @@ def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Samp
         ),
         "odds_of_first": Sample(
             wins,
-            _Orders(OddsStatistic(difference, at_zero=True)),
+            _Orders(OddsStatistic(difference, at_zero=True, shared=odds)),
             "odds of first",
             null=1.0,
             signed=False,
@@ -135,3 +137,8 @@ class _Orders(Statistic):
         k, _, orders = scores.shape
         signed = np.stack([references[0], -references[0]][:orders], axis=2)
         return self._inner.rows(scores.reshape(k, -1), signed.reshape(len(signed), -1))
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        inner, orders = copy.copy(self._inner), scores.shape[1]
+        inner.references = (np.concatenate([self.references[0], -self.references[0]][:orders]),)
+        return inner.resampled(scores.T.ravel(), np.tile(counts, orders))

@@ -10,7 +10,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.item_facts import chosen_candidate, item_facts, item_id
+from evalbias.evaluation.item_facts import chosen_candidate, item_facts, item_id, likelihood_provenance
 from evalbias.evaluation.judged import Judged, check_pairs
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -59,7 +59,7 @@ def recorded_scores(
         inputs=facts.inputs,
         writers=facts.writers,
         scale=scale,
-        provenance={} if likelihood_lm is None else {"reduction": reduction},
+        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
     )
 
 
@@ -111,7 +111,7 @@ def recorded_verdicts(
         inputs=facts.inputs,
         ties=bool((choices == TIE).any()),
         writers=facts.writers,
-        provenance={} if likelihood_lm is None else {"reduction": reduction},
+        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
     )
 
 

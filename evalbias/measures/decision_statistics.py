@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,10 @@ from evalbias.measures.statistic import SHARE, Statistic, Swapping
 
 INFINITE = 20.0
 """Log odds that no data have: a separated row stops there, where its gradient vanishes."""
+BLOCK = 1 << 15
+"""Resampled items that are fitted at a time; they stay in a processor's cache."""
+ROUNDING = 1e-12
+"""Variance of standardized differences below which all are equal."""
 
 
 class FairnessStatistic(Statistic):
@@ -132,6 +137,7 @@ class OddsStatistic(Statistic):
         difference: (n,) first minus second candidate, in any unit.
         at_zero: Return the odds of the first position between equal candidates, instead of the factor on the odds for
             each unit of the difference.
+        shared: The other statistic of the same differences, whose fits this one reads instead of repeating them.
 
     A row is NaN where the model has no finite solution: fewer than two distinct differences, or decisions that a
     threshold on the difference separates.
@@ -139,36 +145,81 @@ class OddsStatistic(Statistic):
 
     difference_method: Method = "bca"  # odds are skewed
 
-    def __init__(self, difference: FloatArray, *, at_zero: bool = False) -> None:
+    def __init__(self, difference: FloatArray, *, at_zero: bool = False, shared: OddsStatistic | None = None) -> None:
         self.references = (difference,)
         self._term = int(at_zero)
+        self._fits = _Fits() if shared is None else shared._fits
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the odds of every row of win probabilities (k, n) of the first candidate; see ``Statistic``."""
-        return np.asarray(np.exp(_logistic(references[0], scores)[self._term]))
+        differences, once = np.broadcast_to(references[0], scores.shape), np.ones((1, scores.shape[1]))
+        fits = [_logistic(x, wins, once)[0, self._term] for x, wins in zip(differences, scores, strict=True)]
+        return np.exp(np.array(fits))
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``; the fits start at that of all items."""
+        return np.asarray(np.exp(self._fits.of(self.references[0], scores, counts)[:, self._term]))
 
 
-def _logistic(x: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Fit slope and intercept, (k,) each, of targets (k, n) in [0, 1] on x (k, n) by maximum likelihood.
+@dataclass(frozen=True)
+class _Fits:
+    """Logistic fits of resamples, kept for a second statistic that is resampled with the same seed."""
 
-    Newton's method with bounded steps, all rows at once; NaN where there is no finite solution.
+    found: dict[bytes, FloatArray] = field(default_factory=dict, compare=False, repr=False)
+
+    def of(self, x: FloatArray, target: FloatArray, counts: FloatArray) -> FloatArray:
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (x, target, counts):
+            digest.update(np.ascontiguousarray(array))
+        key = digest.digest()
+        if key not in self.found:
+            (start,) = np.nan_to_num(_logistic(x, target, np.ones((1, len(x)))))
+            rows = max(1, BLOCK // len(x))
+            blocks = [counts[first : first + rows] for first in range(0, len(counts), rows)]
+            self.found[key] = np.concatenate([_logistic(x, target, block, start=start) for block in blocks])
+        return self.found[key]
+
+
+def _logistic(
+    x: FloatArray, target: FloatArray, counts: FloatArray, *, start: FloatArray | tuple[float, float] = (0.0, 0.0)
+) -> FloatArray:
+    """Fit slope and intercept of targets in [0, 1] on x by maximum likelihood.
+
+    Newton's method with bounded steps, all rows at once; a row that has converged is left out of further steps.
+
+    Args:
+        x: (n,) regressor.
+        target: (n,) targets.
+        counts: (k, n) how often each item counts in each of k fits.
+        start: Slope and intercept to start from.
+
+    Returns:
+        (k, 2) slopes and intercepts; NaN where there is no finite solution.
     """
-    x = np.broadcast_to(x, target.shape)
-    scale = x.std(axis=1, keepdims=True)
-    fit = (scale > 0).ravel()
-    z = np.divide(x, scale, out=np.zeros_like(target), where=scale > 0)
-    weights = np.zeros((len(target), 2))
+    scale = float(x.std()) or 1.0
+    z = x / scale
+    powers = np.column_stack([z**2, z, np.ones_like(z)])  # (n, 3)
+    shares = counts / counts.sum(axis=1, keepdims=True)  # of the items in a row
+    moments = shares @ powers
+    variance = moments[:, 0] - moments[:, 1] ** 2  # of a row, whose own unit decides what is infinite
+    unit = np.stack([np.sqrt(np.maximum(variance, ROUNDING)), np.ones(len(counts))], axis=1)
+    rest = np.flatnonzero(variance > ROUNDING)  # rows still to be fitted
+    weights = np.full((len(counts), 2), np.nan)
+    weights[rest] = start * np.array([scale, 1.0])
+    solved, shares = np.zeros(len(counts), dtype=bool), shares[rest]
     for _ in range(100):
-        shares = scipy.special.expit(weights[:, :1] * z + weights[:, 1:])  # (k, n)
-        error, curvature = shares - target, shares * (1 - shares)
-        gradient = np.stack([(error * z).mean(axis=1), error.mean(axis=1)], axis=1)  # (k, 2)
-        if (np.abs(gradient).max(axis=1)[fit] < 1e-10).all():
+        wins = scipy.special.expit(weights[rest] @ powers[:, 1:].T)  # (rest, n)
+        gradient = (shares * (wins - target)) @ powers[:, 1:]  # (rest, 2)
+        done = np.abs(gradient).max(axis=1, initial=0.0) < 1e-10
+        solved[rest[done]] = True
+        if done.any():
+            rest, shares, wins, gradient = rest[~done], shares[~done], wins[~done], gradient[~done]
+        if not len(rest):
             break
-        h = [(curvature * power).mean(axis=1) for power in (z * z, z, np.ones_like(z))]
-        determinant = np.maximum(h[0] * h[2] - h[1] ** 2, 1e-300)
-        step = np.stack([h[2] * gradient[:, 0] - h[1] * gradient[:, 1], h[0] * gradient[:, 1] - h[1] * gradient[:, 0]])
-        step = np.clip((step / determinant).T, -2, 2)
-        weights = np.clip(weights - step, -60, 60)
-    fit &= (np.abs(weights).max(axis=1) < INFINITE) & (np.abs(gradient).max(axis=1) < 1e-6)
-    slope = np.divide(weights[:, 0], scale.ravel(), out=np.full(len(target), np.nan), where=fit)
-    return slope, np.where(fit, weights[:, 1], np.nan)
+        a, b, c = ((shares * wins * (1 - wins)) @ powers).T  # the Hessian, ((a, b), (b, c))
+        step = np.stack([c * gradient[:, 0] - b * gradient[:, 1], a * gradient[:, 1] - b * gradient[:, 0]], axis=1)
+        step *= unit[rest] / np.maximum(a * c - b**2, 1e-300)[:, None]
+        weights[rest] -= np.clip(step, -2, 2) / unit[rest]
+        finite = np.abs(weights[rest] * unit[rest]).max(axis=1) < INFINITE
+        rest, shares = rest[finite], shares[finite]
+    return np.where(solved[:, None], weights / np.array([scale, 1.0]), np.nan)

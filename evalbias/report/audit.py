@@ -12,6 +12,7 @@ from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding
 from evalbias.evaluation.formatting import count, number
+from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.verdict import title
 
 ROWS = 12
@@ -26,6 +27,10 @@ def audit_view(audit: Audit) -> Group:
     parts += [m.table() for m in others.values() if len(m.estimates) <= ROWS]
     if audit.groups:
         parts.append(_groups(audit.groups))
+    if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
+        parts.append(
+            Text(f"LS is the likelihood of an output after its source and the task: {audit.provenance['task']}")
+        )
     parts += [Text(f"Not measured: {bias.replace('_', ' ')}: {why}") for bias, why in audit.not_measured.items()]
     if audit.label_next:
         first = ", ".join(audit.label_next[:5])

@@ -13,6 +13,7 @@ from evalbias.measures import (
     ShareStatistic,
     SkewnessStatistic,
     bias_score_statistic,
+    decision_statistics,
     performance_statistic,
 )
 from evalbias.measures.decision_statistics import BalancedRate
@@ -71,6 +72,34 @@ def test_odds_by_hand():
     assert rows[0] == pytest.approx(6)
     assert math.isnan(rows[1])
     assert rows[2] == pytest.approx((1 / 2) / 1)  # 2 of 4 at 0, 1 of 3 at 1
+
+
+def test_slope_and_intercept_of_the_same_resamples_are_fitted_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=40)
+    wins = (rng.random(40) < 1 / (1 + np.exp(-x))).astype(float)
+    options = {"n_resamples": 300, "seed": 1}
+    alone = OddsStatistic(x, at_zero=True).interval(wins, **options)
+    slope = OddsStatistic(x)
+    intercept = OddsStatistic(x, at_zero=True, shared=slope)
+    assert intercept.matches(OddsStatistic(x, at_zero=True))
+    slope.interval(wins, **options)
+    fit, rows = decision_statistics._logistic, []
+    monkeypatch.setattr(decision_statistics, "_logistic", lambda *a, **o: rows.append(len(a[2])) or fit(*a, **o))
+    assert intercept.interval(wins, **options) == alone
+    assert rows == [1]  # the estimate itself
+    intercept.interval(wins, n_resamples=300, seed=2)
+    assert sum(rows) > 300
+
+
+def test_a_resample_of_few_distant_items_is_separated_too():
+    x, wins = np.array([-9.0, -9.0, 9.0, 9.0, *np.linspace(-0.1, 0.1, 96)]), np.tile([0.0, 1.0], 50)
+    wins[:4] = [0.0, 0.0, 1.0, 1.0]
+    counts = np.ones((2, 100))
+    counts[0, 4:] = 0
+    odds = OddsStatistic(x).resampled(wins, counts)
+    assert math.isnan(odds[0])
+    assert odds[1] == pytest.approx(OddsStatistic(x)(wins))
 
 
 def test_statistics_match_if_kind_settings_and_references_do():
