@@ -17,6 +17,7 @@ from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
 from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for
+from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view
 from evalbias.runs.fingerprint import file_digest
@@ -109,8 +110,13 @@ def run_audit(
                 criterion=named,
                 scale=_scale(scale),
             )
-        settings: dict[str, Any] = {name: getattr(asked, name) for name in ("own_system", "reliability", "by")}
-        found = audit_answers(answered, **settings, seed=seed)
+        found = audit_answers(
+            answered,
+            own_system=asked.own_system,
+            reliability=asked.reliability,
+            by=group_field(items, asked.by),
+            seed=seed,
+        )
         brief, coverage = found.to_dict(), {found.judged.criterion: found.judged.coverage}
         run.finish(
             {"audit": brief, "measurements": found.measurements},

@@ -31,6 +31,8 @@ LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "pandalm": load_pandalm,
 }
 """Known data sets, whose columns and criteria need not be named."""
+GROUPS = {"evalbiasbench": "bias"}
+"""Known data set -> field whose values name the groups of items that it was made to tell apart."""
 
 
 def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:

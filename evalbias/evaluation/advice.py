@@ -23,6 +23,8 @@ class Advice:
             does not look for.
         for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
         for_scores: The same for a judge that scores.
+        for_others: The same for a judge that evalbias cannot ask, such as recorded answers or a function; empty where
+            it is the same.
         only: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
         words: The finding as a sentence with ``{value}``, ``{low}``, ``{high}`` and ``{null}``, where it is not about
             what is favored.
@@ -32,6 +34,7 @@ class Advice:
     needs: str
     for_pairs: str = ""
     for_scores: str = ""
+    for_others: str = ""
     only: str = ""
     words: str = ""
 
@@ -46,6 +49,9 @@ ADVICE: dict[str, Advice] = {
         for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
         "keeps what is shown to help; it takes some thousand judgments once, and prompts that are longer by 2 to 8 "
         "examples, or one more likelihood an output",
+        for_others="a correction of its scores by their likelihoods takes this effect out, at one likelihood an output "
+        "(evalbias.measures.likelihood_calibration); or use a judge with less of it: 'evalbias compile likelihood --lm "
+        "MODEL --data FILE' makes one of a model at hand",
     ),
     "position": Advice(
         favored="the output shown first",
@@ -54,6 +60,7 @@ ADVICE: dict[str, Advice] = {
         for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
         "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
         "prompt a pair",
+        for_others="asking in both orders and averaging removes it at twice the prompts",
     ),
     "verbosity": Advice(
         favored="an output that is one standard deviation longer",
@@ -62,6 +69,7 @@ ADVICE: dict[str, Advice] = {
         "without it; the search takes some thousand judgments once, the wording nothing",
         for_scores="'evalbias compile likelihood' lessens it where long outputs are likely ones (measure again after "
         "it); outputs of equal length avoid it",
+        for_others="outputs of equal length avoid it; change the judge's wording or examples and audit it again",
     ),
     "self_preference": Advice(
         favored="an output of the judge's own system",
@@ -78,6 +86,7 @@ ADVICE: dict[str, Advice] = {
         only="scores",
         for_scores="a map of the scores, or likelihood calibration, stretches them but ranks no better; demonstrations "
         "of the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 to 8 examples",
+        for_others="a map of its scores to people's stretches them at no cost, but ranks no better",
         words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
         "{high:.2f})",
     ),

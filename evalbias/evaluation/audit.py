@@ -22,7 +22,7 @@ from evalbias.evaluation.audited import (
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
-from evalbias.evaluation.groups import measure_groups
+from evalbias.evaluation.groups import group_field, measure_groups
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.sample_size import label_next, labeled
@@ -153,7 +153,7 @@ def audit(
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
         by: Field whose values name groups of items on which the agreement is measured too, such as the set of a
-            benchmark.
+            benchmark. Defaults to the kinds of bias for EvalBiasBench.
         limit: Largest number of pairs drawn, where a judge that compares is given single outputs.
         seed: Seed for intervals and draws.
         num_threads: Calls of a function at the same time.
@@ -162,7 +162,8 @@ def audit(
     Raises:
         ValueError: Not exactly one judge is named, or the items lack what is asked for; an item is named.
     """
-    examples: list[dspy.Example] = list(data_sets.read(data, mapping=mapping))
+    items = data_sets.read(data, mapping=mapping)
+    examples: list[dspy.Example] = list(items)
     if not examples:
         raise ValueError("There are no items: give at least one.")
     program = load_any_judge(judge) if isinstance(judge, str | os.PathLike) else judge
@@ -185,7 +186,13 @@ def audit(
         num_threads=num_threads,
         progress=progress,
     )
-    return audit_answers(answered, own_system=own_system, reliability=reliability, by=by, seed=seed)
+    return audit_answers(
+        answered,
+        own_system=own_system,
+        reliability=reliability,
+        by=group_field(data if isinstance(data, data_sets.Dataset) else items, by),
+        seed=seed,
+    )
 
 
 def audit_answers(
@@ -208,7 +215,8 @@ def audit_answers(
             not_measured[name] = f"it needs {advice.needs}"
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     not_measured |= answered.not_measured
-    findings = findings_of(biases, judged, {k: v for k, v in not_measured.items() if k != AGREEMENT})
+    missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
+    findings = findings_of(biases, judged, missing, askable=answered.askable)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}

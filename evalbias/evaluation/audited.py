@@ -37,12 +37,14 @@ class Answered:
         judged: Its answers, and what is known about the items.
         examples: The items, in the order of the answers.
         not_measured: Bias -> why it cannot be measured, where that was found out on the way.
+        askable: Whether it is a judge of evalbias, which can be compiled; not so recorded answers and functions.
     """
 
     judge: str
     judged: Judged
     examples: Sequence[dspy.Example]
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    askable: bool = False
 
 
 def answers_of(
@@ -125,12 +127,13 @@ def _asked(
     try:
         own: Any = "own" if likelihood_lm is None else likelihood_lm
         judged = judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
-        return Answered(words, judged, examples)
+        return Answered(words, judged, examples, askable=True)
     except NotImplementedError as error:
         if likelihood_lm is not None:
             raise
         judged = judge_examples(judge, examples, lm=lm, progress=progress)
-        return Answered(words, judged, examples, {"likelihood": f"{error} Name another model (--likelihood-lm)."})
+        missing = {"likelihood": f"{error} Name another model (--likelihood-lm)."}
+        return Answered(words, judged, examples, missing, askable=True)
 
 
 def pairs_for(

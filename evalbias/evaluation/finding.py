@@ -39,8 +39,8 @@ class Finding:
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: The same in points, or in so many of 100 pairs.
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
-        items_needed: Items with which an effect of the size of ``margin`` is found with power .8; None where unknown,
-            or where as many could not tell.
+        items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
+            correction; None where unknown, or where as many could not tell.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
     """
 
@@ -56,7 +56,11 @@ class Finding:
 
 
 def findings_of(
-    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str]
+    measurements: Mapping[str, Measurement],
+    judged: Judged,
+    not_measured: Mapping[str, str],
+    *,
+    askable: bool = True,
 ) -> tuple[Finding, ...]:
     """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
 
@@ -64,6 +68,7 @@ def findings_of(
         measurements: Bias -> measurement, of biases only.
         judged: What was measured.
         not_measured: Bias -> why it was not measured.
+        askable: Whether evalbias can ask the judge and so compile it; what helps depends on it.
     """
     headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
@@ -73,9 +78,10 @@ def findings_of(
     found = [
         Finding(bias, "no sign", headlines[bias], settled[bias])
         if bias in settled
-        else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan))
+        else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
         for bias, measurement in measurements.items()
     ]
+    found = [replace(f, remedy=_remedy(f.bias, judged, askable)) if f.status == "biased" else f for f in found]
     return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
 
 
@@ -115,7 +121,7 @@ def holm(p_values: list[float]) -> list[float]:
 
 
 def _finding(
-    bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float
+    bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float, tests: int
 ) -> Finding:
     advice = advice_on(bias)
     if estimate is None:
@@ -130,9 +136,8 @@ def _finding(
         status = "biased"
     elif -margin < estimate.low and estimate.high < margin:
         status = "no sign"
-    remedy = (advice.for_pairs if judged.pairwise else advice.for_scores) if status == "biased" else ""
     words = in_words(bias, estimate, measurement, judged)
-    needed = items_needed(estimate, margin)
+    needed = items_needed(estimate, margin, tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
         needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
     return Finding(
@@ -144,8 +149,13 @@ def _finding(
         _margin_in_words(margin, estimate, measurement, judged),
         p_adjusted,
         needed,
-        remedy,
     )
+
+
+def _remedy(bias: str, judged: Judged, askable: bool) -> str:
+    advice = advice_on(bias)
+    ours = advice.for_pairs if judged.pairwise else advice.for_scores
+    return ours if askable else advice.for_others or ours
 
 
 def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:

@@ -9,9 +9,15 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.data.loaders import GROUPS
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import BoolArray
+
+
+def group_field(data: Any, by: str | None) -> str | None:
+    """Return the field that groups the items: the one that is named, else that of a known data set, else None."""
+    return by if by is not None else GROUPS.get(getattr(data, "name", ""))
 
 
 def measure_groups(

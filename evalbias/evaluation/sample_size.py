@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy
+from scipy import stats
+from scipy.optimize import brentq
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
@@ -14,38 +15,55 @@ POWER = 0.8
 """Probability with which an effect of the wanted size is shown."""
 
 
-def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER) -> int | None:
-    """Compute how many items an interval needs to exclude "no bias" for an effect of a given size.
+def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tests: int = 1) -> int | None:
+    """Compute how many items are needed to show an effect of a given size.
 
     The standard error is read off the 95 % interval and shrinks with the root of the number of items, as many of them
-    from each input as now: n' = n ((z_.975 + z_power) standard error / wanted)^2.
+    from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / wanted)^2, with the quantiles of
+    Student's t for the inputs of n' items.
 
     Args:
         estimate: Estimate from n items.
         wanted: Distance from the value of an unbiased judge that should be shown, in units of the estimate; > 0.
         power: Probability of showing it, in (0, 1).
+        tests: Number of biases that are tested together. Holm's correction allows the first of them an error of 5 % by
+            this number; with 1, the 95 % interval excludes "no bias".
 
     Returns:
         Items, also where they are fewer than n. None where no number of items would do: the interval is undefined, or
         the estimate is (one rating of unknown reliability: its interval does not shrink to a point).
 
     Raises:
-        ValueError: ``wanted`` or ``power`` is out of range.
+        ValueError: ``wanted``, ``power`` or ``tests`` is out of range.
 
     Examples:
         >>> from evalbias.evaluation import Estimate
         >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
-        >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.8 * .1008 / .2)^2
-        200
+        >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.815 * .1008 / .2)^2
+        202
+        >>> items_needed(found, 0.2, tests=4)
+        287
     """
-    if not wanted > 0 or not 0 < power < 1:
-        raise ValueError(f"wanted={wanted}, power={power}: give a size above 0 and a probability between 0 and 1.")
+    if not wanted > 0 or not 0 < power < 1 or tests < 1:
+        raise ValueError(
+            f"wanted={wanted}, power={power}, tests={tests}: give a size above 0, a probability between 0 and 1, and a "
+            "number of at least 1."
+        )
     width = estimate.high - estimate.low
     if math.isnan(width + estimate.value) or math.isinf(width):
         return None
     units = estimate.units or estimate.n
-    error = width / 2 / scipy.stats.t.ppf(0.975, max(units - 1, 1))
-    return math.ceil(estimate.n * ((scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(power)) * error / wanted) ** 2)
+    error = width / 2 / stats.t.ppf(0.975, max(units - 1, 1))
+    levels = [1 - 0.025 / tests, power]
+
+    def growth(factor: float) -> float:
+        """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
+        return float(stats.t.ppf(levels, max(units * factor - 1, 1)).sum() * error / wanted) ** 2
+
+    least, most = 2 / units, growth(0.0)
+    if growth(least) <= least:
+        return math.ceil(estimate.n * least)
+    return math.ceil(estimate.n * brentq(lambda factor: growth(factor) - factor, least, most))
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:

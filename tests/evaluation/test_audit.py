@@ -13,6 +13,7 @@ from evalbias.data import world
 from evalbias.evaluation.finding import Finding, holm
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
+from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.runs.values import to_json
 
 
@@ -71,7 +72,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     (finding,) = [f for f in audited.verdict.findings if f.bias == "position"]
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
-    assert finding.items_needed is None  # 96 find an effect of the margin's size in 80 % of samples
+    assert finding.items_needed is None  # 98 find an effect of the margin's size in 80 % of samples
     assert "to tell for position" in audited.verdict.sentence
     assert "position (about" not in audited.verdict.sentence
 
@@ -247,3 +248,59 @@ def test_a_rater_is_audited_against_the_others(data_dir):
         clusters=[e.source for e in records],
     )
     assert (effect.value, effect.low, effect.high) == pytest.approx((direct.effect, direct.low, direct.high))
+
+
+def test_the_kinds_of_evalbiasbench_stand_side_by_side(tmp_path):
+    record = {"instruction": "Say it.", "response1": "It.", "response2": "It, at great length.", "label": 1}
+    published = {"length bias": [record, record], "concreteness": [{**record, "response2": "7"}]}
+    (tmp_path / "biasbench.json").write_text(json.dumps(published))
+    spec = f"evalbiasbench:{tmp_path / 'biasbench.json'}"
+
+    def longer(pair):
+        first, second = pair.candidates
+        return int(len(second) > len(first))
+
+    for given in (spec, evalbias_data.read(spec)):
+        found = evalbias.audit(given, judge=longer)
+        assert {kind: m["accuracy"].value for kind, m in found.groups.items()} == {"length bias": 0, "concreteness": 1}
+    assert list(evalbias.audit(spec, judge=longer, by="id").groups) == [
+        "length-bias/0",
+        "length-bias/1",
+        "concreteness/0",
+    ]
+
+
+class Asked(FormulaLM):
+    """Keep the task of each likelihood."""
+
+    def loglikelihood(self, pairs, **options):
+        self.tasks = {context[0]["content"] for context, _ in pairs}
+        return super().loglikelihood(pairs, **options)
+
+
+def test_the_task_of_recorded_answers_defines_their_likelihoods():
+    lm, texts = Asked(), [e.copy(mine=float(i % 5)) for i, e in enumerate(rated_texts(12, 3))]
+    found = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm, task="Summarise the article.")
+    assert lm.tasks == {"Summarise the article."}
+    assert found.provenance["task"] == "Summarise the article."
+    general = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
+    assert lm.tasks == {general.provenance["task"]} == {DEFAULT_TASK}
+    assert "task" not in evalbias.audit(texts, scores_field="mine").provenance
+    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?", task="Say it."))
+    with pytest.raises(ValueError, match=r"the task of this judge is 'Say it\.', which defines LS: leave task out"):
+        evalbias.audit(texts, judge=judge, lm=lm, task="Summarise the article.")
+
+
+def test_what_helps_is_open_to_the_judge_that_was_audited():
+    recorded = of_pairs(first_places(200, first=0.4)).verdict.sentence
+    assert (
+        "What helps against position: asking in both orders and averaging removes it at twice the prompts." in recorded
+    )
+    texts = rated_texts(200, 1)
+    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    ours = evalbias.audit(texts, judge=judge, lm=FormulaLM(bias=0.5))
+    scores = [e.copy(mine=score) for e, score in zip(texts, ours.judged.answers, strict=True)]
+    others = evalbias.audit(scores, scores_field="mine", likelihood_lm=FormulaLM(bias=0.5))
+    assert status(ours, "likelihood").remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
+    assert status(others, "likelihood").remedy.startswith("a correction of its scores by their likelihoods takes this")
+    assert status(others, "likelihood").estimate == status(ours, "likelihood").estimate

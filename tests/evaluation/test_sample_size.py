@@ -16,14 +16,23 @@ NAN = math.nan
 FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
 
 
-def test_items_by_hand():
-    error = 0.2 / stats.t.ppf(0.975, 99)
-    wanted = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
-    assert items_needed(FOUND, 0.05) == math.ceil(100 * (wanted * error / 0.05) ** 2)
-    assert items_needed(FOUND, 0.4) < 100
-    few = replace(FOUND, units=10)  # ten inputs: the same width is less certain about the standard error
-    assert items_needed(few, 0.1) == math.ceil(100 * (wanted * 0.2 / stats.t.ppf(0.975, 9) / 0.1) ** 2)
-    assert items_needed(FOUND, 0.1, power=0.9) > items_needed(FOUND, 0.1)
+@pytest.mark.parametrize(
+    ("wanted", "power", "tests", "units"), [(0.05, 0.8, 1, 100), (0.1, 0.9, 4, 100), (0.1, 0.8, 3, 10)]
+)
+def test_so_many_items_solve_the_equation_of_their_own_number(wanted, power, tests, units):
+    found = replace(FOUND, units=units)
+    error = 0.2 / stats.t.ppf(0.975, units - 1)  # ten inputs: the same width is less certain about the standard error
+    needed = items_needed(found, wanted, power=power, tests=tests)
+    df = units * needed / 100 - 1
+    quantiles = stats.t.ppf(1 - 0.025 / tests, df) + stats.t.ppf(power, df)
+    assert needed == pytest.approx(100 * (quantiles * error / wanted) ** 2, abs=1.0)
+
+
+def test_more_tests_a_higher_power_and_a_smaller_effect_need_more_items():
+    numbers = [items_needed(FOUND, 0.4), items_needed(FOUND, 0.1)]
+    numbers += [items_needed(FOUND, 0.1, power=0.9), items_needed(FOUND, 0.1, power=0.9, tests=3)]
+    assert numbers == sorted(set(numbers))
+    assert items_needed(FOUND, 100.0) == 2  # two inputs are the fewest
 
 
 @pytest.mark.parametrize("change", [{"value": NAN}, {"low": NAN, "high": NAN}, {"high": math.inf}])
@@ -33,7 +42,7 @@ def test_more_items_do_not_help_where_the_estimate_is_undefined(change):
 
 @pytest.mark.parametrize(("wanted", "power"), [(0.0, 0.8), (NAN, 0.8), (0.1, 1.0)])
 def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
-    with pytest.raises(ValueError, match="give a size above 0 and a probability between 0 and 1"):
+    with pytest.raises(ValueError, match="give a size above 0, a probability between 0 and 1, and a number"):
         items_needed(FOUND, wanted, power=power)
 
 
