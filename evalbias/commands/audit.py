@@ -55,7 +55,10 @@ WrittenFor = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option(help="Field whose values name groups of items on which the agreement is measured too, such as set."),
+    typer.Option(
+        help="Field whose values name groups of items on which the agreement is measured too, such as set; by default "
+        "the kinds of bias of evalbiasbench."
+    ),
 ]
 FailOn = Annotated[
     list[str] | None,
