@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def run_audit(
     *,
     columns: list[str] | None,
     criterion: str | None,
-    written_for: str | None,
+    written: Mapping[str, str | None],
     scale: str | None,
     lm: str | None,
     likelihood_lm: str | None,
@@ -87,9 +88,12 @@ def run_audit(
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
         examples = pairs_for(judge, items, limit, seed, better=asked.better_field)
-    if judge is not None and written_for is not None:
-        raise typer.BadParameter(f"--judge has a task of its own, {judge.criterion.task!r}: leave --task out.")
-    named = criterion_of(spec, examples, criterion, written_for) if judge is None else judge.criterion
+    if judge is not None and any(written.values()):
+        raise typer.BadParameter(
+            f"--judge has a task of its own, {judge.criterion.task!r}, and labels: leave --task, --source-label and "
+            "--output-label out."
+        )
+    named = criterion_of(spec, examples, criterion, **written) if judge is None else judge.criterion
     task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
     options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}
     if asked.judge is not None:

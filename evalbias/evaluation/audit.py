@@ -121,6 +121,8 @@ def audit(
     likelihood_lm: Any = None,
     criterion: str | Criterion | None = None,
     task: str | None = None,
+    source_label: str | None = None,
+    output_label: str | None = None,
     scale: tuple[float, float] | None = None,
     own_system: str | None = None,
     reliability: float | None = None,
@@ -147,8 +149,10 @@ def audit(
             not measured without it.
         criterion: Criterion of the human scores. Defaults to the judge's, else to the only one that the items have.
         task: Task that the outputs were written for, such as "Summarise the article.": LS is the likelihood of an
-            output after this task and its source. Defaults to the data set's own, else to a general one, under which
-            outputs are less likely and LS tells less. A judge of evalbias has a task of its own.
+            output after this task and its source. Defaults to the data set's own, else to a general one, with which LS
+            tells less. A judge of evalbias has a task and labels of its own.
+        source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
+        output_label: Word before the output. Defaults to "Output".
         scale: Lowest and highest score of the judge, if known; only words depend on it.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
@@ -170,8 +174,11 @@ def audit(
     if isinstance(program, PairwiseJudge):
         examples = pairs_for(program, examples, limit, seed, better=better_field)
     asked = program.criterion if isinstance(program, PointwiseJudge | PairwiseJudge) else None
-    if asked is not None and task is not None:
-        raise ValueError(f"task={task!r}: the task of this judge is {asked.task!r}, which defines LS: leave task out.")
+    prompt = {"task": task, "source_label": source_label, "output_label": output_label}
+    if asked is not None and any(prompt.values()):
+        raise ValueError(
+            f"{prompt}: this judge has a task of its own, {asked.task!r}, and labels; they define LS. Leave these out."
+        )
     answered = answers_of(
         examples,
         judge=program,
@@ -181,7 +188,7 @@ def audit(
         better_field=better_field,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        criterion=asked or criterion_of(data, examples, criterion, task),
+        criterion=asked or criterion_of(data, examples, criterion, **prompt),
         scale=scale,
         num_threads=num_threads,
         progress=progress,

@@ -162,7 +162,7 @@ def _better(first: float, second: float) -> int | None:
 
 
 def criterion_of(
-    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, task: str | None = None
+    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, **written: str | None
 ) -> Criterion:
     """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
 
@@ -170,13 +170,15 @@ def criterion_of(
         data: The data as the user named them.
         examples: Items.
         criterion: A criterion, its name, ``"name: definition"``, or None.
-        task: Task that the outputs were written for, in place of the criterion's.
+        **written: ``task``, ``source_label`` and ``output_label`` of the prompt under which the outputs were written,
+            in place of the criterion's; None leaves them.
 
     Raises:
         ValueError: None is named and people rated several.
     """
-    if task is not None:
-        return replace(criterion_of(data, examples, criterion), task=task)
+    given = {name: value for name, value in written.items() if value is not None}
+    if given:
+        return replace(criterion_of(data, examples, criterion), **given)
     if isinstance(criterion, Criterion):
         return criterion
     rated = list(dict.fromkeys(name for e in examples for name in _rated(e)))

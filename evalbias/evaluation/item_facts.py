@@ -94,8 +94,9 @@ def item_facts(
 
 
 def likelihood_provenance(criterion: Criterion, scorer: Any, reduction: str) -> dict[str, Any]:
-    """Return what LS is of, where a model measures it: its reduction, and the task before source and output."""
-    return {} if scorer is None else {"reduction": reduction, "task": criterion.task}
+    """Return what LS is of, where a model measures it: its reduction, and the prompt before the output."""
+    prompt = {name: getattr(criterion, name) for name in ("task", "source_label", "output_label")}
+    return {} if scorer is None else {"reduction": reduction, **prompt}
 
 
 def candidates_of(example: dspy.Example) -> Sequence[Any]:

@@ -271,10 +271,11 @@ def test_the_kinds_of_evalbiasbench_stand_side_by_side(tmp_path):
 
 
 class Asked(FormulaLM):
-    """Keep the task of each likelihood."""
+    """Keep the task of each likelihood, and the words before the source."""
 
     def loglikelihood(self, pairs, **options):
         self.tasks = {context[0]["content"] for context, _ in pairs}
+        self.labels = {context[1]["content"].partition(":")[0] for context, _ in pairs}
         return super().loglikelihood(pairs, **options)
 
 
@@ -283,11 +284,14 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
     found = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm, task="Summarise the article.")
     assert lm.tasks == {"Summarise the article."}
     assert found.provenance["task"] == "Summarise the article."
+    assert lm.labels == {"Source"}
+    evalbias.audit(texts, scores_field="mine", likelihood_lm=lm, source_label="Article")
+    assert lm.labels == {"Article"}
     general = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
     assert lm.tasks == {general.provenance["task"]} == {DEFAULT_TASK}
     assert "task" not in evalbias.audit(texts, scores_field="mine").provenance
     judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?", task="Say it."))
-    with pytest.raises(ValueError, match=r"the task of this judge is 'Say it\.', which defines LS: leave task out"):
+    with pytest.raises(ValueError, match=r"this judge has a task of its own, 'Say it\.', and labels"):
         evalbias.audit(texts, judge=judge, lm=lm, task="Summarise the article.")
 
 
