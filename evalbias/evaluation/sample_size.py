@@ -54,11 +54,13 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
         return None
     units = estimate.units or estimate.n
     error = width / 2 / stats.t.ppf(0.975, max(units - 1, 1))
-    levels = [1 - 0.025 / tests, power]
+    levels = (1 - 0.025 / tests, power)
 
     def growth(factor: float) -> float:
         """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
-        return float(stats.t.ppf(levels, max(units * factor - 1, 1)).sum() * error / wanted) ** 2
+        df = max(units * factor - 1, 1)
+        quantiles = sum(float(stats.t.ppf(level, df)) for level in levels)
+        return (quantiles * error / wanted) ** 2
 
     least, most = 2 / units, growth(0.0)
     if growth(least) <= least:

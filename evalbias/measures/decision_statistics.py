@@ -148,13 +148,13 @@ class OddsStatistic(Statistic):
     def __init__(self, difference: FloatArray, *, at_zero: bool = False, shared: OddsStatistic | None = None) -> None:
         self.references = (difference,)
         self._term = int(at_zero)
-        self._fits = _Fits() if shared is None else shared._fits
+        self._fits: _Fits = _Fits() if shared is None else shared._fits
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the odds of every row of win probabilities (k, n) of the first candidate; see ``Statistic``."""
         differences, once = np.broadcast_to(references[0], scores.shape), np.ones((1, scores.shape[1]))
         fits = [_logistic(x, wins, once)[0, self._term] for x, wins in zip(differences, scores, strict=True)]
-        return np.exp(np.array(fits))
+        return np.asarray(np.exp(fits))
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``; the fits start at that of all items."""
@@ -170,7 +170,7 @@ class _Fits:
     def of(self, x: FloatArray, target: FloatArray, counts: FloatArray) -> FloatArray:
         digest = hashlib.blake2b(digest_size=16)
         for array in (x, target, counts):
-            digest.update(np.ascontiguousarray(array))
+            digest.update(np.ascontiguousarray(array).data)
         key = digest.digest()
         if key not in self.found:
             (start,) = np.nan_to_num(_logistic(x, target, np.ones((1, len(x)))))
