@@ -18,9 +18,9 @@ POWER = 0.8
 def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tests: int = 1) -> int | None:
     """Compute how many items are needed to show an effect of a given size.
 
-    The standard error is read off the 95 % interval and shrinks with the root of the number of items, as many of them
-    from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / wanted)^2, with the quantiles of
-    Student's t for the inputs of n' items.
+    The standard error is read off the wider side of the 95 % interval and shrinks with the root of the number of items,
+    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / wanted)^2, with
+    the quantiles of Student's t for the inputs of n' items.
 
     Args:
         estimate: Estimate from n items.
@@ -49,11 +49,11 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
             f"wanted={wanted}, power={power}, tests={tests}: give a size above 0, a probability between 0 and 1, and a "
             "number of at least 1."
         )
-    width = estimate.high - estimate.low
-    if math.isnan(width + estimate.value) or math.isinf(width):
+    half = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    if not math.isfinite(estimate.high - estimate.low + estimate.value):
         return None
     units = estimate.units or estimate.n
-    error = width / 2 / stats.t.ppf(0.975, max(units - 1, 1))
+    error = half / stats.t.ppf(0.975, max(units - 1, 1))
     levels = (1 - 0.025 / tests, power)
 
     def growth(factor: float) -> float:
