@@ -52,7 +52,14 @@ def test_so_many_items_show_the_effect_with_the_stated_power():
     needed = items_needed(pilot, large.value)
     assert 300 < needed < 500
     share = flagged(VerbosityBias(), "length_effect", lambda rng: scored(rng, needed, length=0.15), sets=150)
-    assert 0.65 <= share <= 0.9
+    assert 0.7 <= share <= 0.9
+    corrected, found = items_needed(pilot, large.value, tests=4), 0
+    for seed in range(150):  # the smallest of four p-values is multiplied by four
+        sample = VerbosityBias().samples(scored(np.random.default_rng([1, seed]), corrected, length=0.15))[
+            "length_effect"
+        ]
+        found += sample.statistic.interval(sample.values, seed=0).p_value < 0.05 / 4
+    assert 0.7 <= found / 150 <= 0.9
 
 
 def partly_labeled(n=200, known=40):
