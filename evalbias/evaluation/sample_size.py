@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import brentq
+import scipy
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
@@ -53,19 +52,19 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
     if not math.isfinite(estimate.high - estimate.low + estimate.value):
         return None
     units = estimate.units or estimate.n
-    error = half / stats.t.ppf(0.975, max(units - 1, 1))
+    error = half / scipy.stats.t.ppf(0.975, max(units - 1, 1))
     levels = (1 - 0.025 / tests, power)
 
     def growth(factor: float) -> float:
         """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
         df = max(units * factor - 1, 1)
-        quantiles = sum(float(stats.t.ppf(level, df)) for level in levels)
+        quantiles = sum(float(scipy.stats.t.ppf(level, df)) for level in levels)
         return (quantiles * error / wanted) ** 2
 
     least, most = 2 / units, growth(0.0)
     if growth(least) <= least:
         return math.ceil(estimate.n * least)
-    return math.ceil(estimate.n * brentq(lambda factor: growth(factor) - factor, least, most))
+    return math.ceil(estimate.n * scipy.optimize.brentq(lambda factor: growth(factor) - factor, least, most))
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:
