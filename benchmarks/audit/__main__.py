@@ -30,13 +30,16 @@ TEXT = """
 Judges with planted biases, on items whose length and likelihood correlate .5 with quality, rated by three people with
 noise on a scale of 1 to 5 (`benchmarks/audit/judges.py`). "verbosity 90; false 4 (of 200)": of 200 draws of n items, in
 90 % the planted bias was flagged, and in 4 % any bias that the judge does not have. evalbias flags what its audit calls
-biased, with a family-wise error of 5 % over an unbiased judge's biases. The peers flag with their own default
+biased, with a family-wise error of 5 % over an unbiased judge's biases; its intervals allow for the ends of the rating
+scale, which pairs of these judges, without a scale of their own, need. The peers flag with their own default
 thresholds: {versions}. judgekit reads the same answers and the mean rating; judgecal and juryrig
 ask the planted judge again about padded text, which removes the length's tie with quality by experiment and is not
 possible for recorded answers. The planted judge answers juryrig's padded text with the same error as the original.
 juryrig's position flag also rises for inconsistency between the orders, which a judge of noise has. "-": the tool
 audits no such judge, or was not run on it; a planted bias at 0 may be one that the tool has no test for. No audit of
-evalbias flags over-confidence: it reports the calibration error with its interval. Of few draws, shares are rough.
+evalbias flags over-confidence: it reports the calibration error with its interval, because the slope of people's
+choices on an unbiased judge's log-odds here is 1.1 for one rater and 1.6 for the mean of three. Of few draws, shares
+are rough.
 """
 
 
