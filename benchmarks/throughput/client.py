@@ -23,7 +23,6 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from benchmarks.throughput.canned import canned_server
 from evalbias.data import world
-from evalbias.lm.servers.heap import HEAP
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.programs.criteria import SYNTHETIC
 
@@ -43,7 +42,7 @@ def rates(address: str, in_flight: int, prompts: list[Any], repeats: int) -> lis
     jobs = lm.engine.dialect.choice_jobs(prompts, SYNTHETIC.labels)
     calls: list[Callable[[], Any]] = [
         lambda: lm.choice_logprobs(prompts, SYNTHETIC.labels),
-        lambda: _sent(lm, jobs),
+        lambda: lm.engine.fleet.all(jobs, jobs.__getitem__, name="canned"),
     ]
     measured: list[list[tuple[float, float]]] = [[], []]
     for repeat in range(repeats + 1):
@@ -52,11 +51,6 @@ def rates(address: str, in_flight: int, prompts: list[Any], repeats: int) -> lis
             if repeat:
                 values.append(value)
     return measured
-
-
-def _sent(lm: evalbias.ServerLM, jobs: list[Any]) -> None:
-    with HEAP.frozen():  # as for whole judgments
-        lm.engine.fleet.all(jobs, jobs.__getitem__, name="canned")
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ class ServerEngine:
             items: Items of the call.
             control: Function from an item to the same one about a harmless text.
         """
-        with HEAP.frozen():
+        with HEAP.frozen():  # while prompts are tokenized
             return self.fleet.all(jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model)
 
     def complete(self, request: lm15.Request) -> lm15.Response:

@@ -14,12 +14,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from evalbias.lm.servers.call import Call, Job
 from evalbias.lm.servers.connection import Connection, pause
 from evalbias.lm.servers.errors import FATAL, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.servers.routing import route
 from evalbias.lm.servers.transport import Pool
 from evalbias.lm.types import Interrupted
@@ -83,7 +85,8 @@ class Fleet:
         """
         call = Call(control)
         try:
-            return self.pool.run(self._all(jobs, call, name))
+            with HEAP.frozen() if len(jobs) > 1 else nullcontext():  # the jobs too
+                return self.pool.run(self._all(jobs, call, name))
         except KeyboardInterrupt as error:
             raise Interrupted(dict(call.answered)) from error
 

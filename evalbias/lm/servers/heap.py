@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 
 class Heap:
-    """The objects of this process; calls in several threads share one freeze."""
+    """The objects of this process; what calls in several threads froze is thawed when the last of them ends."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,15 +30,17 @@ class Heap:
         """
         with self._lock:
             self._calls += 1
-            if self._calls == 1 and gc.get_freeze_count() == 0:
+            if self._calls == 1:
+                self._ours = gc.get_freeze_count() == 0
+            if self._ours:
                 gc.freeze()
-                self._ours = True
         try:
             yield
         finally:
             with self._lock:
                 self._calls -= 1
                 if self._calls == 0 and self._ours:
+                    gc.collect()  # what the calls left behind: later it would be among everything else
                     gc.unfreeze()
                     self._ours = False
 
