@@ -76,8 +76,8 @@ def route(keys: Sequence[bytes], servers: Sequence[str], loads: Sequence[int]) -
 def groups(keys: Sequence[bytes], most: int) -> list[Group]:
     """Cut the trie of sorted prompts into the largest subtrees of at most ``most`` prompts.
 
-    Prompts are compared by blocks. A subtree's prefix ends with the first block that sets it apart from its siblings;
-    that of a single prompt without siblings is the whole prompt.
+    Prompts are compared by blocks. A subtree's prefix ends with the first block that sets it apart from its siblings.
+    Where all prompts are one subtree, it is what they share: of a single prompt all of it.
 
     Example:
         >>> [(g.start, g.stop) for g in groups([b"a" * 64 + b"b" * 64, b"a" * 64 + b"c" * 64, b"d" * 64], 2)]
@@ -89,7 +89,8 @@ def groups(keys: Sequence[bytes], most: int) -> list[Group]:
 def _cut(keys: Sequence[bytes], most: int) -> Iterator[Group]:
     rows = [np.frombuffer(key, dtype=np.uint8) for key in keys]
     shared = np.array(shared_prefixes(rows)) // BLOCK  # (n,) blocks shared with the prompt before
-    todo = [(0, len(keys), len(keys[0]) // BLOCK)]
+    whole = len(keys[0]) // BLOCK if len(keys) == 1 else int(shared[1:].min()) - 1
+    todo = [(0, len(keys), whole)]
     while todo:
         start, stop, depth = todo.pop()
         if stop - start <= max(most, 1):
