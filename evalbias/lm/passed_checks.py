@@ -14,6 +14,7 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def passed_checks(model: Any, fingerprint: str) -> PassedChecks:
             "model": fingerprint,
             "device": _device(model.device),
             "python": sys.version,
+            "evalbias": version("evalbias"),
             "packages": _packages(),
             "code": code,
         }
@@ -92,10 +94,13 @@ def _device(device: torch.device) -> str:
 
 @cache
 def _packages() -> str:
-    """Return a hash of the names and versions of all installed packages."""
+    """Return a hash of the names and versions of all other packages that are installed.
+
+    A checkout of this one holds its metadata, which are on the path only for commands that are run there.
+    """
     folders = [Path(entry) for entry in sys.path if entry]
     installed = {file.name for folder in folders if folder.is_dir() for file in folder.glob("*-info")}
-    return _hash("\n".join(sorted(installed)).encode())
+    return _hash("\n".join(sorted(name for name in installed if not name.startswith("evalbias"))).encode())
 
 
 def _code(model: Any) -> str | None:

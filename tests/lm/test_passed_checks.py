@@ -71,8 +71,8 @@ def test_other_settings_of_the_engine_are_tried_again(runs, folder):
     assert runs == [*BOTH, "disagreement", "disagreement"]
 
 
-@pytest.mark.parametrize("fact", ["_packages", "_code", "_device"])
-def test_other_packages_code_or_devices_are_checked_again(runs, folder, monkeypatch, fact):
+@pytest.mark.parametrize("fact", ["_packages", "_code", "_device", "version"])
+def test_other_packages_code_devices_or_versions_are_checked_again(runs, folder, monkeypatch, fact):
     load(folder)
     monkeypatch.setattr(passed_checks, fact, lambda *_: "another")
     load(folder)
@@ -87,8 +87,11 @@ def test_the_version_of_any_package_counts(tmp_path, monkeypatch):
         passed_checks._packages.cache_clear()
         (tmp_path / "torch-2.13.0.dist-info").rename(tmp_path / name)
         seen.append(passed_checks._packages())
-    passed_checks._packages.cache_clear()
     assert seen[0] != seen[1]
+    (tmp_path / "evalbias.egg-info").mkdir()  # as in a checkout's folder
+    passed_checks._packages.cache_clear()
+    assert passed_checks._packages() == seen[1]
+    passed_checks._packages.cache_clear()
 
 
 def test_the_code_of_every_layer_counts(tmp_path, monkeypatch):
