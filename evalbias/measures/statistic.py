@@ -23,6 +23,9 @@ from evalbias.measures.resampling import aligned, cluster_codes, defined_items, 
 SHARE, SCORE_SD = "share", "standard deviations of the score"
 """Units: a number in [0, 1], and the judge's score divided by its standard deviation over the items."""
 
+FEWEST_UNITS = 6
+"""Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
+
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
 
@@ -98,13 +101,16 @@ class Statistic:
             n_resamples: Bootstrap resamples.
             confidence: In (0, 1).
             seed: Seed for the resamples.
+
+        Returns:
+            The interval, within ``limits``; its ends are NaN for fewer than ``FEWEST_UNITS`` clusters.
         """
         own, codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         found = counted_interval(
             lambda counts: part.resampled(own[0], counts), codes, part._of(*own), method=self.method, **options
         )
-        return replace(found, low=max(found.low, self.limits[0]), high=min(found.high, self.limits[1]))
+        return _within(found, *self.limits)
 
     def difference(
         self,
@@ -132,9 +138,11 @@ class Statistic:
             return part.resampled(second, counts) - part.resampled(first, counts)
 
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        return counted_interval(
+        found = counted_interval(
             values, codes, part._of(second) - part._of(first), method=self.difference_method, **options
         )
+        widest = self.limits[1] - self.limits[0]
+        return _within(found, -widest, widest)
 
     def _defined(
         self, systems: list[ArrayLike], clusters: Sequence[object] | None
@@ -164,6 +172,13 @@ class Statistic:
 
     def _single(self) -> tuple[FloatArray, ...]:
         return tuple(reference[None] for reference in self.references)
+
+
+def _within(found: ConfidenceInterval, low: float, high: float) -> ConfidenceInterval:
+    """Return an interval within the limits of its statistic; its ends are NaN for too few units."""
+    if found.units < FEWEST_UNITS:
+        return replace(found, low=float("nan"), high=float("nan"))
+    return replace(found, low=max(found.low, low), high=min(found.high, high))
 
 
 class MeanStatistic(Statistic):
@@ -241,7 +256,7 @@ class SkewnessStatistic(Statistic):
         (x,), codes, _ = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         resampled = functools.partial(weighted_skewness, x)
-        found = counted_interval(resampled, codes, self._of(x), **options)
+        found = _within(counted_interval(resampled, codes, self._of(x), **options), *self.limits)
         if np.isnan(found.low):
             return found
         plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)

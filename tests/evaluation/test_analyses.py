@@ -52,7 +52,7 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
         Paraphrased(Length()), items("aexx", "oixx", "iexx"), Vowels(), lm=again, log_dir=tmp_path, n_resamples=200
     )
     assert again.asked == []
-    assert repeated.change["bias"] == report.change["bias"]
+    assert repr(repeated.change["bias"]) == repr(report.change["bias"])  # its ends are NaN: three items are too few
 
 
 def test_items_that_fail_are_reported():
@@ -78,7 +78,7 @@ def test_aspects_round_by_round():
     assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
     change = aspect.change["score"]
     assert (change.after.value, change.before.value, change.test.n, change.test.undefined) == (5, 2, 2, 1)
-    assert aspect.rounds[1]["score"].low <= 4 <= aspect.rounds[1]["score"].high
+    assert math.isnan(aspect.rounds[1]["score"].low)  # three items are too few for an interval
 
 
 def test_a_loop_in_one_line():

@@ -17,7 +17,7 @@ from evalbias.measures import (
     performance_statistic,
 )
 from evalbias.measures.decision_statistics import BalancedRate
-from evalbias.measures.statistic import Statistic
+from evalbias.measures.statistic import FEWEST_UNITS, Statistic
 
 NAN = math.nan
 LS, HUMAN, SCORES = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 5.0, 5.0], [2.0, 3.0, 3.0, 4.0]
@@ -157,6 +157,29 @@ def test_a_balanced_rate_counts_each_class_half():
 
 def test_intervals_draw_10_000_resamples_by_default():
     for one in (MeanStatistic(), SkewnessStatistic()):
-        found = one.interval([1.0, 2.0, 4.0], seed=0)
-        assert found.n_resamples == one.difference([1.0, 2.0, 4.0], [1.0, 3.0, 4.0], seed=0).n_resamples == 10_000
-        assert found == one.interval([1.0, 2.0, 4.0], n_resamples=10_000, confidence=0.95, seed=0)
+        a, b = [1.0, 2.0, 4.0, 5.0, 7.0, 9.0], [1.0, 3.0, 4.0, 6.0, 7.0, 8.0]
+        found = one.interval(a, seed=0)
+        assert found.n_resamples == one.difference(a, b, seed=0).n_resamples == 10_000
+        assert found == one.interval(a, n_resamples=10_000, confidence=0.95, seed=0)
+
+
+def test_few_units_have_no_bootstrap_interval_and_a_difference_stays_within_its_limits():
+    rng = np.random.default_rng(0)
+    people = rng.normal(size=8)
+    for n in range(2, FEWEST_UNITS):  # a judge and people that agree on all of a few items
+        found = RankStatistic(people[:n]).interval(people[:n], n_resamples=50, seed=0)
+        assert math.isnan(found.low)
+        assert math.isnan(found.high)
+    documents = ["a", "b", "c", "d", "e"] * 8
+    assert math.isnan(MeanStatistic().interval(rng.normal(size=40), clusters=documents, n_resamples=50, seed=0).low)
+    found = RankStatistic(people).difference(people, -people + rng.normal(0, 0.4, 8), n_resamples=400, seed=0)
+    assert -2 <= found.low < found.estimate < found.high <= 2
+
+
+def test_random_rankers_of_few_documents_are_rarely_called_good():
+    rng, called = np.random.default_rng(1), []
+    for units in (2, 3, 4, 6, 8):
+        found = [MeanStatistic().interval(rng.choice([-1.0, 1.0], units), n_resamples=99, seed=0) for _ in range(300)]
+        called.append(np.mean([one.low > 0 or one.high < 0 for one in found]))
+    assert max(called) < 0.1
+    assert max(called[:3]) == 0
