@@ -176,3 +176,17 @@ def test_a_condition_names_any_estimate():
     (condition,) = parse_conditions(["self_preference.excess_of_gpt-4o v1.2 >= 0.2"])
     assert (condition.bias, condition.estimate) == ("self_preference", "excess_of_gpt-4o v1.2")
     assert (condition.operator, condition.limit) == (">=", 0.2)
+
+
+def test_other_codes_of_choices_are_named(tmp_path):
+    rows = pairs(60, first=0.5)
+    same = evalbias("audit", "--data", written(tmp_path / "a.jsonl", rows), *VERDICTS, "--json", cwd=tmp_path)
+    for row in rows:
+        row.update({name: row[name] + 1 for name in ("verdict", "verdict_swapped")}, people=row.pop("better") + 1)
+    file = written(tmp_path / "b.jsonl", rows)
+    for people in (["--map", "better=people"], ["--better-field", "people"]):
+        told = evalbias("audit", "--data", file, *VERDICTS, *people, "--labels", "1,2,tie", "--json", cwd=tmp_path)
+        assert json.loads(told.stdout)["biases"] == json.loads(same.stdout)["biases"]
+    refused = evalbias("audit", "--data", file, *VERDICTS, cwd=tmp_path, check=False)
+    assert refused.returncode == 2
+    assert "b.jsonl:2: 'verdict_swapped' is 2" in refused.stderr or "b.jsonl:2: 'verdict' is 2" in refused.stderr

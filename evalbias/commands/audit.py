@@ -31,13 +31,19 @@ AnyJudge = Annotated[
 ScoresField = Annotated[str | None, typer.Option(help="Field of a judge's recorded scores.")]
 WinnerField = Annotated[
     str | None,
-    typer.Option(help="Field of a judge's recorded choices between two outputs: 0, 1, tie, or null for none."),
+    typer.Option(help="Field of a judge's recorded choices between two outputs: 0 or A, 1 or B, tie, or null."),
 ]
 SwappedField = Annotated[
     str | None,
-    typer.Option(help="Field of its choices when the two were shown in the other order, also indices into outputs."),
+    typer.Option(help="Field of its choices when the two were shown in the other order; 0 stays the same output."),
 ]
-BetterField = Annotated[str, typer.Option(help="Field of people's choices between two outputs: 0, 1 or null.")]
+BetterField = Annotated[str, typer.Option(help="Field of people's choices between two outputs.")]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FIRST,SECOND[,TIE]", help="Other codes of the first output, the second and a tie, such as 1,2,tie."
+    ),
+]
 AnyLM = Annotated[
     str | None,
     typer.Option(
@@ -80,6 +86,7 @@ def audit(
     winner_field: WinnerField = None,
     swapped_field: SwappedField = None,
     better_field: BetterField = "better",
+    labels: Labels = None,
     criterion: OneCriterion = None,
     task: WrittenFor = None,
     source_label: SourceLabel = None,
@@ -110,7 +117,7 @@ def audit(
     from evalbias.runs.visible import visible
 
     conditions = parse_conditions(fail_on or ())
-    asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, own_system, reliability, by)
+    asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, labels, own_system, reliability, by)
     found = run_audit(
         data,
         asked,

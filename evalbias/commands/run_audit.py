@@ -17,7 +17,7 @@ from evalbias.commands.task import Task
 from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
-from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for
+from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for, recorded_fields
 from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view
@@ -34,6 +34,7 @@ class Audited:
         winner_field: Field of recorded choices.
         swapped_field: Field of recorded choices in the swapped order.
         better_field: Field of people's choices.
+        labels: Codes of the first output, the second and a tie in the fields of choices, with commas between them.
         own_system: Name of the judge's own system among the writers.
         reliability: Reliability of a single rating.
         by: Field whose values name groups of items.
@@ -44,9 +45,15 @@ class Audited:
     winner_field: str | None
     swapped_field: str | None
     better_field: str
+    labels: str | None
     own_system: str | None
     reliability: float | None
     by: str | None
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what ``data.read`` must know about the fields."""
+        labels = () if self.labels is None else tuple(part.strip() for part in self.labels.split(","))
+        return recorded_fields(self.scores_field, self.winner_field, self.swapped_field, self.better_field, labels)
 
     def check(self, lm: str | None) -> None:
         """Refuse options that do not go together.
@@ -81,7 +88,7 @@ def run_audit(
     """Audit the judge, print the result and return it."""
     asked.check(lm)
     mapping = parse_mapping(columns or ())
-    items = data_sets.read(spec, mapping=mapping)
+    items = data_sets.read(spec, mapping=mapping, **asked.recorded())
     if items.left_out:
         say(items.summary())
     judge = None if asked.judge is None else load_any_judge(asked.judge)

@@ -33,14 +33,18 @@ def json_rows(source: Source) -> Rows:
 def csv_rows(source: Source) -> Rows:
     """Yield the rows of a CSV file under its header; a header with semicolons and no comma is read with semicolons.
 
-    Cells are texts; quoted ones may hold line breaks. An empty file has no rows.
+    Programs write semicolons where the comma is the decimal mark. Cells are texts; quoted ones may hold line breaks. An
+    empty file has no rows.
 
     Raises:
         DataError: A row is not valid CSV or has another number of cells than the header, or two columns have one name.
     """
     content = source.read(source.path)
     header = content.partition("\n")[0]
-    return _separated(source.path, content, ";" if ";" in header and "," not in header else ",")
+    if ";" not in header or "," in header:
+        return _separated(source.path, content, ",")
+    source.decimal_mark = ","
+    return _separated(source.path, content, ";")
 
 
 def tsv_rows(source: Source) -> Rows:

@@ -17,8 +17,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from evalbias.data.choices import recorded_choice
 from evalbias.data.columns import lacking
 from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.numbers import recorded_number
 from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
 from evalbias.data.tables import Table
 from evalbias.measures.checks import mean_of_defined
@@ -27,13 +29,13 @@ NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
 """Fields that hold a list or an object, which a table's cell may hold as JSON."""
 LABELS = ("A", "B")
 """Answers of a pairwise judge, for the first and the second candidate."""
-NEITHER = (-1, "tie")
-"""Values of ``better`` that mean the same as none: people prefer neither output."""
 _RATING = re.compile(r"rating_(\d+)")
 
 
-def items_of(table: Table) -> Dataset:
-    """Convert the rows of a table to items.
+def items_of(
+    table: Table, *, choices: Mapping[str, Sequence[object]] | None = None, numbers: Sequence[str] = ()
+) -> Dataset:
+    """Convert the rows of a table to items; for ``choices`` and ``numbers`` see ``data.read``.
 
     Raises:
         DataError: No row has an output or two, or a row is not a valid item; the message names its place.
@@ -42,17 +44,26 @@ def items_of(table: Table) -> Dataset:
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
         beside = ("source",) if {"scores", "ratings", "rating_1"} & set(columns) else ("source", "score")
         raise lacking(str(table.source.path), columns, "output", beside=beside)
-    return load_records(table.source, table.rows)
+    return load_records(table.source, table.rows, choices=choices, numbers=numbers)
 
 
-def load_records(source: Source, rows: Iterable[tuple[str, dict[str, Any]]]) -> Dataset:
-    """Convert (place, record) pairs to items and add them to a source.
+def load_records(
+    source: Source,
+    rows: Iterable[tuple[str, dict[str, Any]]],
+    *,
+    choices: Mapping[str, Sequence[object]] | None = None,
+    numbers: Sequence[str] = (),
+) -> Dataset:
+    """Convert (place, record) pairs to items and add them to a source; for the others see ``data.read``.
 
     Raises:
         DataError: A record is not a valid item; the message names its place.
     """
     for where, row in rows:
         record = _gathered(row, where)
+        for name in record.keys() & set(numbers):
+            value = recorded_number(record[name], f"{where}: {name!r}")
+            record[name] = None if math.isnan(value) else value
         fields: dict[str, Any] = {"id": _id(record, where)}
         if record.get("source") is not None:
             fields["source"] = text(record, "source", where)
@@ -63,6 +74,8 @@ def load_records(source: Source, rows: Iterable[tuple[str, dict[str, Any]]]) -> 
         if pair is None:
             fields["output"] = text(record, "output", where, blank=True)
         else:
+            for name in record.keys() & (choices or {}).keys():
+                record[name] = recorded_choice(record[name], f"{where}: {name!r}", (choices or {})[name])
             fields |= _pair(record, pair, where)
         source.add({**record, **fields, **_rated(record, where, pair=pair is not None)}, where)
     return source.dataset()
@@ -100,7 +113,8 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
             record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
     places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
     if places and "ratings" not in record:
-        record["ratings"] = [record.pop(name) for _, name in places]
+        given = {name: record.pop(name) for _, name in places}
+        record["ratings"] = [None if v is None else number(v, f"{where}: {n!r}") for n, v in given.items()]
     if {"output_1", "output_2"} <= record.keys() and "output" not in record:
         record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
         if {"system_1", "system_2"} <= record.keys():
@@ -135,15 +149,10 @@ def _pair(record: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     if "better" in record:
-        better = None if record["better"] in NEITHER else record["better"]
-        if better is not None and (isinstance(better, bool) or better not in (0, 1)):
-            raise DataError(
-                f"{where}: 'better' is {better!r:.80}; write 0 or 1, the place of the better output counted from 0, or "
-                "null if people do not prefer one."
-            )
-        fields["better"] = None if better is None else int(better)
-        if better is not None:
-            fields["preference"] = LABELS[int(better)]
+        choice = recorded_choice(record["better"], f"{where}: 'better'")
+        fields["better"] = choice if choice in (0, 1) else None  # after a tie, people prefer neither
+        if choice in (0, 1):
+            fields["preference"] = LABELS[choice]
     return fields
 
 

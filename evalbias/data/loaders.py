@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalbias.data.choices import check_labels
 from evalbias.data.dataset import Dataset
 from evalbias.data.evalbiasbench import load_evalbiasbench
 from evalbias.data.formats import FORMATS, format_of
@@ -35,13 +36,20 @@ GROUPS = {"evalbiasbench": "bias"}
 """Known data set -> field whose values name the groups of items that it was made to tell apart."""
 
 
-def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:
+def read(
+    source: Any,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    choices: Mapping[str, Sequence[object]] | None = None,
+    numbers: Sequence[str] = (),
+) -> Dataset:
     """Read items to judge, or pairs to compare, with what people and other judges said about them.
 
     Fields of an item: ``id`` (by default the number of its line or row), ``source`` (the input; judges recorded by
     others may lack it), ``output``, people's ``score`` on the criterion that is judged or ``scores`` (criterion ->
     number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
-    ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1, the one that people prefer.
+    ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1 (also A or B), the one that
+    people prefer.
     Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``. All other
     columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output, and
     pairs of two, are left out; see ``Dataset.left_out``.
@@ -51,13 +59,18 @@ def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:
             known data set, see ``load``; ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame;
             or dicts or ``dspy.Example``.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
+        choices: Field of recorded choices between two outputs, after the mapping -> codes of the first output, the
+            second and a tie, such as ``{"better": (1, 2, "tie")}``; no codes where 0 or ``"A"`` is the first, 1 or
+            ``"B"`` the second, and -1 or ``"tie"`` neither. The items have 0, 1, -1 or None.
+        numbers: Fields of recorded numbers, such as a judge's scores. The items have a number or None.
 
     Returns:
         List of ``dspy.Example``.
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
-        ValueError: The source is unknown, or a mapping is given for a known data set.
+        ValueError: The source is unknown, a mapping or codes are given for a known data set, or the codes of a field do
+            not tell the outputs apart.
         FileNotFoundError: The file does not exist.
         ImportError: A library that reads the source is not installed.
 
@@ -66,13 +79,17 @@ def read(source: Any, *, mapping: Mapping[str, str] | None = None) -> Dataset:
         >>> item.source, item.score
         ('What is 2 + 2?', 5.0)
     """
+    for labels in (choices or {}).values():
+        check_labels(labels)
     if isinstance(source, str | os.PathLike):
         name, path = parse_spec(os.fspath(source))
         if name in LOADERS:
             if mapping:
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
+            if any((choices or {}).values()):
+                raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
             return load(name, path)
-    return items_of(read_table(source, mapping=mapping))
+    return items_of(read_table(source, mapping=mapping), choices=choices, numbers=numbers)
 
 
 def read_table(source: Any, *, mapping: Mapping[str, str] | None = None) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import json
@@ -16,6 +17,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.numbers import remedy_for
 from evalbias.data.surrogates import lone_surrogate
 
 
@@ -30,6 +32,7 @@ class Source:
         left_out: Reason -> items left out for this reason.
         examples: Items in the order they were read.
         places: Item id -> place where it was read, such as ``file:line``.
+        decimal_mark: Mark between the whole and the fraction of a number that is written as text.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Source:
     left_out: dict[str, list[str]] = field(default_factory=dict)
     examples: list[dspy.Example] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
+    decimal_mark: str = "."
 
     def read(self, path: Path) -> str:
         """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
@@ -61,7 +65,7 @@ class Source:
             try:
                 content = gzip.decompress(content)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise _damaged(path, error) from error
+                raise DataError(f"{path} is damaged ({error}); download it again.") from error
         self.digest.update(content)
         return content
 
@@ -78,7 +82,7 @@ class Source:
         try:
             return content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise _damaged(path, error) from error
+            raise _not_utf8(path, content, error) from error
 
     def json_object(self, path: Path) -> dict[str, Any]:
         """Read a file that contains one JSON object."""
@@ -222,7 +226,8 @@ def number(value: object, label: str, *, low: float = -sys.float_info.max, high:
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         bounds = "a finite number" if high == sys.float_info.max else f"a number from {low:g} to {high:g}"
-        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}.")
+        remedy = remedy_for(value)
+        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}{remedy and f': write {remedy}'}.")
     return float(value)
 
 
@@ -241,8 +246,13 @@ def _decode(content: str, path: Path, line: int) -> Any:
         raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path} is damaged or not UTF-8 text ({error}); download it again.")
+def _not_utf8(path: Path, content: bytes, error: UnicodeDecodeError) -> DataError:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        problem = "is UTF-16 text"
+    else:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"is not UTF-8 text: line {line} has the byte 0x{content[error.start]:02x}"
+    return DataError(f'{path} {problem}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").')
 
 
 def _refuse(token: str) -> None:

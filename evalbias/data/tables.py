@@ -46,7 +46,7 @@ def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) 
     """Read a file of a format in ``FORMATS``.
 
     In CSV and TSV files, a column of which every cell is a number or empty holds numbers, except those that are texts
-    by their meaning (``TEXTS``); other empty cells are None.
+    by their meaning (``TEXTS``); other empty cells are None. Where semicolons separate the cells, 2,9 is a number.
 
     Raises:
         DataError: The file is malformed, or the mapping names a column that does not exist.
@@ -54,9 +54,9 @@ def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) 
     source = Source(kind, path)
     rows = _mapped(list(FORMATS[kind](source)), mapping, str(path))
     if kind in TEXT_CELLS:
-        rows = _typed(rows)
+        rows = _typed(rows, source.decimal_mark)
     elif kind == "parquet":
-        rows = [(where, plain_record(record)) for where, record in rows]
+        rows = _with_outputs((where, plain_record(record)) for where, record in rows)
     return Table(source, rows)
 
 
@@ -102,7 +102,7 @@ def _table(name: str, records: Iterable[Any], mapping: Mapping[str, str] | None)
     source = Source(name, Path(name))
     rows = list(_plain_rows(name, records))
     source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    return Table(source, _mapped(rows, mapping, name))
+    return Table(source, _with_outputs(_mapped(rows, mapping, name)))
 
 
 def _plain_rows(name: str, records: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -122,31 +122,46 @@ def _mapped(
     return [(where, renamed(record, mapping)) for where, record in rows]
 
 
-def _typed(rows: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+def _typed(rows: list[tuple[str, dict[str, Any]]], decimal_mark: str) -> list[tuple[str, dict[str, Any]]]:
     """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text."""
     columns = rows[0][1].keys() if rows else ()
-    numeric = {name for name in columns if name not in TEXTS and _is_numeric([record[name] for _, record in rows])}
+    cells = {name: [record[name] for _, record in rows] for name in columns if name not in TEXTS}
+    marks = {name: mark for name, column in cells.items() if (mark := _mark_of_numbers(column, decimal_mark))}
     return [
-        (where, {name: _cell(name, cell, numeric=name in numeric) for name, cell in record.items()})
+        (where, {name: _cell(name, cell, marks.get(name, "")) for name, cell in record.items()})
         for where, record in rows
     ]
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
+def _mark_of_numbers(cells: Sequence[str], decimal_mark: str) -> str:
+    """Return the decimal mark with which every cell that is not empty is a number; empty where there is none."""
     given = [cell.strip() for cell in cells if cell.strip().lower() not in ABSENT]
-    return bool(given) and all(_NUMBER.fullmatch(cell) for cell in given)
+    for mark in (".", decimal_mark):
+        if given and all(_NUMBER.fullmatch(_with_point(cell, mark)) for cell in given):
+            return mark
+    return ""
 
 
-def _cell(name: str, cell: str, *, numeric: bool) -> Any:
-    if numeric:
-        return None if cell.strip().lower() in ABSENT else json.loads(cell.strip())
+def _with_point(cell: str, mark: str) -> str:
+    """Return a cell with a decimal point; one with a point for the thousands (1.000 beside 2,5) is no number here."""
+    return cell if mark == "." else cell.replace(".", "?").replace(mark, ".")
+
+
+def _cell(name: str, cell: str, mark: str) -> Any:
+    if mark:
+        return None if cell.strip().lower() in ABSENT else json.loads(_with_point(cell.strip(), mark))
     return cell if cell.strip() or name.startswith("output") else None
 
 
 def plain_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record in plain Python values: NaN is None, numpy's values are Python's, and a missing output is ""."""
-    values = {str(name): _plain(value) for name, value in record.items()}
-    return {k: "" if v is None and k in ("output", "output_1", "output_2") else v for k, v in values.items()}
+    """Return a record in plain Python values: NaN is None, and numpy's values are Python's."""
+    return {str(name): _plain(value) for name, value in record.items()}
+
+
+def _with_outputs(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Give rows an empty text for an output that is None, as an empty cell of a CSV file is read."""
+    outputs = ("output", "output_1", "output_2")
+    return [(w, {k: "" if v is None and k in outputs else v for k, v in record.items()}) for w, record in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from evalbias.evaluation.audited import (
     criterion_of,
     load_any_judge,
     pairs_for,
+    recorded_fields,
 )
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
@@ -116,6 +117,7 @@ def audit(
     winner_field: str | None = None,
     swapped_field: str | None = None,
     better_field: str = "better",
+    labels: Sequence[object] = (),
     mapping: Mapping[str, str] | None = None,
     lm: Any = None,
     likelihood_lm: Any = None,
@@ -143,6 +145,8 @@ def audit(
         winner_field: Field of a judge's recorded choices between two outputs; see ``recorded_verdicts``.
         swapped_field: Field of the choices in the swapped order.
         better_field: Field of people's choices.
+        labels: Codes in these three fields of the first output, the second and a tie, such as ``(1, 2, "tie")``.
+            Without them, 0 or ``"A"`` is the first, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie.
         mapping: Our name of a field -> its name in the data.
         lm: Model of a judge of evalbias. Defaults to the judge's own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; of others, LS is
@@ -166,7 +170,8 @@ def audit(
     Raises:
         ValueError: Not exactly one judge is named, or the items lack what is asked for; an item is named.
     """
-    items = data_sets.read(data, mapping=mapping)
+    recorded = recorded_fields(scores_field, winner_field, swapped_field, better_field, labels)
+    items = data_sets.read(data, mapping=mapping, **recorded)
     examples: list[dspy.Example] = list(items)
     if not examples:
         raise ValueError("There are no items: give at least one.")

@@ -47,6 +47,14 @@ class Answered:
     askable: bool = False
 
 
+def recorded_fields(
+    scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
+) -> dict[str, Any]:
+    """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer."""
+    choices = {field: labels for field in (winner, swapped, better) if field is not None}
+    return {"numbers": [] if scores is None else [scores], "choices": choices}
+
+
 def answers_of(
     examples: Sequence[dspy.Example],
     *,

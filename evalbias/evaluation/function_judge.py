@@ -12,7 +12,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.item_facts import candidates_of, chosen_candidate, item_facts, likelihood_provenance
+from evalbias.data.choices import chosen_candidate
+from evalbias.evaluation.item_facts import candidates_of, item_facts, likelihood_provenance
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
 from evalbias.lm.types import MeasuringLM

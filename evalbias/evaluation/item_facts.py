@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.data.choices import chosen_candidate
 from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -161,31 +162,6 @@ def _choice(example: dspy.Example, field: str, index: int) -> float:
         return float(example.preference == "B")
     winner = chosen_candidate(given, f"{field!r} of the item {item_id(example, index)!r}")
     return winner if winner in (0.0, 1.0) else math.nan
-
-
-def chosen_candidate(value: Any, label: str) -> float:
-    """Read a choice between two candidates: 0, 1, -1 for a tie, NaN for none.
-
-    Args:
-        value: 0 or 1, also as text; -1 or ``"tie"``; None, NaN or an empty text where there was no choice.
-        label: Names the value in the error.
-
-    Raises:
-        ValueError: The value is something else.
-    """
-    if value is None or value == "" or value != value:
-        return math.nan
-    if value == "tie":
-        return -1.0
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.inf
-    if number not in (0.0, 1.0, -1.0):
-        raise ValueError(
-            f"{label} is {value!r:.80}: give the index of the chosen output, 0 or 1, 'tie' (or -1), or null for none."
-        )
-    return number
 
 
 def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:

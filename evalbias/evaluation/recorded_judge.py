@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
 
 import dspy
 import numpy as np
 
-from evalbias.evaluation.item_facts import chosen_candidate, item_facts, item_id, likelihood_provenance
+from evalbias.data.choices import chosen_candidate
+from evalbias.data.numbers import recorded_number
+from evalbias.evaluation.item_facts import item_facts, item_id, likelihood_provenance
 from evalbias.evaluation.judged import Judged, check_pairs
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -78,11 +79,11 @@ def recorded_verdicts(
     Args:
         examples: Pairs with ``candidates`` or ``outputs`` and the fields named below; ``source``, ``ratings``,
             ``systems`` and ``input_id`` where they are known.
-        winner: Field of the choice when the outputs were shown as they stand: 0 or 1, an index into them; -1 or
-            ``"tie"`` for a tie; None for no answer.
-        swapped: Field of the choice when the outputs were shown in the other order, also an index into them as they
+        winner: Field of the choice when the outputs were shown as they stand: 0 or ``"A"`` for the first, 1 or ``"B"``
+            for the second; -1 or ``"tie"`` for a tie; None for no answer.
+        swapped: Field of the choice when the outputs were shown in the other order, also of an output as they
             stand. None if only one order was asked.
-        better: Field of people's choice, 0 or 1; other values mean that they prefer none.
+        better: Field of people's choice; a tie or None means that they prefer none.
         criterion: Criterion of the ratings; its task defines LS.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
         reduction: Reduction of token log-probabilities to LS.
@@ -155,19 +156,7 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
 
 
 def _number(example: dspy.Example, field: str, index: int) -> float:
-    value: Any = example.get(field)
-    if value is None or value == "":
-        return math.nan
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = math.inf
-    if math.isinf(number):
-        raise ValueError(
-            f"{field!r} of the item {item_id(example, index)!r} is {value!r:.80}: give a number, or null where the "
-            "judge gave no score."
-        )
-    return number
+    return recorded_number(example.get(field), f"{field!r} of the item {item_id(example, index)!r}")
 
 
 def _chosen(example: dspy.Example, field: str, index: int) -> float:

@@ -136,7 +136,7 @@ def test_long_cells_are_read(tmp_path):
         ('source,output\n"s,o\n', r"a\.csv:2 is not valid CSV"),
         ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good'; it must be a finite number"),
         ("source,output,better\ns,o,2\n", None),  # a column of that name means nothing beside one output
-        ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2; write 0 or 1"),
+        ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2: give 0 or 'A' for the first"),
         ('source,output,ratings\ns,o,"[3, x]"\n', r"a\.csv:2: 'ratings' is '\[3, x\]'; it must be JSON"),
     ],
 )
@@ -215,7 +215,7 @@ def test_pairs(tmp_path):
         ({"outputs": ["a"]}, r"the outputs are \['a'\]; a pair has a list of two texts"),
         ({"outputs": ["a", 3]}, "'output' is 3; it must be a string"),
         ({"outputs": ["a", "b"], "systems": ["x"]}, "name the writers of both outputs"),
-        ({"outputs": ["a", "b"], "better": "A"}, "'better' is 'A'; write 0 or 1"),
+        ({"outputs": ["a", "b"], "better": "C"}, "'better' is 'C': give 0 or 'A' for the first"),
     ],
 )
 def test_a_malformed_pair_is_named(fields, match):
@@ -304,3 +304,101 @@ def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
         data.read(f"hf:{folder}")
     with pytest.raises(DataError, match=r"cannot be loaded .*none"):
         data.read(f"hf:{folder}:none")
+
+
+def pair_rows(*values, name="better"):
+    return [{"source": "q", "output_1": "a", "output_2": "b", name: value} for value in values]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels", "choices"),
+    [
+        (["A", "b", "tie", "Tie", None], (), [0, 1, None, None, None]),
+        ([0, 1, -1, None], (), [0, 1, None, None]),
+        ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, None, None]),
+        ([1, 2, "A", "B"], ("1", "2"), [0, 1, 0, 1]),  # a letter means the same beside other codes
+        ([True, False, None], ("true", "false"), [0, 1, None]),
+        (["B", "A"], ("B", "A"), [0, 1]),
+        ([1, 0], (1, 0), [0, 1]),  # what is named is never guessed
+    ],
+)
+def test_choices_in_the_codes_of_a_file(tmp_path, values, labels, choices):
+    rows = pair_rows(*values)
+    for given in (rows, as_csv(tmp_path / "a.csv", rows), pandas.DataFrame(rows, dtype=object)):
+        items = data.read(given, choices={"better": labels})
+        assert [e.better for e in items] == choices
+
+
+def test_choices_in_any_field_name_their_place(tmp_path):
+    path = as_csv(tmp_path / "a.csv", pair_rows("A", "tie", "", "B", name="verdict"))
+    assert [e.verdict for e in data.read(path, choices={"verdict": ()})] == [0, -1, None, 1]
+    assert [e.verdict for e in data.read(path)] == ["A", "tie", None, "B"]  # another column stays as it is
+    path = as_csv(tmp_path / "b.csv", pair_rows(1, 2, name="verdict"))
+    with pytest.raises(DataError, match=r"b\.csv:3: 'verdict' is 2: give 0 or 'A' for the first .* --labels 1,2 "):
+        data.read(path, choices={"verdict": ()})
+    with pytest.raises(DataError, match=r"b\.csv:2: 'verdict' is 1: give one of the labels 'x', 'y', or null"):
+        data.read(path, choices={"verdict": ("x", "y")})
+    for labels in (("1",), (1, "1.0"), (1, 2, 3, 4), ("a", "")):
+        with pytest.raises(ValueError, match="do not tell the outputs apart"):
+            data.read(path, choices={"verdict": labels})
+    with pytest.raises(ValueError, match=r"The choices of llmbar are known: give llmbar:x without labels"):
+        data.read("llmbar:x", choices={"better": (1, 2)})
+
+
+def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("source;output;rating_1;judge\nq;2,5;4,5;2,9\nr;1;3;\n")
+    first, second = data.read(path)
+    assert (first.output, second.output) == ("2,5", "1")  # a text although every cell is a number
+    assert (first.judge, second.judge) == (2.9, None)
+    assert (first.score, second.score) == (4.5, 3)
+    path.write_text("source;output;judge\nq;a;2.9\nr;b;3\n")
+    assert [e.judge for e in data.read(path)] == [2.9, 3]
+    path.write_text("source;output;judge\nq;a;1.000\nr;b;2,5\n")  # the point of thousands: not 1
+    with pytest.raises(DataError, match=r"a\.csv:2: 'judge' is '1\.000'|a\.csv:3: 'judge' is '2,5'"):
+        data.read(path, numbers=["judge"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("2.9/5", "2.9 alone"),
+        ("4 stars", "4 alone"),
+        ("2,9", "2.9 with a decimal point"),
+        ("True", "1 for true and 0 for false"),
+        ("no", "1 for yes and 0 for no"),
+        ("good", "or null where there is none"),
+        ("inf", "or null where there is none"),
+    ],
+)
+def test_a_number_that_is_none_names_its_line_and_the_remedy(tmp_path, cell, remedy):
+    path = tmp_path / "a.csv"
+    path.write_text(f'source,output,judge\nq,"two\nlines",1\nr,b,"{cell}"\n')
+    with pytest.raises(DataError, match=rf"a\.csv:4: 'judge' is '{cell}': give a number, {remedy}\."):
+        data.read(path, numbers=["judge"])
+
+
+def test_a_rating_that_is_none_names_its_column(tmp_path):
+    path = as_csv(tmp_path / "a.csv", [{"source": "q", "output": "a", "rating_1": "4 stars", "rating_2": 3}])
+    with pytest.raises(DataError, match=r"a\.csv:2: 'rating_1' is '4 stars'; it must be a finite number: write 4 alon"):
+        data.read(path)
+
+
+def test_text_in_another_encoding_is_to_be_saved_as_utf8(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("source,output\nq,a\nr,Größe\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"a\.csv is not UTF-8 text: line 3 has the byte 0xf6; save it as UTF-8"):
+        data.read(path)
+    path.write_bytes("source,output\nq,Größe\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"a\.csv is UTF-16 text; save it as UTF-8"):
+        data.read(path)
+
+
+def test_a_mapped_output_that_is_missing_is_left_out_of_a_data_frame_too(tmp_path):
+    frame = pandas.DataFrame([{"q": "s", "answer": None, "b": "x"}, {"q": "t", "answer": "o", "b": None}])
+    for given in (frame, as_csv(tmp_path / "a.csv", frame)):
+        items = data.read(given, mapping={"source": "q", "output": "answer"})
+        assert [e.output for e in items] == ["o"]
+        assert list(items.left_out) == ["empty output"]
+        pairs = data.read(given, mapping={"source": "q", "output_1": "answer", "output_2": "b"})
+        assert [e.candidates for e in pairs] == [["", "x"], ["o", ""]]

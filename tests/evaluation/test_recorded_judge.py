@@ -73,10 +73,10 @@ def test_a_tie_is_a_third_class():
 
 
 def test_a_choice_of_no_output_names_its_pair():
-    with pytest.raises(ValueError, match="'w' of the item '1' is 2: give the index of the chosen output, 0 or 1"):
+    with pytest.raises(ValueError, match="'w' of the item '1' is 2: give 0 or 'A' for the first output, 1 or 'B'"):
         recorded_verdicts([pair(w=0), pair(w=2)], "w")
-    with pytest.raises(ValueError, match="'better' of the item '0' is 'A'"):
-        recorded_verdicts([pair(w=0, better="A")], "w")
+    with pytest.raises(ValueError, match="'better' of the item '0' is 'C'"):
+        recorded_verdicts([pair(w=0, better="C")], "w")
     with pytest.raises(ValueError, match="'0' does not have two candidates"):
         recorded_verdicts([dspy.Example(outputs=["one"], w=0)], "w")
 

@@ -1,0 +1,52 @@
+"""Recorded numbers, and what to do about values that only look like one."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from evalbias.data.dataset import DataError
+
+_BOOLEANS = ("true", "false", "yes", "no")
+_LEADING = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*(?:/.*|\D+)?")
+
+
+def recorded_number(value: Any, label: str) -> float:
+    """Read a number, also from text; NaN where there is none.
+
+    Raises:
+        DataError: The value is something else; the label names it.
+
+    Examples:
+        >>> recorded_number("3.5", "'my_score'"), recorded_number(None, "'my_score'")
+        (3.5, nan)
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return math.nan
+    try:
+        number = math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.inf
+    if math.isinf(number):
+        remedy = remedy_for(value) or "or null where there is none"
+        raise DataError(f"{label} is {value!r:.80}: give a number, {remedy}.")
+    return number
+
+
+def remedy_for(value: object) -> str:
+    """Say how to write a value that means a number; empty where it means none.
+
+    Examples:
+        >>> remedy_for("2.9/5"), remedy_for("2,9"), remedy_for(True)
+        ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
+    """
+    text = str(value).strip()
+    if text.lower() in _BOOLEANS:
+        true, false = ("yes", "no") if text.lower() in ("yes", "no") else ("true", "false")
+        return f"1 for {true} and 0 for {false}"
+    match = _LEADING.fullmatch(text) if isinstance(value, str) else None
+    if match is None:
+        return ""
+    number = match[1].replace(",", ".")
+    return f"{number} with a decimal point" if match[1] == text and "," in text else f"{number} alone"
