@@ -18,24 +18,24 @@ from evalbias.commands.self_bias import compile_refine, measure_self, measure_st
 from evalbias.commands.terminal import set_verbosity
 from evalbias.runs.visible import visible
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)  # plain help cuts no example off in a narrow terminal
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
 compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
 app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
 app.add_typer(runs.app, name="runs")
-app.command()(audit)
-app.command()(optimize)
-app.command()(judge)
-app.command()(rank)
-app.command()(refine)
-app.command()(demo)
-measure_app.command("likelihood")(measure_likelihood)
-measure_app.command("preference")(measure_preference)
-measure_app.command("self")(measure_self)
-measure_app.command("style")(measure_style)
-compile_app.command("likelihood")(compile_likelihood)
-compile_app.command("refine")(compile_refine)
+app.command(short_help="Measure every bias of a judge and its agreement with people.")(audit)
+app.command(short_help="Find an instruction without position bias; needs no labels.")(optimize)
+app.command(short_help="Score every item of a data set.")(judge)
+app.command(short_help="Rank the outputs of every document by comparisons.")(rank)
+app.command(short_help="Run a refine loop, or best of k, on every item.")(refine)
+app.command(short_help="Show two methods on the embedded judge, offline.")(demo)
+measure_app.command("likelihood", short_help="Measure the likelihood bias of a judge that scores.")(measure_likelihood)
+measure_app.command("preference", short_help="Measure the biases of a judge that compares.")(measure_preference)
+measure_app.command("self", short_help="Measure the self-bias of refine loops.")(measure_self)
+measure_app.command("style", short_help="Measure a preference for the model's own style.")(measure_style)
+compile_app.command("likelihood", short_help="Compile a judge with less likelihood bias.")(compile_likelihood)
+compile_app.command("refine", short_help="Compile a refine loop with less self-bias.")(compile_refine)
 
 
 def _version(asked: bool) -> None:

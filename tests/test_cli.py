@@ -598,3 +598,17 @@ def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
     assert listed[0]["status"] == f"running ({first.pid})"
     assert first.wait() == 0
     assert evalbias(*options, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("command", ["", "audit", "judge", "optimize", "measure", "measure likelihood", "compile"])
+def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    _, _, listed = text.partition("Commands:")
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+    if command == "audit":
+        assert "source=question,output=answer,score=rating" in text
+        assert "'agreement.spearman<0.3'" in text
+        assert "\n  Exit codes: 0 done, 1 a --fail-on condition is met, 2 something is to be\n" in text

@@ -51,7 +51,7 @@ def test_recorded_choices_as_json_and_nothing_else(tmp_path):
     assert json.loads((tmp_path / "run/result.json").read_text())["audit"]["verdict"] == found["verdict"]
     shown = " ".join(evalbias("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path).stdout.split())
     assert shown.startswith("The judge is biased (position): the output shown first wins 75 of 100 comparisons")
-    assert "Not measured: likelihood: it needs a model that tells likelihoods" in shown
+    assert "Not measured: likelihood: it needs a model that reports likelihoods" in shown
 
 
 def test_conditions_decide_the_exit_code(tmp_path):
@@ -68,7 +68,7 @@ def test_conditions_decide_the_exit_code(tmp_path):
     assert code("position.position_consistency>0.4").returncode == 1  # .5 less than the 1 of a fair judge
     missing = code("likelihood>0.2")
     assert missing.returncode == 1
-    assert "likelihood was not measured (it needs a model that tells likelihoods" in missing.stderr
+    assert "likelihood was not measured (it needs a model that reports likelihoods" in missing.stderr
     unknown = code("length>0.2")
     assert unknown.returncode == 2
     assert "'length' is unknown, choose one of likelihood, position, verbosity" in unknown.stderr

@@ -71,8 +71,9 @@ By = Annotated[
 FailOn = Annotated[
     list[str] | None,
     typer.Option(
-        help="Exit with 1 if so, such as 'likelihood>0.2' (distance from an unbiased judge) or "
-        "'agreement.spearman<0.3'; what was not measured counts as so. Repeatable."
+        metavar="CONDITION",
+        help="Exit with code 1 if the condition holds, such as 'likelihood>0.2' (distance from an unbiased judge) or "
+        "'agreement.spearman<0.3', or if the number was not measured. Repeatable.",
     ),
 ]
 
@@ -107,10 +108,11 @@ def audit(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Every bias of any judge, its agreement with people, and a verdict: biased or not, how much, what helps.
+    """Measure every bias of any judge and its agreement with people, and conclude: biased or not, and what helps.
 
-    Name the judge by --judge with --lm, by --scores-field, or by --winner-field. Exit codes: 0 done, 1 a --fail-on
-    condition is met, 2 something is to be corrected.
+    Name the judge by --judge with --lm, by --scores-field, or by --winner-field.
+
+    Exit codes: 0 done, 1 a --fail-on condition is met, 2 something is to be corrected.
     """
     from evalbias.commands.fail_on import parse_conditions
     from evalbias.commands.run_audit import Audited, run_audit

@@ -73,8 +73,8 @@ KeepWorse = Annotated[
 Reliability = Annotated[
     float | None,
     typer.Option(
-        help="Share of a single rating's variance that is quality, for items with one rating each; without it the "
-        "effect of likelihood has bounds only.",
+        help="Share of a single rating's variance that is quality, for items with one rating each; without it, "
+        "effects at equal quality have bounds only.",
         min=0.01,
         max=1.0,
     ),

@@ -19,8 +19,6 @@ class Advice:
 
     Attributes:
         favored: What the bias favors, as the subject of "gets ... more" and "wins ... of the pairs".
-        needs: What makes it possible to measure the bias, as the end of "needs ..."; empty for a bias that an audit
-            does not look for.
         for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
         for_scores: The same for a judge that scores.
         for_others: The same for a judge that evalbias cannot ask, such as recorded answers or a function; empty where
@@ -31,7 +29,6 @@ class Advice:
     """
 
     favored: str
-    needs: str
     for_pairs: str = ""
     for_scores: str = ""
     for_others: str = ""
@@ -39,13 +36,11 @@ class Advice:
     words: str = ""
 
 
-UNKNOWN = Advice(favored="what the bias favors", needs="answers or facts about the items that these lack")
+UNKNOWN = Advice(favored="what the bias favors")
 
 ADVICE: dict[str, Advice] = {
     "likelihood": Advice(
         favored="an output that is one standard deviation likelier",
-        needs="a model that tells likelihoods (--likelihood-lm, such as a local model), the items' sources and "
-        "outputs, and human scores; for pairs, which output people prefer (--better-field)",
         for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
         "keeps what is shown to help; it takes some thousand judgments once, and prompts that are longer by 2 to 8 "
         "examples, or one more likelihood an output",
@@ -55,7 +50,6 @@ ADVICE: dict[str, Advice] = {
     ),
     "position": Advice(
         favored="the output shown first",
-        needs="pairs that were judged in both orders (--swapped-field), or people's choices (--better-field)",
         only="pairs",
         for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
         "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
@@ -64,7 +58,6 @@ ADVICE: dict[str, Advice] = {
     ),
     "verbosity": Advice(
         favored="an output that is one standard deviation longer",
-        needs="the texts of the outputs, and human scores; for pairs, which output people prefer (--better-field)",
         for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches a wording "
         "without it; the search takes some thousand judgments once, the wording nothing",
         for_scores="'evalbias compile likelihood' lessens it where long outputs are likely ones (measure again after "
@@ -73,8 +66,6 @@ ADVICE: dict[str, Advice] = {
     ),
     "self_preference": Advice(
         favored="an output of the judge's own system",
-        needs="the writers of the outputs (field system, or systems for pairs), the judge's own among them "
-        "(--own-system NAME), and human scores",
         for_pairs="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
         "price of each",
         for_scores="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
@@ -82,7 +73,6 @@ ADVICE: dict[str, Advice] = {
     ),
     "scale_use": Advice(
         favored="the middle of the scale",
-        needs="human scores on the judge's scale, two ratings an item or more",
         only="scores",
         for_scores="a map of the scores, or likelihood calibration, stretches them but ranks no better; demonstrations "
         "of the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 to 8 examples",
@@ -90,10 +80,10 @@ ADVICE: dict[str, Advice] = {
         words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
         "{high:.2f})",
     ),
-    "self": Advice(favored="the output that a loop refined itself", needs=""),
-    "joint": Advice(favored="", needs=""),
-    "corrected": Advice(favored="", needs=""),
-    "agreement": Advice(favored="", needs="human scores; for pairs, which output people prefer (--better-field)"),
+    "self": Advice(favored="the output that a loop refined itself"),
+    "joint": Advice(favored=""),
+    "corrected": Advice(favored=""),
+    "agreement": Advice(favored=""),
 }
 """Name of a bias -> what is said about it."""
 

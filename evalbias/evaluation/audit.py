@@ -25,6 +25,7 @@ from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.groups import group_field, measure_groups
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.sample_size import label_next, labeled
 from evalbias.evaluation.verdict import Verdict, verdict_of
@@ -38,7 +39,7 @@ LABELS = 40
 """Number of items that an audit names for labeling."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """Every bias of one judge, its agreement with people, and what follows.
 
@@ -67,6 +68,10 @@ class Audit:
     def __getitem__(self, bias: str) -> Measurement:
         """Return a measurement by the name of its bias, or ``"agreement"``."""
         return self.measurements[bias]
+
+    def __repr__(self) -> str:
+        """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
+        return f"Audit({self.judge} on {self.judged.criterion}, n={len(self.judged.ids)}: {self.verdict.sentence})"
 
     def _repr_html_(self) -> str:
         """Return verdict, plots and tables for a notebook, as in the report."""
@@ -218,14 +223,19 @@ def audit_answers(
     """Audit a judge that has answered; see ``audit``."""
     judged = answered.judged
     settings = {"own": own_system, "reliability": reliability}
+    given = Given(judged, answered.examples, own_system)
     measurements, not_measured = dict[str, Measurement](), dict[str, str]()
     for name, bias in BIASES.items():
         configured, advice = _configured(bias, settings), advice_on(name)
         if configured.applies(judged):
             measurements[name] = measure(configured, judged, seed=seed)
-        elif advice.needs and advice.only in ("", "pairs" if judged.pairwise else "scores"):
-            not_measured[name] = f"it needs {advice.needs}"
+        elif advice.only in ("", "pairs" if judged.pairwise else "scores"):
+            not_measured[name] = f"it needs {what_is_lacking(name, given)}"
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
+    for name in measurements:
+        if name not in (*biases, AGREEMENT):  # what is measured of it has no value that an unbiased judge would have
+            not_measured[name] = f"a test needs {what_is_lacking(name, given)}"
+    not_measured = {name: why for name, why in not_measured.items() if what_is_lacking(name, given)}
     not_measured |= answered.not_measured
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
     findings = findings_of(biases, judged, missing, askable=answered.askable)

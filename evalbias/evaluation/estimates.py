@@ -199,7 +199,7 @@ class Measurement(Tabular):
         return {**content, "items": {"id": self.ids, **self.columns}} if items else content
 
     def _title(self) -> str:
-        return f"{self.bias.capitalize()} on {self.criterion}"
+        return f"{self.bias.replace('_', ' ').capitalize()} on {self.criterion}"
 
     def _headings(self) -> tuple[str, ...]:
         return ("estimate", "value", "95 % interval", "no bias", "n")

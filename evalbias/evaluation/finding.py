@@ -13,7 +13,8 @@ import scipy
 from evalbias.evaluation.advice import advice_on, margin_of
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
-from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
+from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.sample_size import items_needed
 from evalbias.measures.resampling import defined_items
 from evalbias.measures.statistic import SCORE_SD, SHARE
@@ -33,7 +34,7 @@ class Finding:
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
             ``"no sign"``: it does not, and its 95 % interval lies within ``margin``, or the judge's making rules the
             bias out. ``"too few items"``: neither.
-            ``"not measured"``: the items or the judge do not allow it.
+            ``"not measured"``: the items or the judge do not allow it, or allow bounds only, on both sides of 0.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
@@ -123,19 +124,21 @@ def holm(p_values: list[float]) -> list[float]:
 def _finding(
     bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float, tests: int
 ) -> Finding:
-    advice = advice_on(bias)
+    advice, lacking = advice_on(bias), what_is_lacking(bias, Given(judged))
     if estimate is None:
-        why = f"only numbers that the quality of the outputs may explain could be measured; more needs {advice.needs}"
-        return Finding(bias, "not measured", None, why)
+        why = "the quality of the outputs may explain all numbers that could be measured"
+        return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
     if math.isnan(estimate.low):
-        why = estimate.reason or f"no item defines it; it needs {advice.needs}"
-        return Finding(bias, "not measured", estimate, why)
+        why = estimate.reason or "no item has all that it needs"
+        return Finding(bias, "not measured", estimate, f"{why}; it needs {lacking}" if lacking else why)
     margin = margin_of(estimate.unit)
     status: Status = "too few items"
     if p_adjusted < ALPHA:
         status = "biased"
     elif -margin < estimate.low and estimate.high < margin:
         status = "no sign"
+    elif math.isnan(estimate.value):
+        return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin)
     words = in_words(bias, estimate, measurement, judged)
     needed = items_needed(estimate, margin, tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
@@ -156,6 +159,18 @@ def _remedy(bias: str, judged: Judged, askable: bool) -> str:
     advice = advice_on(bias)
     ours = advice.for_pairs if judged.pairwise else advice.for_scores
     return ours if askable else advice.for_others or ours
+
+
+def _open_within_bounds(judged: Judged) -> str:
+    """Say why bounds cannot tell, however many items there are, and what can."""
+    if judged.pairwise and RATINGS not in judged.covariates:
+        one, second = "one choice of people a pair", "let a second person compare them"
+    else:
+        one, second = "one rating an item", "let a second person rate the items"
+    return (
+        f"{one} leaves it between bounds that hold 0, because the effect depends on how reliable that is: state it "
+        f"(--reliability R), or {second}"
+    )
 
 
 def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:

@@ -136,7 +136,7 @@ def as_criterion(criterion: str | Criterion) -> Criterion:
     """Return the criterion of recorded answers; of a name alone, no prompt is ever made but that of LS."""
     if isinstance(criterion, Criterion):
         return criterion
-    return Criterion(criterion, f"how good is the output in {criterion}?")
+    return Criterion(criterion, f"{criterion}, as people rated it")
 
 
 def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:

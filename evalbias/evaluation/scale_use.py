@@ -42,16 +42,18 @@ class ScaleUse:
             if RATINGS in judged.covariates:
                 slope = QualitySlopeStatistic(judged.covariate(RATINGS))
                 values = np.where(slope.usable, judged.answers, np.nan)
-                samples["slope"] = Sample(values, slope, "points a point", null=1.0, tested=False)
+                samples["slope"] = Sample(values, slope, "slope", null=1.0, tested=False)
             spread = SpreadStatistic(judged.covariate(HUMAN_SCORES))
             samples["spread_ratio"] = Sample(judged.answers, spread, "spread", signed=False, tested=False)
         levels = _levels(judged)
         if levels is not None:
             places, n = nearest_levels(judged.answers, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            samples["top_two_share"] = Sample(places, TopTwoStatistic(n), "top two", signed=False, tested=False)
+            samples["top_two_share"] = Sample(
+                places, TopTwoStatistic(n), "two most used", signed=False, tested=False
+            )
             samples["entropy"] = Sample(places, EntropyStatistic(n), "entropy", signed=False, tested=False)
-            samples["ends_share"] = Sample(ends, ShareStatistic(), "ends", signed=False)
+            samples["ends_share"] = Sample(ends, ShareStatistic(), "at the ends", signed=False)
         return samples
 
 

@@ -36,7 +36,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     if clear:
         parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
     if open_:
-        parts.append(f"Too few items to tell for {', '.join(map(_open, open_))}.")
+        parts.append(f"Too few items to decide on {', '.join(map(_open, open_))}.")
     if missing := verdict.having("not measured"):
         parts.append(f"Not measured: {', '.join(map(title, missing))}.")
     return Verdict(" ".join(parts), verdict.findings)

@@ -67,7 +67,7 @@ class JointModel:
                 f"{MIN_CLUSTERS} inputs are the least"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) == 0:
-            return "all items have the same score, or both judges score alike"
+            return "both judges score alike" if self.scores.shape[1] == 2 else "all items have the same score"
         if np.ptp(self.columns[self.feature]) == 0:
             return f"all items have the same {self.feature}"
         if np.ptp(np.nanmean(self.ratings, axis=1)) == 0:

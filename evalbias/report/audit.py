@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.finding import Finding
+from evalbias.evaluation.finding import Finding, is_of_bias
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.verdict import title
@@ -21,9 +21,11 @@ ROWS = 12
 
 def audit_view(audit: Audit) -> Group:
     """Return the whole audit for a terminal."""
-    parts: list[object] = [Text(audit.verdict.sentence, style="bold"), "", _biases(audit)]
-    found = {finding.bias for finding in audit.verdict.findings}
-    others = {name: m for name, m in audit.measurements.items() if name not in found}
+    parts: list[object] = [Text(audit.verdict.sentence, style="bold"), ""]
+    found = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
+    if found:
+        parts.append(_biases(audit))
+    others = {name: m for name, m in audit.measurements.items() if name not in found and not is_of_bias(m)}
     parts += [m.table() for m in others.values() if len(m.estimates) <= ROWS]
     if audit.groups:
         parts.append(_groups(audit.groups))

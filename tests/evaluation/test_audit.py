@@ -5,6 +5,7 @@ import json
 import dspy
 import numpy as np
 import pytest
+from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
 
 import evalbias
@@ -14,6 +15,7 @@ from evalbias.evaluation.finding import Finding, holm
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
+from evalbias.report.audit import audit_view
 from evalbias.runs.values import to_json
 
 
@@ -73,7 +75,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
     assert finding.items_needed is None  # 98 find an effect of the margin's size in 80 % of samples
-    assert "to tell for position" in audited.verdict.sentence
+    assert "to decide on position" in audited.verdict.sentence
     assert "position (about" not in audited.verdict.sentence
 
 
@@ -102,7 +104,7 @@ def test_the_verdict_names_every_status():
         Finding("self_preference", "not measured", None, "it needs the writers"),
     ]
     assert verdict_of(found).sentence == (
-        "No bias is shown, but the data do not suffice to exclude one. Too few items to tell for position (about 400 "
+        "No bias is shown, but the data do not suffice to exclude one. Too few items to decide on position (about 400 "
         "items would do), verbosity. Not measured: self preference."
     )
     assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self preference."
@@ -308,3 +310,59 @@ def test_what_helps_is_open_to_the_judge_that_was_audited():
     assert status(ours, "likelihood").remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
     assert status(others, "likelihood").remedy.startswith("a correction of its scores by their likelihoods takes this")
     assert status(others, "likelihood").estimate == status(ours, "likelihood").estimate
+
+
+def bare_scores(n, **fields):
+    return [{"id": str(i), "output": "word " * (1 + i % 7), "mine": 1 + i % 5, **fields} for i in range(n)]
+
+
+def test_only_what_is_missing_is_asked_for():
+    found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5)).not_measured
+    people = "people's ratings (fields rating_1, rating_2, ...) or scores (field score)"
+    assert found["verbosity"] == f"it needs {people}"
+    assert found["likelihood"] == (
+        "it needs a model that reports likelihoods (--likelihood-lm, such as a local model), the input of every item "
+        f"(field source) and {people}"
+    )
+    assert found["scale_use"] == "a test needs two or more ratings of each item (fields rating_1, rating_2, ...)"
+    assert "position" not in found  # a judge that scores has no positions
+    rated = bare_scores(30, source="s", ratings=[3, 4], system="gpt")
+    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="gpt").not_measured
+    assert found["likelihood"] == "it needs a model that reports likelihoods (--likelihood-lm, such as a local model)"
+    assert found["self_preference"] == "it needs outputs of several writers (gpt wrote all of these)"
+    rated[0]["system"] = "claude"
+    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="GPT").not_measured
+    assert found["self_preference"] == "it needs outputs of 'GPT' (the writers are claude, gpt)"
+    pairs = [{k: v for k, v in p.items() if k != "better"} for p in first_places(20, first=0.5)]
+    found = evalbias.audit(pairs, winner_field="winner").not_measured
+    assert found["position"] == (
+        "the quality of the outputs may explain all numbers that could be measured; it needs choices in both orders "
+        "(--swapped-field) or people's choices (--better-field)"
+    )
+
+
+def test_an_audit_that_measures_no_bias_has_no_empty_table():
+    found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5))
+    assert found.verdict.sentence.startswith("No bias could be measured. Not measured: ")
+    assert "scale use" in found.verdict.sentence
+    shown = printed(audit_view(found))
+    assert "0 is no bias" not in shown
+    assert "Scale use on quality" in shown
+
+
+def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
+    pairs = first_places(60, first=0.5)
+    for i, pair in enumerate(pairs):
+        pair["outputs"] = ["word " * (1 + i % 5), "word " * (1 + i % 3)]
+    found = status(of_pairs(pairs), "verbosity")
+    assert found.status == "not measured"
+    assert found.estimate.low < 0 < found.estimate.high
+    assert "one choice of people a pair" in found.sentence
+    assert "--reliability R" in found.sentence
+    known = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", reliability=0.8)
+    assert status(known, "verbosity").status != "not measured"
+
+
+def test_an_audit_in_a_console_is_its_verdict():
+    found = of_pairs(first_places(40, first=0.4))
+    assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=40: {found.verdict.sentence})"

@@ -69,8 +69,12 @@ TERMS = (
     ),
     Term(
         "Verbosity",
-        "How often the longer of two replies wins: .5 for no preference for length.",
-        ("longer win rate",),
+        "A taste for long text: at equal quality, the longer text gets a higher score or wins more often.",
+    ),
+    Term(
+        "Longer win rate",
+        "How often the longer of two replies wins: .5 for no preference for length, and more where long replies are "
+        "the better ones.",
     ),
     Term(
         "Confidence",
@@ -93,8 +97,9 @@ TERMS = (
         "Left out of a number because something it needs is missing or could not be read; never counted as 0.",
     ),
     Term(
-        "Bootstrap interval",
-        "The range of values that data like these would give 95 times in 100.",
+        "Confidence interval",
+        "A range computed from these items in such a way that, of 100 samples like them, about 95 give a range that "
+        "holds the value of all such items.",
         ("95 % interval", "95 % intervals"),
     ),
     Term(

@@ -1,0 +1,103 @@
+"""What measuring a bias takes, and which of it the items of an audit lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import dspy
+import numpy as np
+
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.quality import is_rated_by_people, on_one_scale
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an audit is given.
+
+    Attributes:
+        judged: The judge's answers, and what is known about the items.
+        examples: The items; without them, their inputs are taken to be there.
+        own: Name of the judge's own system among the writers.
+    """
+
+    judged: Judged
+    examples: Sequence[dspy.Example] = ()
+    own: str | None = None
+
+
+Need = Callable[[Given], str]
+"""Says what is lacking, as the end of "it needs ..."; empty where nothing is."""
+
+
+def what_is_lacking(bias: str, given: Given) -> str:
+    """Return what measuring a bias takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
+    lacking = [words for need in NEEDS.get(bias, ()) if (words := need(given))]
+    *others, last = lacking or [""]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _model(given: Given) -> str:
+    there = LIKELIHOODS in given.judged.covariates
+    return "" if there else "a model that reports likelihoods (--likelihood-lm, such as a local model)"
+
+
+def _inputs(given: Given) -> str:
+    there = all(isinstance(e.get("source"), str) for e in given.examples)
+    return "" if there else "the input of every item (field source)"
+
+
+def _texts(given: Given) -> str:
+    field = "outputs, or output_1 and output_2" if given.judged.pairwise else "output"
+    return "" if LENGTHS in given.judged.covariates else f"the texts that were judged (field {field})"
+
+
+def _people(given: Given) -> str:
+    if is_rated_by_people(given.judged):
+        return ""
+    if given.judged.pairwise:
+        return "people's choices between the outputs (field better, or --better-field)"
+    return "people's ratings (fields rating_1, rating_2, ...) or scores (field score)"
+
+
+def _both_orders(given: Given) -> str:
+    there = given.judged.answers.shape[1] > 1 or BETTER in given.judged.covariates
+    return "" if there else "choices in both orders (--swapped-field) or people's choices (--better-field)"
+
+
+def _writers(given: Given) -> str:
+    names = sorted(set(np.asarray(given.judged.writers, dtype=str).ravel().tolist()))
+    if not names:
+        field = "systems, or system_1 and system_2" if given.judged.pairwise else "system"
+        return f"the writers of the outputs (field {field})"
+    if len(names) == 1:
+        return f"outputs of several writers ({names[0]} wrote all of these)"
+    missing = given.own is not None and given.own not in names
+    return f"outputs of {given.own!r} (the writers are {', '.join(names)})" if missing else ""
+
+
+def _own_system(given: Given) -> str:
+    return "" if given.own is not None else "the name of the judge's own system among the writers (--own-system)"
+
+
+def _two_ratings(given: Given) -> str:
+    ratings = given.judged.covariates.get(RATINGS)
+    there = ratings is not None and bool(((~np.isnan(ratings)).sum(axis=1) > 1).any())
+    return "" if there else "two or more ratings of each item (fields rating_1, rating_2, ...)"
+
+
+def _same_scale(given: Given) -> str:
+    there = HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged)
+    return "" if there else "people's ratings on the judge's scale"
+
+
+NEEDS: Mapping[str, Sequence[Need]] = {
+    "likelihood": (_model, _inputs, _texts, _people),
+    "position": (_both_orders,),
+    "verbosity": (_texts, _people),
+    "self_preference": (_writers, _own_system, _people),
+    "scale_use": (_two_ratings, _same_scale),
+    "agreement": (_people,),
+}
+"""Name of a bias, or ``"agreement"``, -> what measuring it takes."""
