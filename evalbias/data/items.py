@@ -61,9 +61,10 @@ def load_records(
     """
     for where, row in rows:
         record = _gathered(row, where)
-        for name in record.keys() & set(numbers):
-            value = recorded_number(record[name], f"{where}: {name!r}")
-            record[name] = None if math.isnan(value) else value
+        for name in numbers:
+            if name in record:
+                value = recorded_number(record[name], f"{where}: {name!r}")
+                record[name] = None if math.isnan(value) else value
         fields: dict[str, Any] = {"id": _id(record, where)}
         if record.get("source") is not None:
             fields["source"] = text(record, "source", where)
@@ -74,8 +75,9 @@ def load_records(
         if pair is None:
             fields["output"] = text(record, "output", where, blank=True)
         else:
-            for name in record.keys() & (choices or {}).keys():
-                record[name] = recorded_choice(record[name], f"{where}: {name!r}", (choices or {})[name])
+            for name, labels in (choices or {}).items():
+                if name in record:
+                    record[name] = recorded_choice(record[name], f"{where}: {name!r}", labels)
             fields |= _pair(record, pair, where)
         source.add({**record, **fields, **_rated(record, where, pair=pair is not None)}, where)
     return source.dataset()

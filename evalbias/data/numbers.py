@@ -48,5 +48,7 @@ def remedy_for(value: object) -> str:
     match = _LEADING.fullmatch(text) if isinstance(value, str) else None
     if match is None:
         return ""
-    number = match[1].replace(",", ".")
-    return f"{number} with a decimal point" if match[1] == text and "," in text else f"{number} alone"
+    number, form = match[1].replace(",", "."), "alone"
+    if match[1] == text:
+        form = "with a decimal point" if "," in text else "without quotes"
+    return f"{number} {form}"

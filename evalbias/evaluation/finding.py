@@ -129,8 +129,7 @@ def _finding(
         why = "the quality of the outputs may explain all numbers that could be measured"
         return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
     if math.isnan(estimate.low):
-        why = estimate.reason or "no item has all that it needs"
-        return Finding(bias, "not measured", estimate, f"{why}; it needs {lacking}" if lacking else why)
+        return Finding(bias, "not measured", estimate, estimate.reason or "no item has all that it needs")
     margin = margin_of(estimate.unit)
     status: Status = "too few items"
     if p_adjusted < ALPHA:
@@ -164,12 +163,12 @@ def _remedy(bias: str, judged: Judged, askable: bool) -> str:
 def _open_within_bounds(judged: Judged) -> str:
     """Say why bounds cannot tell, however many items there are, and what can."""
     if judged.pairwise and RATINGS not in judged.covariates:
-        one, second = "one choice of people a pair", "let a second person compare them"
+        one, second = "choice", "let a second person compare the pairs"
     else:
-        one, second = "one rating an item", "let a second person rate the items"
+        one, second = "rating", "let a second person rate the items"
     return (
-        f"{one} leaves it between bounds that hold 0, because the effect depends on how reliable that is: state it "
-        f"(--reliability R), or {second}"
+        f"with one {one} for each {'pair' if judged.pairwise else 'item'}, only bounds are known, and 0 lies between "
+        f"them: state how reliable a {one} is (--reliability R), or {second}"
     )
 
 

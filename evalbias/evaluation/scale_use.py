@@ -49,9 +49,7 @@ class ScaleUse:
         if levels is not None:
             places, n = nearest_levels(judged.answers, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            samples["top_two_share"] = Sample(
-                places, TopTwoStatistic(n), "two most used", signed=False, tested=False
-            )
+            samples["top_two_share"] = Sample(places, TopTwoStatistic(n), "two most used", signed=False, tested=False)
             samples["entropy"] = Sample(places, EntropyStatistic(n), "entropy", signed=False, tested=False)
             samples["ends_share"] = Sample(ends, ShareStatistic(), "at the ends", signed=False)
         return samples

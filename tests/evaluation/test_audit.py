@@ -357,7 +357,7 @@ def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
     found = status(of_pairs(pairs), "verbosity")
     assert found.status == "not measured"
     assert found.estimate.low < 0 < found.estimate.high
-    assert "one choice of people a pair" in found.sentence
+    assert "with one choice for each pair, only bounds are known" in found.sentence
     assert "--reliability R" in found.sentence
     known = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", reliability=0.8)
     assert status(known, "verbosity").status != "not measured"
