@@ -124,7 +124,7 @@ def holm(p_values: list[float]) -> list[float]:
 def _finding(
     bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float, tests: int
 ) -> Finding:
-    advice, lacking = advice_on(bias), what_is_lacking(bias, Given(judged))
+    lacking = what_is_lacking(bias, Given(judged))
     if estimate is None:
         why = "the quality of the outputs may explain all numbers that could be measured"
         return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
