@@ -93,27 +93,37 @@ class QuantileMap:
             )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the map to a JSON file."""
+        """Write the map to a JSON file, as a whole or not at all."""
         content = {"metric": self.metric, "source": self.source.tolist(), "target": self.target.tolist()}
-        Path(path).write_text(json.dumps(content) + "\n", encoding="utf-8")
+        draft = Path(f"{os.fspath(path)}.part")
+        draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        draft.replace(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> QuantileMap:
         """Read a file that ``save`` wrote.
 
         Raises:
-            ValueError: The file does not hold a quantile map, or the map does not name its metric.
+            ValueError: The file does not hold a quantile map (two or more pairs of finite scores, both ascending), or
+                the map does not name its metric.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:  # no JSON, other entries, or entries that are no numbers
             raise ValueError(f"{path} is not a quantile map; write one with QuantileMap.save.") from error
         metric = content.get("metric")
         if not isinstance(metric, str) or not metric.strip():
             raise ValueError(
                 f'{path} does not name the metric that it maps: add an entry such as "metric": "chrf", or fit it again.'
             )
-        if source.shape != target.shape or (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
+        if source.ndim != 1 or source.shape != target.shape or len(source) < 2:
+            raise ValueError(
+                f"{path} is not a quantile map: source and target must be lists of one length with two or more scores; "
+                "write it again."
+            )
+        if not np.isfinite([source, target]).all():
+            raise ValueError(f"{path} is not a quantile map: a score is not a finite number; write it again.")
+        if (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
             raise ValueError(f"{path} is not a quantile map: its scores do not ascend; write it again.")
         return cls(metric, source, target)

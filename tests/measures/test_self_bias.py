@@ -2,6 +2,7 @@ import copy
 import itertools
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -149,6 +150,42 @@ def test_a_map_survives_saving(tmp_path):
     (tmp_path / "bad.json").write_text('{"source": [1, 2], "target": [0, 1]}')
     with pytest.raises(ValueError, match="does not name the metric that it maps: add an entry such as"):
         QuantileMap.load(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        ("[]", "[]", "two or more scores"),
+        ("[1]", "[2]", "two or more scores"),
+        ("[1, 2]", "[2]", "lists of one length"),
+        ("[[1, 2], [3, 4]]", "[[1, 2], [3, 4]]", "lists of one length"),
+        ("1", "2", "lists of one length"),
+        ("[1, NaN, 3]", "[1, 2, 3]", "not a finite number"),
+        ("[1, 2]", "[1, null]", "not a finite number"),
+        ("[1, 2]", "[1, Infinity]", "not a finite number"),
+        ('["low", "high"]', "[1, 2]", "write one with"),
+        ("[[1], 2]", "[1, 2]", "write one with"),
+    ],
+)
+def test_a_damaged_quantile_map_is_refused(tmp_path, source, target, fault):
+    (tmp_path / "map.json").write_text(f'{{"metric": "chrf", "source": {source}, "target": {target}}}')
+    with pytest.raises(ValueError, match=f"is not a quantile map.*{fault}"):
+        QuantileMap.load(tmp_path / "map.json")
+
+
+def test_a_map_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    old = QuantileMap.fit([1, 2], [3, 4], metric="chrf")
+    old.save(tmp_path / "map.json")
+
+    def broken(self, text, **options):
+        with self.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", broken)
+    with pytest.raises(OSError, match="no space left"):
+        QuantileMap.fit([1, 5], [3, 4], metric="chrf").save(str(tmp_path / "map.json"))
+    assert QuantileMap.load(tmp_path / "map.json").source.tolist() == [1, 2]
 
 
 def test_the_ends_of_a_map_are_those_of_both_samples():
