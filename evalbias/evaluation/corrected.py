@@ -95,7 +95,7 @@ class CorrectedStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Return the interval of ``corrected_mean`` or ``corrected_rate``; the latter takes every item by itself."""
+        """Return the interval of ``corrected_mean`` or ``corrected_rate``."""
         column, people, labeled = aligned(scores, *self.references)
         return self._corrected(column, people, labeled == 1, clusters, confidence)
 
@@ -108,12 +108,11 @@ class CorrectedStatistic(Statistic):
         confidence: float = 0.95,
     ) -> ConfidenceInterval:
         arrays = scores[labeled], people[labeled], scores[~labeled]
-        if self._verdicts:
-            return corrected_rate(*arrays, confidence=confidence)
+        corrected = corrected_rate if self._verdicts else corrected_mean
         if clusters is None:
-            return corrected_mean(*arrays, confidence=confidence)
+            return corrected(*arrays, confidence=confidence)
         first, second = ([clusters[int(i)] for i in np.flatnonzero(mask)] for mask in (labeled, ~labeled))
-        return corrected_mean(*arrays, labeled_clusters=first, unlabeled_clusters=second, confidence=confidence)
+        return corrected(*arrays, labeled_clusters=first, unlabeled_clusters=second, confidence=confidence)
 
 
 def _systems(judged: Judged) -> list[str]:

@@ -84,7 +84,13 @@ def corrected_mean(
 
 
 def corrected_rate(
-    labeled_judge: ArrayLike, labeled_human: ArrayLike, unlabeled_judge: ArrayLike, *, confidence: float = 0.95
+    labeled_judge: ArrayLike,
+    labeled_human: ArrayLike,
+    unlabeled_judge: ArrayLike,
+    *,
+    labeled_clusters: Sequence[object] | None = None,
+    unlabeled_clusters: Sequence[object] | None = None,
+    confidence: float = 0.95,
 ) -> ConfidenceInterval:
     """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
 
@@ -94,18 +100,22 @@ def corrected_rate(
         (p + specificity - 1) / (sensitivity + specificity - 1)
 
     The interval is the delta method's over all three rates, each with the pseudo-counts of Agresti and Coull (1998) so
-    that a rate of 0 or 1 in few labels is not taken for certain.
+    that a rate of 0 or 1 in few labels is not taken for certain. What the items of one input add to the three rates
+    counts together, a pseudo-count by itself. The quantile is Student's t with one degree of freedom less than labeled
+    inputs.
 
     Args:
         labeled_judge: (n,) verdicts, 1 or 0, of the items that people judged.
         labeled_human: (n,) people's verdicts of the same items.
         unlabeled_judge: (N,) verdicts of the other items.
+        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
+        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
         confidence: In (0, 1).
 
     Returns:
-        The interval, within [0, 1]. NaN with fewer than two labels of either kind, and for a judge whose sensitivity
-        and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled items, the interval of
-        the people's own rate.
+        The interval, within [0, 1]. NaN where the labels of either kind are of fewer than two inputs, and for a judge
+        whose sensitivity and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled items,
+        the interval of the people's own rate.
 
     Raises:
         ValueError: The lengths differ, or a verdict is not 0, 1 or NaN.
@@ -121,29 +131,48 @@ def corrected_rate(
         wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
         if len(wrong):
             raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
-    kept = defined(judge, human)
-    judge, human, rest = judge[kept], human[kept], rest[~np.isnan(rest)]
-    positive, negative = judge[human == 1], 1 - judge[human == 0]
+    kept, usable = defined(judge, human), ~np.isnan(rest)
+    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
+    judge, human, rest = judge[kept], human[kept], rest[usable]
     if not len(rest):
-        return share_interval(human, confidence=confidence)
-    undefined = ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, len(judge))
-    if min(len(positive), len(negative)) < MIN_LABELS or positive.mean() + negative.mean() <= 1:
+        return share_interval(human, clusters=first, confidence=confidence)
+    units, positive = len(set(first)), human == 1
+    inputs_of_kind = [{first[int(index)] for index in np.flatnonzero(kind)} for kind in (positive, ~positive)]
+    undefined = ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    if min(map(len, inputs_of_kind)) < MIN_LABELS:
         return undefined
-    estimate = float((rest.mean() + negative.mean() - 1) / (positive.mean() + negative.mean() - 1))
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    rate, sensitivity, specificity = shares = [
-        (x.sum() + extra) / (len(x) + 2 * extra) for x, extra in ((rest, z**2 / 2), (positive, 1), (negative, 1))
-    ]
-    informed = sensitivity + specificity - 1
-    center = (rate + specificity - 1) / informed
-    sizes = (len(rest) + z**2, len(positive) + 2, len(negative) + 2)
-    variance = sum(
-        (weight**2 * share * (1 - share) / size)
-        for weight, share, size in zip((1.0, center, 1 - center), shares, sizes, strict=True)
-    )
-    half = z * float(np.sqrt(variance)) / informed
+    hits, passes = judge[positive], 1 - judge[~positive]
+    if hits.mean() + passes.mean() <= 1:
+        return undefined
+    estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
+    quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1))
+    rate, sensitivity, specificity = (_Padded(rest, quantile**2 / 2), _Padded(hits, 1), _Padded(passes, 1))
+    informed = sensitivity.share + specificity.share - 1
+    center = (rate.share + specificity.share - 1) / informed
+    labeled = np.where(positive, -center, 1 - center)  # derivatives of the corrected rate, times informed
+    labeled[positive] *= sensitivity.deviations
+    labeled[~positive] *= specificity.deviations
+    sums = _per_cluster(labeled, rate.deviations, first, second)
+    pseudo = rate.variance + center**2 * sensitivity.variance + (1 - center) ** 2 * specificity.variance
+    half = quantile * float(np.sqrt((sums**2).sum() + pseudo)) / informed
     low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
-    return ConfidenceInterval(min(low, estimate), max(high, estimate), estimate, 0, 0, len(judge))
+    return ConfidenceInterval(min(low, estimate), max(high, estimate), estimate, 0, 0, units)
+
+
+class _Padded:
+    """A rate of (n,) zeros and ones with as many pseudo-counts of either kind.
+
+    Attributes:
+        share: The rate.
+        deviations: (n,) what each item adds to its error.
+        variance: Sum of the squares of what the pseudo-counts add.
+    """
+
+    def __init__(self, values: FloatArray, pseudo: float) -> None:
+        size = len(values) + 2 * pseudo
+        self.share = float((values.sum() + pseudo) / size)
+        self.deviations = (values - self.share) / size
+        self.variance = pseudo * (self.share**2 + (1 - self.share) ** 2) / size**2
 
 
 def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:

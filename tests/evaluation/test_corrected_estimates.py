@@ -77,6 +77,11 @@ def test_a_win_rate():
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
         assert (found[name].value, found[name].low, found[name].high) == (direct.estimate, direct.low, direct.high)
         assert found[name].low < 0.6 < found[name].high
+    grouped = replace(judged, inputs=tuple(str(i // 4) for i in range(400)))
+    found = measure(CorrectedEstimates(), grouped, seed=0, n_resamples=50)["corrected_rate"]
+    clusters = {"labeled_clusters": grouped.inputs[:100], "unlabeled_clusters": grouped.inputs[100:]}
+    direct = corrected_rate(*arrays, **clusters)
+    assert (found.low, found.high, found.units) == (direct.low, direct.high, 25)
     tied = judged.answers.copy()
     tied[0] = 0.5
     assert "corrected_rate" not in CorrectedEstimates().samples(replace(judged, answers=tied))
