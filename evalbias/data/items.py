@@ -44,7 +44,11 @@ def items_of(
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
         beside = ("source",) if {"scores", "ratings", "rating_1"} & set(columns) else ("source", "score")
         raise lacking(str(table.source.path), columns, "output", beside=beside)
-    return load_records(table.source, table.rows, choices=choices, numbers=numbers)
+    try:
+        return load_records(table.source, table.rows, choices=choices, numbers=numbers)
+    except DataError as error:
+        named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
+        raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
 
 
 def load_records(

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,12 @@ class Table:
     Attributes:
         source: Origin, with the hash of what was read.
         rows: (place, record) in order; a place ends in the number of its line or row.
+        mapping: Our field -> the source's column, where they differ.
     """
 
     source: Source
     rows: Sequence[tuple[str, dict[str, Any]]]
+    mapping: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -57,7 +59,7 @@ def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) 
         rows = _typed(rows, source.decimal_mark)
     elif kind == "parquet":
         rows = _with_outputs((where, plain_record(record)) for where, record in rows)
-    return Table(source, rows)
+    return Table(source, rows, mapping or {})
 
 
 def memory_table(given: Any, mapping: Mapping[str, str] | None = None) -> Table:
@@ -102,7 +104,7 @@ def _table(name: str, records: Iterable[Any], mapping: Mapping[str, str] | None)
     source = Source(name, Path(name))
     rows = list(_plain_rows(name, records))
     source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    return Table(source, _with_outputs(_mapped(rows, mapping, name)))
+    return Table(source, _with_outputs(_mapped(rows, mapping, name)), mapping or {})
 
 
 def _plain_rows(name: str, records: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:

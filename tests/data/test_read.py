@@ -402,3 +402,12 @@ def test_a_mapped_output_that_is_missing_is_left_out_of_a_data_frame_too(tmp_pat
         assert list(items.left_out) == ["empty output"]
         pairs = data.read(given, mapping={"source": "q", "output_1": "answer", "output_2": "b"})
         assert [e.candidates for e in pairs] == [["", "x"], ["o", ""]]
+
+
+def test_an_error_names_the_users_own_column(tmp_path):
+    rows = [{"q": "s", "answer": 5, "human": 3}]
+    with pytest.raises(DataError, match=r"'output' is 5; .* \('output' is your column 'answer'\.\)"):
+        data.read(rows, mapping={"source": "q", "output": "answer"})
+    path = as_csv(tmp_path / "a.csv", [{"q": "s", "a": "x", "b": "y", "human": 3}])
+    with pytest.raises(DataError, match=r"a\.csv:2: 'better' is 3: give .* \('better' is your column 'human'\.\)$"):
+        data.read(path, mapping={"source": "q", "output_1": "a", "output_2": "b", "better": "human"})
