@@ -184,7 +184,7 @@ def criterion_of(
     Raises:
         ValueError: None is named and people rated several.
     """
-    given = {name: value for name, value in written.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
     if given:
         return replace(criterion_of(data, examples, criterion), **given)
     if isinstance(criterion, Criterion):
