@@ -44,7 +44,7 @@ def _drawing(alike: list[Change], null: float | None) -> Drawing:
     first = alike[0]
     title = f"{name_of(first.after)}: {first.before.text()} before, {first.after.text()} after"
     if not np.isnan(first.p_value):
-        title += " (no significant change)" if first.p_value >= 0.05 else f" (significant, p = {first.p_value:.2g})"
+        title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"  # p stands in the table
     caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
     caption += "" if null is None else f" {null:g} = no bias: closer is better."
 
