@@ -8,7 +8,9 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 TINY = 1e-20
-"""Denominator, a sum of squares or of counts, up to which it is a rounding error of 0."""
+"""Variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0."""
+SLACK = 1e-12
+"""Rounding error up to which two values of a statistic, such as those of two resamples, are equal."""
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

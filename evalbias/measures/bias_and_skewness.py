@@ -11,7 +11,7 @@ from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.resampling import CELLS
 
-SLACK = 1e-9
+ROUNDING = 1e-9
 """Relative rounding error up to which a resample is as skewed as the data."""
 
 
@@ -162,7 +162,7 @@ def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: n
     for start in range(0, n_resamples, rows):
         k = min(rows, n_resamples - start)
         flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
-        extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - SLACK)).sum())
+        extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - ROUNDING)).sum())
     return (1 + extreme) / (1 + n_resamples)
 
 

@@ -11,15 +11,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, TINY, FloatArray, IntArray
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, left_out, picked
 
 Method = Literal["bca", "percentile", "normal"]
 METHODS = ("bca", "percentile", "normal")
-SLACK = 1e-12
-"""Resamples that differ from the estimate by less equal it."""
-TINY = 1e-20
-"""Variance of a mean of numbers in [0, 1] below which it is a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,9 @@ def share_interval(
     Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
     test of a share and keeps its coverage near 0 and 1. The n of its formula is the number of independent decisions
     that would vary as much as the mean does over the clusters (the effective sample size of Korn and Graubard 1998),
-    its quantile Student's t for u units.
+    its quantile Student's t for u units. Units that hardly differ say little about those that would, so the effective
+    number is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more unit differed as much as it can, and u
+    where all are 0 or all 1.
 
     Args:
         values: (n,) numbers in [0, 1]; NaN is left out.
@@ -207,11 +205,12 @@ def share_interval(
         return ConfidenceInterval(np.nan, np.nan, mean, 0, 0, units)
     deviations = np.bincount(codes, weights=x - mean)
     variance = units / (units - 1) * float((deviations**2).sum()) / len(x) ** 2
-    alike = variance < TINY  # no variation to measure: every unit counts once
-    size = units if alike else mean * (1 - mean) / variance
+    spread = mean * (1 - mean)
+    most = units + 4 * spread * units**2
+    size = most if variance < TINY else min(spread / variance, most)
     squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
     center = (mean + squared / (2 * size)) / (1 + squared / size)
-    half = np.sqrt(squared / size * (mean * (1 - mean) + squared / (4 * size))) / (1 + squared / size)
+    half = np.sqrt(squared / size * (spread + squared / (4 * size))) / (1 + squared / size)
     return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)
 
 
@@ -223,8 +222,8 @@ def p_of_interval(value: float, low: float, high: float, *, null: float, units: 
     interval of another level, whose tail 2,000 resamples do not resolve.
 
     Args:
-        value: The estimate. Where it is NaN, as between bounds, the middle of the interval stands for it, which makes p
-            larger.
+        value: The estimate. Where it is NaN, as between bounds, or outside the interval, the middle of the interval
+            stands for it.
         low: Lower end of the interval.
         high: Upper end.
         null: Value under the null hypothesis.
@@ -239,7 +238,7 @@ def p_of_interval(value: float, low: float, high: float, *, null: float, units: 
     """
     if math.isnan(low) or math.isnan(high):
         return math.nan
-    centre = (low + high) / 2 if math.isnan(value) else value
+    centre = value if low <= value <= high else (low + high) / 2
     if centre == null:
         return 1.0
     half = centre - low if centre > null else high - centre

@@ -8,12 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.measures.resampling import CELLS, aligned, cluster_codes, defined_items
 from evalbias.measures.statistic import Statistic
-
-SLACK = 1e-12
-"""A resample whose difference deviates from the observed one by at most this ties with it."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evalbias.evaluation.judged import Judged
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers.zepo.answers import stacked, taken
 from evalbias.optimizers.zepo.candidate import Candidate, worst_last
 from evalbias.optimizers.zepo.objectives import Objective, one_by_one
@@ -40,8 +40,6 @@ DRAWS = 2_000
 """Imagined sets of all examples in each comparison."""
 GROUP = 6
 """Answered examples in a group of those on which the incumbent answered much the same."""
-SLACK = 1e-12
-"""An imagined difference that is smaller is a tie, which is not behind."""
 EXCHANGED = 2.0
 """Weight in the urn of the examples with exchanged answers, in examples."""
 
@@ -84,7 +82,7 @@ def drop(
         own = _values(objective, rival, leader, counts)
         # The incumbent's objective is known: it is judged on all examples.
         best = leader.objective if leader is incumbent else _values(objective, leader, rival, counts)
-        if math.isnan(rival.objective) or np.mean(~(own < best - SLACK)) < LEVEL / looks:  # NaN is not behind
+        if math.isnan(rival.objective) or np.mean(~(own < best - SLACK)) < LEVEL / looks:  # no tie or NaN is behind
             dropped[rival.number] = leader.number
     return dropped
 

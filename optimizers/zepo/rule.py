@@ -11,14 +11,13 @@ from evalbias.data.pairing import input_key
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import SLACK
 from evalbias.optimizers.zepo.answers import mixed, taken
 from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import Judge, target_of
 
 N_RESAMPLES = 2_000
 """Swaps of the permutation test, and resamples of the interval."""
-SLACK = 1e-12
-"""A swap that misses the observed difference by less is a tie, and ties count."""
 
 
 class ObjectiveRule:
@@ -79,7 +78,7 @@ class ObjectiveRule:
         for swap in swaps:
             mask = swap[codes]
             difference = self.objective(mixed(answers, given, mask)) - self.objective(mixed(given, answers, mask))
-            extreme += not difference < observed - SLACK  # NaN is not below: it counts
+            extreme += not difference < observed - SLACK  # a tie counts, and NaN, which is not below
         return (1 + extreme) / (1 + N_RESAMPLES)
 
     def loss(self, answers: Judged, given: Judged) -> str:

@@ -125,6 +125,27 @@ def test_the_share_of_documents_counts_documents():
     assert (agreed.low, agreed.high) == (pytest.approx(share_interval(np.ones(8)).low), 1)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.3, 0.5, 0.9999, 1.0])
+@pytest.mark.parametrize("units", [4, 30])
+def test_the_interval_of_a_share_does_not_jump(value, units):
+    alike = share_interval([value] * units)
+    moved = share_interval([value] * (units - 1) + [abs(value - 1e-7)])
+    assert (moved.low, moved.high) == pytest.approx((alike.low, alike.high), abs=1e-6)
+    # Wilson's interval of a share in n decisions, here with n = units + 4 p (1 - p) units^2
+    n, t = units + 4 * value * (1 - value) * units**2, stats.t.ppf(0.975, units - 1)
+    for end in {alike.low, alike.high} - {value}:
+        assert abs(end - value) == pytest.approx(t * math.sqrt(end * (1 - end) / n))
+
+
+def test_sure_and_right_judgments_leave_room_for_a_wrong_one():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):  # probabilities of the truth: .999, but in 5 of 100 draws 0
+        values = np.where(rng.random(10) < 0.05, 0, 0.999 - 1e-4 * rng.random(10))
+        found = share_interval(values)
+        held += found.low <= 0.95 * 0.99895 <= found.high
+    assert held >= 380
+
+
 def test_shares_that_cannot_be_estimated():
     assert math.isnan(share_interval([math.nan, 1.0]).low)
     assert share_interval([math.nan, 1.0]).estimate == 1
@@ -216,7 +237,8 @@ def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
         pytest.approx(-agreed.low),
         0,
     )
-    assert 0.2 < agreed.high < 0.4
+    # at most one of 30 pairs and a bit would differ: n = 30 + 30^2
+    assert agreed.high == pytest.approx(stats.t.ppf(0.975, 29) / math.sqrt(930), rel=0.01)
     a, b = np.repeat([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [math.nan, 1.0]], [2, 90, 28, 1], axis=0).T
     moved = ShareStatistic().difference(a, b, seed=0)
     assert (moved.estimate, moved.units) == (pytest.approx(26 / 120), 120)
@@ -258,7 +280,8 @@ def test_an_estimate_beside_all_resamples_has_an_interval():
 
 def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     rng = np.random.default_rng(0)
-    for value, low, high in np.sort(rng.normal(size=(200, 3)), axis=1)[:, [1, 0, 2]]:
+    for value, *ends in rng.normal(size=(400, 3)):  # in a third of the draws the estimate lies within
+        low, high = sorted(ends)
         p = p_of_interval(value, low, high, null=0.0)
         assert (p < 0.05) == (low > 0 or high < 0)
     three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
