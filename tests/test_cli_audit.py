@@ -190,3 +190,30 @@ def test_other_codes_of_choices_are_named(tmp_path):
     refused = evalbias("audit", "--data", file, *VERDICTS, cwd=tmp_path, check=False)
     assert refused.returncode == 2
     assert "b.jsonl:1: 'verdict_swapped' is 2" in refused.stderr
+
+
+def rated_rows(n):
+    return [
+        {"id": i, "source": f"s{i}", "output": "text " * (1 + i % 7), "ratings": [1 + i % 5, 1 + (i + i // 5) % 5], "mine": i % 5}
+        for i in range(n)
+    ]
+
+
+def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
+    file = written(tmp_path / "items.jsonl", rated_rows(30))
+    runs = set()
+    for scale, ends in (("0-4", [0, 4]), ("-2-6", [-2, 6]), ("0.0-4.5", [0, 4.5])):
+        evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, "--json", cwd=tmp_path)
+        (new,) = set((tmp_path / "runs").iterdir()) - runs
+        runs.add(new)
+        settings = json.loads((new / "run.json").read_text())
+        assert settings["scale"] == ends
+        assert all("scale" not in criterion for criterion in settings["criteria"])
+
+
+def test_a_score_off_the_scale_and_a_scale_of_another_form_are_the_users_errors(tmp_path):
+    file = written(tmp_path / "items.jsonl", rated_rows(30))
+    for scale, error in (("1-5", "'mine' of the item '0' is 0, outside the scale from 1 to 5"), ("5-1", "1-5, 0.0-1.0")):
+        failed = evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, cwd=tmp_path, check=False)
+        assert failed.returncode == 2
+        assert error in " ".join(failed.stderr.replace("│", " ").split())

@@ -52,7 +52,10 @@ AnyLM = Annotated[
         "defines LS.",
     ),
 ]
-AnyScale = Annotated[str | None, typer.Option("--scale", help="Scale of recorded scores, such as 1-5, for the words.")]
+AnyScale = Annotated[
+    str | None,
+    typer.Option("--scale", help="Lowest and highest score that recorded scores can have: 1-5, 0.0-1.0 or -2-2."),
+]
 WrittenFor = Annotated[
     str | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -22,6 +23,8 @@ from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view
 from evalbias.runs.fingerprint import file_digest
+
+SCALE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 @dataclass(frozen=True)
@@ -101,10 +104,14 @@ def run_audit(
             "--output-label out."
         )
     named = criterion_of(spec, examples, criterion, **written) if judge is None else judge.criterion
+    ends = _scale(scale)
     task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
     options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}
     if asked.judge is not None:
         options["judge"] = file_digest(asked.judge)
+    else:  # the scale is that of the recorded scores; a criterion's own is of prompts, and none is made
+        options["scale"] = ends
+        options["criteria"] = [{name: value for name, value in asdict(named).items() if name != "scale"}]
     with Run(
         "audit", task, lm=lm, likelihood_lm=likelihood_lm, models=models, seed=seed, out=out, options=options
     ) as run:
@@ -119,7 +126,7 @@ def run_audit(
                 lm=run.lm,
                 likelihood_lm=run.likelihood_lm if judge is None or likelihood_lm is not None else None,
                 criterion=named,
-                scale=_scale(scale),
+                scale=ends,
             )
         found = audit_answers(
             answered,
@@ -149,14 +156,14 @@ def _answers(judge: Any, items: int) -> int:
 
 
 def _scale(text: str | None) -> tuple[float, float] | None:
-    """Read a scale such as 1-5 or 0-100.
+    """Read a scale such as 1-5, 0.0-1.0 or -2-2.
 
     Raises:
         BadParameter: It has another form.
     """
     if text is None:
         return None
-    low, _, high = text.partition("-")
-    if not (low.isdigit() and high.isdigit() and int(low) < int(high)):
-        raise typer.BadParameter(f"--scale {text}: write it as 1-5.")
-    return float(low), float(high)
+    ends = SCALE.fullmatch(text)
+    if ends is None or not float(ends[1]) < float(ends[2]):
+        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+    return float(ends[1]), float(ends[2])

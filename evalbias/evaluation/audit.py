@@ -162,7 +162,7 @@ def audit(
             tells less. A judge of evalbias has a task and labels of its own.
         source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
         output_label: Word before the output. Defaults to "Output".
-        scale: Lowest and highest score of the judge, if known; only words depend on it.
+        scale: Lowest and highest score of the judge, if known. Use of the scale is measured on it.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
         by: Field whose values name groups of items on which the agreement is measured too, such as the set of a

@@ -15,7 +15,7 @@ import numpy as np
 from evalbias.data.choices import chosen_candidate
 from evalbias.evaluation.item_facts import candidates_of, item_facts, likelihood_provenance
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
+from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position, is_on
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.criterion import Criterion
 
@@ -52,7 +52,8 @@ def function_scores(
         progress: Called with 1 after every call.
 
     Returns:
-        The answers. An item on which the judge raises an exception is undefined, with the error in ``reasons``.
+        The answers. An item on which the judge raises an exception, or gives a score outside ``scale``, is undefined,
+        with the error in ``reasons``.
 
     Raises:
         ValueError: There are no items, or the judge answered none of them.
@@ -82,7 +83,7 @@ def function_scores(
         example, name = questions[place], facts.ids[place % len(examples)]
         try:
             value = _called(judge, example, pairwise)
-            return _choice(value) if pairwise else _score(value)
+            return _choice(value) if pairwise else _score(value, scale)
         except Exception as error:  # another's code may raise anything; the item is reported by its id
             reasons[name] = f"{type(error).__name__}: {error}"
             return math.nan
@@ -135,11 +136,11 @@ def _called(judge: FunctionJudge, example: dspy.Example, pairwise: bool) -> Any:
     return judge(**{name: example[name] for name in fields if name in example})
 
 
-def _score(value: Any) -> float:
+def _score(value: Any, scale: tuple[float, float] | None) -> float:
     """Read a number, or a prediction's ``score``.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is neither, or not on the scale.
     """
     given = value.get("score") if isinstance(value, dspy.Prediction) else value
     if given is None:
@@ -150,6 +151,8 @@ def _score(value: Any) -> float:
         number = math.inf
     if math.isinf(number):
         raise ValueError(f"the judge returned {value!r:.80}: return a number, or a prediction with 'score'")
+    if scale is not None and not is_on(scale, number):
+        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
     return number
 
 

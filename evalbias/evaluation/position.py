@@ -7,7 +7,7 @@ import numpy as np
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.both_orders import BothOrdersStatistic
 from evalbias.measures.calibration import win_share
 from evalbias.measures.decision_statistics import BalancedRate, FairnessStatistic
 from evalbias.measures.statistic import MeanStatistic, ShareStatistic
@@ -18,7 +18,8 @@ class PositionBias:
 
     Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; a tie counts half), ``fairness`` (in
     [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where
-    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where only one order was asked, the
+    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were asked, each pair
+    is its own control, so a pair that lacks an answer in either is undefined. Where only one order was asked, the
     better outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs whose
     first candidate people prefer counting as much as those whose second they prefer.
     """
@@ -35,22 +36,22 @@ class PositionBias:
         """See ``Bias``."""
         answers = judged.answers  # (n, r, c)
         orders = range(answers.shape[1])
-        shares = _mean_of_orders(np.stack([decision_shares(answers[:, r]) for r in orders]))  # (n, c)
-        entropies = _mean_of_orders(np.stack([negative_entropies(answers[:, r]) for r in orders]))  # (n,)
-        places = answers.shape[2] - int(judged.ties)
-        fair = FairnessStatistic(ties=judged.ties)
+        shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order
+        entropies = np.mean([negative_entropies(answers[:, r]) for r in orders], axis=0)  # (n,)
+        places, both = answers.shape[2] - int(judged.ties), len(orders) == 2
+        fair = FairnessStatistic(ties=judged.ties, both_orders=both)
         samples = {
             "first_rate": Sample(
                 win_share(shares, ties=judged.ties),
-                ShareStatistic(),
+                BothOrdersStatistic() if both else ShareStatistic(),
                 "first",
                 null=1 / places,
                 signed=False,
-                confounded=len(orders) == 1,  # the better outputs may stand first
+                confounded=not both,  # the better outputs may stand first
             ),
-            "fairness": Sample(shares, fair, "fairness", null=0.0, confounded=len(orders) == 1),
+            "fairness": Sample(shares, fair, "fairness", null=0.0, confounded=not both),
         }
-        if len(orders) == 2:
+        if both:
             consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)
             samples["position_consistency"] = Sample(consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
         elif BETTER in judged.covariates:
@@ -60,11 +61,3 @@ class PositionBias:
             )
         samples["confidence"] = Sample(entropies, MeanStatistic(), "confidence")
         return samples
-
-
-def _mean_of_orders(values: FloatArray) -> FloatArray:
-    """Average (r, n, ...) over the orders in which an item is defined."""
-    undefined = np.isnan(values)
-    counts = (~undefined).sum(axis=0)
-    sums = np.where(undefined, 0.0, values).sum(axis=0)
-    return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0))

@@ -125,12 +125,20 @@ def log_lengths(lengths: FloatArray) -> FloatArray:
 
 
 def on_one_scale(judged: Judged) -> bool:
-    """Return whether the human scores lie on the judge's scale; where it is unknown, whether the ranges overlap."""
+    """Return whether people rate on the judge's scale: their ratings lie on it and reach over half of it.
+
+    Ratings from 1 to 5 lie within a scale from 0 to 100 and are not on it. Where the scale is unknown, the range of
+    scores and ratings together stands for it, and the scores must reach over a quarter: a judge may crowd its scores.
+    """
     if HUMAN_SCORES not in judged.covariates or judged.pairwise:
         return False
-    scores, human = (values[~np.isnan(values)] for values in (judged.answers, judged.covariate(HUMAN_SCORES)))
+    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES))
+    scores, human = (values[~np.isnan(values)] for values in (judged.answers, rated))
     if not len(scores) or not len(human):
         return False
     if judged.scale is not None:
-        return bool(judged.scale[0] <= human.min() and human.max() <= judged.scale[1])
-    return bool(scores.min() < human.max() and human.min() < scores.max())
+        low, high = judged.scale
+        return bool(low <= human.min() and human.max() <= high and 2 * np.ptp(human) >= high - low)
+    whole = np.ptp(np.concatenate([scores, human]))
+    meet = scores.min() < human.max() and human.min() < scores.max()
+    return bool(meet and 2 * np.ptp(human) >= whole and 4 * np.ptp(scores) >= whole)

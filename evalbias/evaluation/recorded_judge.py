@@ -19,6 +19,8 @@ from evalbias.programs.criterion import Criterion
 
 QUALITY = "quality"
 TIE = -1.0
+ROUNDING = 1e-6
+"""Points by which an expected score may miss the end of its scale."""
 
 
 def recorded_scores(
@@ -42,7 +44,7 @@ def recorded_scores(
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` or ``"mean"``.
 
     Raises:
-        ValueError: No item has the field, or a value is not a number; the item is named.
+        ValueError: No item has the field, or a value is not a number or not on the scale; the item is named.
 
     Examples:
         >>> judged = recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine")
@@ -50,7 +52,7 @@ def recorded_scores(
         [4.0, nan]
     """
     asked = as_criterion(criterion)
-    values = [_number(e, field, i) for i, e in enumerate(_having(examples, field))]
+    values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
     facts = item_facts(examples, asked, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
     return Judged(
         ids=facts.ids,
@@ -155,8 +157,20 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
     return examples
 
 
-def _number(example: dspy.Example, field: str, index: int) -> float:
-    return recorded_number(example.get(field), f"{field!r} of the item {item_id(example, index)!r}")
+def is_on(scale: tuple[float, float] | None, score: float) -> bool:
+    """Return whether a score lies on a scale, but for rounding; an unknown scale holds all, every scale holds NaN."""
+    return scale is None or math.isnan(score) or scale[0] - ROUNDING <= score <= scale[1] + ROUNDING
+
+
+def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
+    place = f"{field!r} of the item {item_id(example, index)!r}"
+    number = recorded_number(example.get(field), place)
+    if scale is not None and not is_on(scale, number):
+        raise ValueError(
+            f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
+            "judge's own scale (scale, --scale)."
+        )
+    return number
 
 
 def _chosen(example: dspy.Example, field: str, index: int) -> float:

@@ -12,6 +12,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.both_orders import both_orders_interval
 from evalbias.measures.intervals import ConfidenceInterval, Method, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
 from evalbias.measures.statistic import SHARE, Statistic, Swapping
@@ -35,11 +36,13 @@ class FairnessStatistic(Statistic):
     Args:
         prior: (c,) win rate that each class should have. Defaults to the uniform distribution.
         ties: Whether the last class is the answer "tie". Without a prior, the positions then share what it leaves.
+        both_orders: Whether the shares of each item are means over both orders of its candidates.
     """
 
-    def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False) -> None:
+    def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False, both_orders: bool = False) -> None:
         self._prior = None if prior is None else np.asarray(prior, dtype=np.float64)
         self._ties = ties
+        self._interval = both_orders_interval if both_orders else share_interval
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the fairness of every row of shares (k, n, c); see ``Statistic``."""
@@ -80,15 +83,15 @@ class FairnessStatistic(Statistic):
         """Compute an interval that holds 0 wherever the rates could be those of a fair judge; see ``Statistic``.
 
         Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. With two classes, fairness is
-        -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``). With more, it
-        holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too wide
-        for a judge far from fair.
+        -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``, or
+        ``both_orders_interval``). With more, it holds the fairness of all rates no farther from those observed than
+        95 % of the resamples; it is then too wide for a judge far from fair.
         """
         (shares,) = aligned(scores)
         if shares.shape[1] - int(self._ties and self._prior is None) == 2:
             first = shares[:, 0] + (shares[:, 2] / 2 if shares.shape[1] == 3 else 0)
             target = 0.5 if self._prior is None else self._prior[0]
-            found = share_interval(first, clusters=clusters, confidence=confidence)
+            found = self._interval(first, clusters=clusters, confidence=confidence)
             distance, ends = abs(found.estimate - target), (found.low - target, found.high - target)
             nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
             return replace(found, low=-2 * max(map(abs, ends)), high=-2 * nearest, estimate=-2 * distance)

@@ -19,12 +19,9 @@ from evalbias.measures.statistic import Statistic
 
 SLOPE = "points for one point of quality"
 """Unit of the slope."""
-ENDS = (0.9, 1.1)
-"""Slopes of an unbiased judge between which the ends of a scale put it: scores and ratings that are noisier than the
-others are cut off more often. In simulations of scales of five levels with noise from 0 to 1 point it was .94 to 1.06,
-and 1.09 for scores that are not cut off."""
-LEAST = 1 - 1e-6
-"""Largest lower end of an interval: a judge that prefers what goes with quality has a slope above 1."""
+LEAST = 0.9
+"""Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.
+In simulations of scales of five levels with noise from 0 to 1 point it was .94 to 1.06."""
 MIN_CLUSTERS = 5
 
 
@@ -68,13 +65,20 @@ class QualitySlopeStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Compute the jackknife's t interval over clusters, widened for what the ends of the scale do (``ENDS``).
+        """Compute the jackknife's t interval over clusters, and the test of a judge that crowds its scores together.
 
-        It excludes 1 from below only (``LEAST``): a slope above 1 is no use of the scale but another bias.
+        The test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope above 1 is no
+        use of the scale but the mark of another bias.
         """
         (column,) = aligned(scores)
         found = self._jackknife(column, clusters, confidence)
-        return replace(found, low=min(found.low / ENDS[1], LEAST), high=found.high / ENDS[0])
+        if np.isnan(found.low):
+            return found
+        if found.estimate >= LEAST:
+            return replace(found, p_value=1.0)
+        standard_error = (found.high - found.low) / 2 / float(scipy.stats.t.ppf((1 + confidence) / 2, found.units - 1))
+        distance = (LEAST - found.estimate) / standard_error if standard_error > 0 else np.inf
+        return replace(found, p_value=float(2 * scipy.stats.t.sf(distance, found.units - 1)))
 
     def difference(
         self,

@@ -9,6 +9,7 @@ from fakes import Comparer, numbers, pair, rated
 
 from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure, measure_ranking
+from evalbias.evaluation.recorded_judge import recorded_verdicts
 from evalbias.lm.types import LogLikelihood
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
@@ -130,3 +131,22 @@ def test_measurements_made_differently_are_not_compared():
         compare(by(Model()), by(Other()), **options)
     with pytest.raises(ValueError, match="different reductions of LS"):
         compare(by(Model()), by(Model(), reduction="mean"), **options)
+
+
+def recorded(winner, swapped):
+    pairs = [dspy.Example(outputs=["a", "b"], better=0, w=a, ws=b) for a, b in zip(winner, swapped, strict=True)]
+    return measure(BIASES["position"], recorded_verdicts(pairs, "w", swapped="ws"), seed=0)
+
+
+def test_pairs_that_lack_an_order_are_left_out_and_counted():
+    always_right = recorded([0] * 80, [0, None] * 40)
+    first = always_right["first_rate"]
+    assert (first.value, first.n, first.undefined) == (0.5, 40, 40)
+    assert (always_right["fairness"].value, always_right["fairness"].n) == (0, 40)
+    assert always_right["confidence"].undefined == 40
+
+
+def test_each_pair_is_its_own_control():
+    found = recorded([0] * 80, [0] * 80)
+    assert found["first_rate"].low == pytest.approx(0.476, abs=1e-3)  # 80 independent comparisons: .391
+    assert found["fairness"].low == pytest.approx(2 * (found["first_rate"].low - 0.5))

@@ -126,3 +126,16 @@ def test_a_judge_that_never_answers_is_an_error():
         function_scores([dspy.Example(output="a")], lambda e: "good")
     with pytest.raises(ValueError, match="it returned None every time"):
         function_scores([dspy.Example(output="a")], lambda e: None)
+
+
+def test_a_score_outside_the_stated_scale_is_refused():
+    scored = [dspy.Example(id="a", mine=5.0), dspy.Example(id="b", mine=5.0000001), dspy.Example(id="c", mine=7)]
+    assert recorded_scores(scored[:2], "mine", scale=(1, 5)).answers[1] == pytest.approx(5)  # rounding
+    with pytest.raises(ValueError, match=r"'mine' of the item 'c' is 7, outside the scale from 1 to 5: correct it"):
+        recorded_scores(scored, "mine", scale=(1, 5))
+
+
+def test_a_functions_score_outside_the_scale_is_undefined_and_counted():
+    judged = function_scores([dspy.Example(output="ab"), dspy.Example(output="abcdefg")], lambda e: len(e.output), scale=(1, 5))
+    assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
+    assert list(judged.reasons.values()) == ["ValueError: the judge returned 7, outside the scale from 1 to 5"]

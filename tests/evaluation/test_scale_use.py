@@ -127,3 +127,16 @@ def test_what_it_needs():
     assert list(ScaleUse().samples(replace(fine, scale=(0.5, 3)))) == []
     rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.ones((3, 2))})
     assert "slope" in ScaleUse().samples(rated)
+
+
+def test_ratings_within_another_scale_are_not_on_it():
+    rng = np.random.default_rng(0)
+    human = rng.integers(1, 6, 40).astype(float)
+    ratings = {RATINGS: np.stack([human, human], axis=1)}
+    percent = judge(20 * human, human, scale=(0, 100), **ratings)
+    assert not ScaleUse().applies(percent)  # 1 to 5 reach over a 25th of 0 to 100
+    assert not ScaleUse().applies(replace(percent, scale=None))
+    assert ScaleUse().applies(judge(20 * human, 19 * human, scale=(0, 100)))
+    crowded = judge(2.5 + human / 4, human, scale=None, **ratings)
+    assert measure(ScaleUse(), crowded, seed=0)["slope"].value == pytest.approx(0.25)
+    assert not ScaleUse().applies(judge(human / 5, 20 * human, scale=None))  # shares beside percent
