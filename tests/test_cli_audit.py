@@ -194,16 +194,20 @@ def test_other_codes_of_choices_are_named(tmp_path):
 
 def rated_rows(n):
     return [
-        {"id": i, "source": f"s{i}", "output": "text " * (1 + i % 7), "ratings": [1 + i % 5, 1 + (i + i // 5) % 5], "mine": i % 5}
+        {"id": i, "source": f"s{i}", "output": "a " * (1 + i % 7), "ratings": [i % 5, (i + i // 5) % 5], "mine": i % 5}
         for i in range(n)
     ]
 
 
-def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
+def audit_on(scale, tmp_path, **options):
     file = written(tmp_path / "items.jsonl", rated_rows(30))
+    return evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, cwd=tmp_path, **options)
+
+
+def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
     runs = set()
     for scale, ends in (("0-4", [0, 4]), ("-2-6", [-2, 6]), ("0.0-4.5", [0, 4.5])):
-        evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, "--json", cwd=tmp_path)
+        audit_on(scale, tmp_path)
         (new,) = set((tmp_path / "runs").iterdir()) - runs
         runs.add(new)
         settings = json.loads((new / "run.json").read_text())
@@ -212,8 +216,8 @@ def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
 
 
 def test_a_score_off_the_scale_and_a_scale_of_another_form_are_the_users_errors(tmp_path):
-    file = written(tmp_path / "items.jsonl", rated_rows(30))
-    for scale, error in (("1-5", "'mine' of the item '0' is 0, outside the scale from 1 to 5"), ("5-1", "1-5, 0.0-1.0")):
-        failed = evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, cwd=tmp_path, check=False)
+    off = "'mine' of the item '0' is 0, outside the scale from 1 to 5"
+    for scale, error in (("1-5", off), ("5-1", "1-5, 0.0-1.0"), ("five", "write the lowest and the highest score")):
+        failed = audit_on(scale, tmp_path, check=False)
         assert failed.returncode == 2
         assert error in " ".join(failed.stderr.replace("│", " ").split())

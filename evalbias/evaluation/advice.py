@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evalbias.measures.quality_slope import SLOPE
+from evalbias.measures.quality_slope import LEAST, SLOPE
 from evalbias.measures.statistic import SCORE_SD, SHARE
 
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
 MARGIN = 0.1
 """The same for estimates without a unit, such as correlations and differences of two shares."""
+ALLOWANCES = {SLOPE: 1 - LEAST}
+"""Unit of an estimate -> the distance from an unbiased judge that its test allows for."""
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,8 @@ def advice_on(bias: str) -> Advice:
 def margin_of(unit: str) -> float:
     """Return the smallest effect worth finding, in an estimate's unit."""
     return MARGINS.get(unit, MARGIN)
+
+
+def shown_distance(unit: str) -> float:
+    """Return how far an effect of the size of the margin lies from what the test allows for."""
+    return margin_of(unit) - ALLOWANCES.get(unit, 0.0)

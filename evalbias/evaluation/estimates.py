@@ -34,6 +34,7 @@ class Sample:
             one whose interval has its own test.
         confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
             candidate wins because it is the better one. An audit calls no judge biased for such an estimate.
+        only_below: Whether only values below the null are of this bias.
     """
 
     values: FloatArray
@@ -44,6 +45,7 @@ class Sample:
     signed: bool = True
     tested: bool = True
     confounded: bool = False
+    only_below: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Estimate:
         unit: Unit of the estimate, such as ``"share"``; empty where it has none. See ``Statistic``.
         confounded: See ``Sample``.
         reason: Why the estimate is undefined, where that is known.
+        only_below: See ``Sample``.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Estimate:
     unit: str = ""
     confounded: bool = False
     reason: str = ""
+    only_below: bool = False
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -282,7 +286,7 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
     value, p_value = estimate_value(sample), interval.p_value
     if sample.null is None:
         p_value = float("nan")
-    elif np.isnan(p_value) or sample.null != 0:
+    elif np.isnan(p_value):
         p_value = p_of_interval(value, interval.low, interval.high, null=sample.null, units=interval.units)
     return Estimate(
         name,
@@ -300,6 +304,7 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
         sample.statistic.unit,
         sample.confounded,
         interval.reason,
+        sample.only_below,
     )
 
 

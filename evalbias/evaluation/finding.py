@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import scipy
 
-from evalbias.evaluation.advice import advice_on, margin_of
+from evalbias.evaluation.advice import advice_on, margin_of, shown_distance
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
@@ -32,8 +32,8 @@ class Finding:
     Attributes:
         bias: Name of the bias.
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
-            ``"no sign"``: it does not, and its 95 % interval lies within ``margin``, or the judge's making rules the
-            bias out. ``"too few items"``: neither.
+            ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
+            has one), or the judge's making rules the bias out. ``"too few items"``: neither.
             ``"not measured"``: the items or the judge do not allow it, or allow bounds only, on both sides of 0.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
@@ -134,12 +134,12 @@ def _finding(
     status: Status = "too few items"
     if p_adjusted < ALPHA:
         status = "biased"
-    elif -margin < estimate.low and estimate.high < margin:
+    elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
     elif math.isnan(estimate.value):
         return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin)
     words = in_words(bias, estimate, measurement, judged)
-    needed = items_needed(estimate, margin, tests=tests)
+    needed = items_needed(estimate, shown_distance(estimate.unit), tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
         needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
     return Finding(
@@ -182,12 +182,13 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
     if estimate.unit == SCORE_SD and not judged.pairwise:
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
-        return f"{favored} gets {_more(value, low, high)} points at equal quality{_scale(judged)}{_span(low, high)}"
+        span = _span(value, low, high)
+        return f"{favored} gets {_more(value, low, high)} points at equal quality{_scale(judged)}{span}"
     if estimate.unit == SCORE_SD:
         value, low, high = (100 * (share - 0.5) for share in _even_pair(estimate.name, measurement, ends))
         return (
             f"{favored} than the other wins {_more(value, low, high, digits=0)} of 100 pairs of equal quality than the "
-            f"half that is fair{_span(low, high, digits=0)}"
+            f"half that is fair{_span(value, low, high, digits=0)}"
         )
     if estimate.unit == SHARE:
         value, low, high = (100 * (null + end) for end in ends)
@@ -203,7 +204,9 @@ def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement
     if estimate.unit == SCORE_SD:
         (share,) = _even_pair(estimate.name, measurement, (margin,))
         return f"{100 * (share - 0.5):.0f} of 100 pairs"
-    return f"{100 * margin:g} of 100 comparisons" if estimate.unit == SHARE else f"{margin:g}"
+    if estimate.unit == SHARE:
+        return f"{100 * margin:g} of 100 comparisons"
+    return f"{margin:g} {estimate.unit}".rstrip()
 
 
 def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:
@@ -222,13 +225,23 @@ def _score_sd(name: str, measurement: Measurement) -> float:
 
 
 def _more(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return "0.21 more" or "0.21 fewer"; the range where only bounds are known."""
-    if math.isnan(value):
-        return f"{low:+.{digits}f} to {high:+.{digits}f} more"
+    """Return "0.21 more" or "0.21 fewer"; "between 0.07 and 0.55 more" where only bounds are known."""
+    if not math.isnan(value):
+        return _signed(value, digits)
+    nearer, farther = sorted((low, high), key=abs)
+    if round(low, digits) * round(high, digits) < 0:
+        return f"between {_signed(low, digits)} and {_signed(high, digits)}"
+    return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
+
+
+def _signed(value: float, digits: int) -> str:
     return f"{abs(value):.{digits}f} {'fewer' if round(value, digits) < 0 else 'more'}"
 
 
-def _span(low: float, high: float, digits: int = 2) -> str:
+def _span(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return the interval; of bounds, which are an interval themselves, for which reliabilities they hold."""
+    if math.isnan(value):
+        return " (95 %, for every reliability of one rating from .5 to 1)"
     return f" (95 % {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
 
 

@@ -20,10 +20,10 @@ class ScaleUse:
     """How far a judge that scores uses its scale.
 
     Estimates: ``slope`` (points by which the score rises for one point of quality, with people's ratings on the same
-    scale; below 1 the judge crowds its scores together, above 1 it may prefer what goes with quality, which its
-    interval allows for; needs two ratings an item), ``spread_ratio`` (standard deviation of the scores by that of the
-    human scores, noise included) and, where the scale is known and has at most 20 levels, of the levels nearest to the
-    scores ``top_two_share`` (share of the two most frequent ones), ``entropy`` (their entropy by that of uniform
+    scale; below 1 the judge crowds its scores together, above 1 it may prefer what goes with quality, so only slopes
+    below 1 are of this bias; needs two ratings an item), ``spread_ratio`` (standard deviation of the scores by that of
+    the human scores, noise included) and, where the scale is known and has at most 20 levels, of the levels nearest to
+    the scores ``top_two_share`` (share of the two most frequent ones), ``entropy`` (their entropy by that of uniform
     scores, in [0, 1]) and ``ends_share`` (share of the lowest and the highest).
     """
 
@@ -42,7 +42,7 @@ class ScaleUse:
             if RATINGS in judged.covariates:
                 slope = QualitySlopeStatistic(judged.covariate(RATINGS))
                 values = np.where(slope.usable, judged.answers, np.nan)
-                samples["slope"] = Sample(values, slope, "slope", null=1.0, tested=False)
+                samples["slope"] = Sample(values, slope, "slope", null=1.0, tested=False, only_below=True)
             spread = SpreadStatistic(judged.covariate(HUMAN_SCORES))
             samples["spread_ratio"] = Sample(judged.answers, spread, "spread", signed=False, tested=False)
         levels = _levels(judged)

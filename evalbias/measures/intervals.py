@@ -29,7 +29,7 @@ class ConfidenceInterval:
         n_resamples: Resamples drawn; 0 if the interval needs none.
         undefined: Resamples without a statistic, left out.
         units: Units that count as independent: clusters, or items where there are no clusters.
-        p_value: Two-sided p of the test against 0 that belongs to the interval; NaN where it has none.
+        p_value: p of the test against an unbiased judge that belongs to the interval; NaN where it has none.
         reason: Why the estimate is undefined, where that is known; empty where it is defined.
     """
 

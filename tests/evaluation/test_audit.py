@@ -1,17 +1,20 @@
 """The audit: findings and verdicts of judges whose biases are known, and the published figures of recorded ones."""
 
 import json
+import re
+from dataclasses import replace
 
 import dspy
 import numpy as np
 import pytest
 from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
+from planted import scored
 
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
-from evalbias.evaluation.finding import Finding, holm
+from evalbias.evaluation.finding import Finding, holm, in_words
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
@@ -366,3 +369,15 @@ def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
 def test_an_audit_in_a_console_is_its_verdict():
     found = of_pairs(first_places(40, first=0.4))
     assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=40: {found.verdict.sentence})"
+
+
+def test_one_rating_gives_bounds_that_are_said_once():
+    judged = scored(np.random.default_rng(0), 200, raters=1)
+    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
+    estimate = measurement["length_effect"]
+    assert np.isnan(estimate.value)
+    for low, high, words in ((0.1, 0.5, "more"), (-0.5, -0.1, "fewer"), (-0.2, 0.3, "fewer and")):
+        sentence = in_words("verbosity", replace(estimate, low=low, high=high), measurement, judged)
+        assert f"{words} " in sentence
+        assert sentence.endswith("(95 %, for every reliability of one rating from .5 to 1)")
+        assert len(re.findall(r"\d\.\d\d", sentence)) == 2

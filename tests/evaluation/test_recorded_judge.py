@@ -136,6 +136,8 @@ def test_a_score_outside_the_stated_scale_is_refused():
 
 
 def test_a_functions_score_outside_the_scale_is_undefined_and_counted():
-    judged = function_scores([dspy.Example(output="ab"), dspy.Example(output="abcdefg")], lambda e: len(e.output), scale=(1, 5))
+    judged = function_scores(
+        [dspy.Example(output="ab"), dspy.Example(output="abcdefg")], lambda e: len(e.output), scale=(1, 5)
+    )
     assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
     assert list(judged.reasons.values()) == ["ValueError: the judge returned 7, outside the scale from 1 to 5"]

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from planted import compared, flagged, scored
+from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation.finding import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.evaluation.scale_use import ScaleUse
 from evalbias.measures.quality_slope import QualitySlopeStatistic
@@ -59,8 +61,8 @@ def test_the_slope_by_its_slow_definition():
         QualitySlopeStatistic(np.delete(ratings, i, axis=0))(np.delete(judged.answers, i)) for i in range(60)
     ]
     error = math.sqrt(59 * np.var(one_left_out))
-    assert (found.estimate - found.low * 1.1) / 2.001 == pytest.approx(error, rel=0.02)
-    assert (found.high * 0.9 - found.estimate) / 2.001 == pytest.approx(error, rel=0.02)
+    assert (found.estimate - found.low) / 2.001 == pytest.approx(error, rel=0.02)
+    assert (found.high - found.estimate) / 2.001 == pytest.approx(error, rel=0.02)
     pairs = np.repeat(np.arange(30), 2).tolist()
     assert statistic.interval(judged.answers, clusters=pairs, seed=0).units == 30
 
@@ -125,7 +127,7 @@ def test_what_it_needs():
     fine = judge([20, 30, 40], [20, 60, 70], scale=(0, 100))
     assert list(ScaleUse().samples(fine)) == ["spread_ratio"]
     assert list(ScaleUse().samples(replace(fine, scale=(0.5, 3)))) == []
-    rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.ones((3, 2))})
+    rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.array([[2.0, 2.0], [3.0, 3.0], [5.0, 5.0]])})
     assert "slope" in ScaleUse().samples(rated)
 
 
@@ -140,3 +142,30 @@ def test_ratings_within_another_scale_are_not_on_it():
     crowded = judge(2.5 + human / 4, human, scale=None, **ratings)
     assert measure(ScaleUse(), crowded, seed=0)["slope"].value == pytest.approx(0.25)
     assert not ScaleUse().applies(judge(human / 5, 20 * human, scale=None))  # shares beside percent
+
+
+def of_slope(wanted):
+    """568 items whose scores are stretched until their slope is the wanted one."""
+    judged = scored(np.random.default_rng(4), 568)
+    slope = QualitySlopeStatistic(judged.covariates[RATINGS])(judged.answers)
+    stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=None)
+    return stretched, measure(ScaleUse(), stretched, seed=0, n_resamples=20)
+
+
+def test_the_test_allows_for_the_ends_of_a_scale_and_the_interval_does_not():
+    near, far, steep = (of_slope(wanted)[1]["slope"] for wanted in (0.86, 0.6, 1.5))
+    assert (near.value, far.value) == pytest.approx((0.86, 0.6))
+    assert near.high < 1
+    assert near.p_value > 0.05
+    error = (far.high - far.value) / stats.t.ppf(0.975, far.units - 1)
+    assert far.p_value == pytest.approx(2 * stats.t.sf((0.9 - far.value) / error, far.units - 1))
+    assert steep.low > 1
+    assert steep.p_value == 1
+
+
+def test_a_slope_above_1_is_no_sign_of_crowding():
+    judged, measurement = of_slope(1.5)
+    (finding,) = findings_of({"scale_use": measurement}, judged, {})
+    assert finding.estimate.low > 0.3
+    assert finding.status == "no sign"
+    assert finding.margin_in_words == "0.3 points for one point of quality"
