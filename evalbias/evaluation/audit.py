@@ -279,5 +279,6 @@ def _flat(finding: Finding) -> dict[str, Any]:
         "margin": finding.margin,
         "margin_in_words": finding.margin_in_words,
         "items_needed": finding.items_needed,
+        "rated_twice": finding.rated_twice,
         "remedy": finding.remedy,
     }

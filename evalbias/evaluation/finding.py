@@ -15,12 +15,17 @@ from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.needs import Given, what_is_lacking
+from evalbias.evaluation.quality import rated_once
 from evalbias.evaluation.sample_size import items_needed
+from evalbias.measures.quality_slope import SLOPE
 from evalbias.measures.resampling import defined_items
 from evalbias.measures.statistic import SCORE_SD, SHARE
 
 ALPHA = 0.05
 """Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
+
+RATED = (SCORE_SD, SLOPE)
+"""Units of estimates at equal quality, which need ratings."""
 
 Status = Literal["biased", "no sign", "too few items", "not measured"]
 
@@ -42,6 +47,7 @@ class Finding:
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
             correction; None where unknown, or where as many could not tell.
+        rated_twice: Whether these items must have two ratings each, because items with one are left out.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
     """
 
@@ -53,6 +59,7 @@ class Finding:
     margin_in_words: str = ""
     p_adjusted: float = math.nan
     items_needed: int | None = None
+    rated_twice: bool = False
     remedy: str = ""
 
 
@@ -151,6 +158,7 @@ def _finding(
         _margin_in_words(margin, estimate, measurement, judged),
         p_adjusted,
         needed,
+        estimate.unit in RATED and rated_once(judged) > 0,
     )
 
 

@@ -35,6 +35,12 @@ def people_ratings(judged: Judged) -> FloatArray:
     return (scores if scores.ndim == 1 else scores[:, 0] - scores[:, 1])[:, None]
 
 
+def rated_once(judged: Judged) -> int:
+    """Return the number of items with one rating where others have several: effects at equal quality leave them out."""
+    counts = (~np.isnan(judged.covariates.get(RATINGS, np.empty((0, 0))))).sum(axis=1)
+    return int((counts == 1).sum()) if (counts > 1).any() else 0
+
+
 def preferred(judged: Judged) -> FloatArray:
     """Return (n,) 1 where people prefer the first candidate of a pair, 0 the second, NaN where neither.
 

@@ -70,6 +70,7 @@ def _excluded(finding: Finding) -> str:
 
 def _open(finding: Finding) -> str:
     if finding.items_needed is not None:
-        return f"{title(finding)} (about {count(finding.items_needed, 'item')} would do)"
+        rated = " with two ratings each" if finding.rated_twice else ""
+        return f"{title(finding)} (about {count(finding.items_needed, 'item')}{rated} would do)"
     reason = "" if finding.estimate is None else finding.estimate.reason
     return f"{title(finding)} ({reason})" if reason else title(finding)

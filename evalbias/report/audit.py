@@ -13,6 +13,7 @@ from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.judged import LIKELIHOODS
+from evalbias.evaluation.quality import rated_once
 from evalbias.evaluation.verdict import title
 
 ROWS = 12
@@ -46,13 +47,19 @@ def audit_view(audit: Audit) -> Group:
 
 
 def _biases(audit: Audit) -> Table:
-    table = Table(title=f"{audit.judge} on {audit.judged.criterion}", caption="0 is no bias")
+    table = Table(title=f"{audit.judge} on {audit.judged.criterion}", caption=_caption(audit))
     for heading in ("bias", "finding", "estimate", "95 % interval", "n", "undefined"):
         table.add_column(heading, justify="left" if heading in ("bias", "finding") else "right", overflow="fold")
     for finding in audit.verdict.findings:
         if finding.estimate is not None:
             table.add_row(*_row(finding))
     return table
+
+
+def _caption(audit: Audit) -> str:
+    once = rated_once(audit.judged)
+    left_out = f"; effects at equal quality leave out {count(once, 'item')} with one rating" if once else ""
+    return f"0 is no bias{left_out}"
 
 
 def _groups(groups: Mapping[str, Measurement]) -> Table:

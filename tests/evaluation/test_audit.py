@@ -14,7 +14,10 @@ from planted import scored
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.audited import Answered
 from evalbias.evaluation.finding import Finding, holm, in_words
+from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
@@ -381,3 +384,15 @@ def test_one_rating_gives_bounds_that_are_said_once():
         assert f"{words} " in sentence
         assert sentence.endswith("(95 %, for every reliability of one rating from .5 to 1)")
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
+
+
+def test_items_with_one_rating_are_said_to_be_left_out():
+    judged = scored(np.random.default_rng(1), 60)
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:18, 1] = np.nan
+    judged = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
+    found = audit_answers(Answered("a judge", judged, []))
+    (open_,) = [f for f in found.verdict.findings if f.bias == "verbosity"]
+    assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
+    assert f"about {open_.items_needed} items with two ratings each would do" in found.verdict.sentence
+    assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
