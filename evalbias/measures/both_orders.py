@@ -8,7 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.intervals import TINY, ConfidenceInterval
+from evalbias.measures.arrays import TINY
+from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items
 from evalbias.measures.statistic import ShareStatistic
 
