@@ -6,7 +6,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
-from evalbias.evaluation.quality import on_one_scale, preferred, side
+from evalbias.evaluation.quality import mean_of_raters, on_one_scale, preferred, side
 from evalbias.measures import brier_scores, consistent_preferences, decision_shares
 from evalbias.measures.agreement_statistics import (
     AlphaStatistic,
@@ -30,16 +30,16 @@ class PeopleAgreement:
 
     Estimates of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where
     both use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, of the judge and the human score as
-    two raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, which are one rater
-    fewer than the judge is compared with); ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the
-    length with the human scores).
+    two raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice
+    of the one, each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
+    ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
 
     Estimates of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
     candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
     pairs with the same choice in both orders), ``kappa`` (Cohen's, of its choices in the order given), ``brier`` and
     ``calibration_error`` (of probabilities, averaged over the orders; not of verdicts), ``human_ceiling`` (share of
-    pairs in which one rater prefers the same candidate as the others) and the floors (share of pairs in which people
-    prefer the likelier or the longer candidate; ties count half).
+    choices of one rater who prefers the same candidate as the others, averaged over the pairs) and the floors (share of
+    pairs in which people prefer the likelier or the longer candidate; ties count half).
     """
 
     name = "agreement"
@@ -74,9 +74,9 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
         samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)", tested=False)
         samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)", tested=False)
     if RATINGS in judged.covariates:
-        pairs = one_against_the_others(judged.covariate(RATINGS))
-        if not np.isnan(pairs).all():
-            samples["human_ceiling"] = Sample(pairs, CeilingStatistic(), "one rater", tested=False)
+        ceiling = CeilingStatistic(judged.covariate(RATINGS))
+        if not np.isnan(ceiling.values).all():
+            samples["human_ceiling"] = Sample(ceiling.values, ceiling, "one rater", tested=False)
     for name, (feature, label) in FLOORS.items():
         if feature in judged.covariates:
             samples[name] = Sample(judged.covariate(feature), RankStatistic(human), label, tested=False)
@@ -101,8 +101,8 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         calibration = CalibrationStatistic(people)
         samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
     if RATINGS in judged.covariates:
-        pairs = one_against_the_others(judged.covariate(RATINGS))
-        ceiling = _equal(side(pairs[:, 0]), side(pairs[:, 1]))
+        one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
+        ceiling = mean_of_raters(_equal(side(one), side(others)))
         if not np.isnan(ceiling).all():
             samples["human_ceiling"] = _share(ceiling, "one rater")
     for name, (feature, label) in FLOORS.items():

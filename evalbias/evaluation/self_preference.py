@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -24,9 +25,9 @@ class SelfPreference:
     output of the judge's own system gets more than one of another system's, at equal quality), the same as
     ``own_excess_at_failures`` on the items that people find worse than most (only for single outputs with three or more
     ratings), and for each writer ``excess_of_NAME`` against all others. The failures are the lower half by one rating
-    of each item, taken in turn; the others hold the quality fixed, so that the choice of the items is not part of what
-    is measured. A judge that overrates its own failures prefers itself; one that overrates good outputs of its own may
-    only share their taste (Roytburg et al. 2026).
+    of each item, chosen by the item's id; the others hold the quality fixed, so that the choice of the items is not
+    part of what is measured. A judge that overrates its own failures prefers itself; one that overrates good outputs of
+    its own may only share their taste (Roytburg et al. 2026).
 
     Attributes:
         own: Name of the judge's own system among the writers; without it, only the writers are compared.
@@ -72,7 +73,9 @@ def _failures(judged: Judged) -> Judged:
     """Keep the ratings of the items in the lower half by one rating, without that rating; the others get none."""
     ratings = judged.covariate(RATINGS)
     given = [np.flatnonzero(~np.isnan(row)) for row in ratings]
-    chosen = [places[index % len(places)] if len(places) > 2 else -1 for index, places in enumerate(given)]
+    numbers = [zlib.crc32(name.encode(errors="replace")) for name in judged.ids]  # whatever the order of the rows
+    drawn = zip(numbers, given, strict=True)
+    chosen = [places[number % len(places)] if len(places) > 2 else -1 for number, places in drawn]
     rest, marks = ratings.copy(), np.full(len(ratings), np.nan)
     for index, place in enumerate(chosen):
         if place >= 0:

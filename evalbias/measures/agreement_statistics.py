@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray, ratio
 from evalbias.measures.forecasts import calibration_error
+from evalbias.measures.instrumented import without_levels
 from evalbias.measures.intervals import ConfidenceInterval
-from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
+from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows
 from evalbias.measures.reliability import kappa_rows
 from evalbias.measures.statistic import Statistic
 
@@ -118,36 +119,60 @@ class CalibrationStatistic(Statistic):
 
 
 class CeilingStatistic(Statistic):
-    """Spearman's rho of the two columns of (n, 2) values: one rater, and the mean of the others."""
+    """Spearman's rho of one rating with the mean of the item's others, over every choice of the one.
+
+    Every item counts once, each of its r choices 1 / r. The scores are (n, 2r) ``values`` of the ratings.
+
+    Args:
+        ratings: (n, r), NaN where a rater gave none.
+
+    Attributes:
+        values: (n, 2r) what ``one_against_the_others`` returns, flattened, each rater's level subtracted first; 0 for
+            choices that an item lacks, NaN for an item with fewer than two ratings.
+    """
+
+    def __init__(self, ratings: FloatArray) -> None:
+        rated = (~np.isnan(ratings)).sum(axis=1) > 1
+        pairs = np.full((*ratings.shape, 2), np.nan)
+        if rated.any():
+            level = without_levels(ratings[rated])
+            # ratings that are equal stay so but for rounding, which would break their ties
+            pairs[rated] = np.round(one_against_the_others(level / (np.nanstd(level) or 1.0)), 9)
+        chosen = ~np.isnan(pairs[:, :, 0])
+        self.values = np.where(chosen[:, :, None] | ~rated[:, None, None], pairs, 0.0).reshape(len(ratings), -1)
+        self.references = (chosen / np.maximum(chosen.sum(axis=1, keepdims=True), 1),)
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return spearman_rows(scores[:, :, 0], scores[:, :, 1])
+        weights = np.broadcast_to(references[0], (*scores.shape[:2], scores.shape[2] // 2))
+        return np.array([_weighted_rho(row, w[None])[0] for row, w in zip(scores, weights, strict=True)])
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return counted_pearson(counted_ranks(scores[:, 0], counts), counted_ranks(scores[:, 1], counts), counts)
+        return _weighted_rho(scores, counts[:, :, None] * self.references[0])
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:
-    """Return (n, 2) one rating of each item, and the mean of its others; NaN for items with fewer than two.
-
-    The one is taken in turn: the first rating of the first item, the second of the second, and so on.
+    """Return (n, r, 2) each rating of an item, and the mean of its others; NaN where one of both is missing.
 
     Args:
         ratings: (n, r), NaN where a rater gave none.
 
     Examples:
-        >>> one_against_the_others(np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 6.0], [4.0, np.nan, np.nan]])).tolist()
-        [[1.0, 2.5], [2.0, 3.5], [nan, nan]]
+        >>> one_against_the_others(np.array([[1.0, 2.0, 6.0], [4.0, np.nan, np.nan]])).tolist()
+        [[[1.0, 4.0], [2.0, 3.5], [6.0, 1.5]], [[nan, nan], [nan, nan], [nan, nan]]]
     """
-    pairs = np.full((len(ratings), 2), np.nan)
-    for index, row in enumerate(ratings):
-        given = row[~np.isnan(row)]
-        if len(given) > 1:
-            place = index % len(given)
-            pairs[index] = given[place], np.delete(given, place).mean()
-    return pairs
+    present = ~np.isnan(ratings)
+    others = np.where(present, present.sum(axis=1, keepdims=True) - 1, 0).astype(np.float64)
+    means = ratio(np.nansum(ratings, axis=1, keepdims=True) - np.nan_to_num(ratings), others)
+    return np.stack([np.where(np.isnan(means), np.nan, ratings), means], axis=2)
+
+
+def _weighted_rho(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Compute Spearman's rho of (n, 2r) flattened pairs with k weightings (k, n, r)."""
+    one, others = values.reshape(-1, 2).T
+    counts = weights.reshape(len(weights), -1)
+    return counted_pearson(counted_ranks(one, counts), counted_ranks(others, counts), counts)
 
 
 def _alphas(values: FloatArray, counts: FloatArray) -> FloatArray:

@@ -26,16 +26,15 @@ def test_a_judge_that_scores():
     judged = scored(np.random.default_rng(0), 150, raters=3)
     human, ratings = judged.covariates[HUMAN_SCORES], judged.covariates[RATINGS]
     found = agreement(judged)
+    level = ratings - ratings.mean(axis=0)
+    choices_of_one = [(row[r], np.delete(row, r).mean()) for row in level for r in range(3)]
     expected = {
         "spearman": stats.spearmanr(judged.answers, human).statistic,
         "kendall": stats.kendalltau(judged.answers, human).statistic,
         "pearson": stats.pearsonr(judged.answers, human).statistic,
         "alpha_interval": krippendorff_alpha(np.column_stack([judged.answers, human]), level="interval"),
         "alpha_ordinal": krippendorff_alpha(np.column_stack([judged.answers, human]), level="ordinal"),
-        "human_ceiling": stats.spearmanr(
-            ratings[range(150), np.arange(150) % 3],
-            [np.delete(row, i % 3).mean() for i, row in enumerate(ratings)],
-        ).statistic,
+        "human_ceiling": stats.spearmanr(*np.round(choices_of_one, 9).T).statistic,
         "likelihood_floor": stats.spearmanr(judged.covariates[LIKELIHOODS], human).statistic,
         "length_floor": stats.spearmanr(judged.covariates[LENGTHS], human).statistic,
     }
@@ -92,8 +91,8 @@ def test_ratings_stand_in_for_choices():
     judged = verdicts(**{RATINGS: ratings})
     assert preferred(judged) == pytest.approx([1, NAN, 0, 1, NAN], nan_ok=True)
     found = agreement(judged)
-    # one rater against the others: first 1 against 0 (neither), third -1 against -1
-    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (1.0, 1)
+    # one rater against the others: in the first 1 against 0 (neither), -1 against 1; in the third -1 against -1
+    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 2)
     pairs = agreement(compared(np.random.default_rng(1), 300, raters=3))
     assert 0.6 < pairs["human_ceiling"].low < pairs["human_ceiling"].value < pairs["accuracy"].high
     assert pairs["likelihood_floor"].value > 0.5

@@ -51,12 +51,22 @@ def test_the_excess_is_that_of_one_output_instead_of_another():
 
 
 def test_failures_by_hand():
-    # the rating taken in turn: 5, 1, 2, 1 (item 3: its first), none; their median is 1.5
+    # the rating that CRC-32 of the id chooses, modulo 3, is the first of all but b, whose third it is: 5, 4, 3, 1 and,
+    # with two ratings, none; their median is 3.5
     ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
     human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
     judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
     sample = MINE.samples(judged)["own_excess_at_failures"]
-    assert np.isnan(sample.values).tolist() == [True, False, True, False, True]
+    assert np.isnan(sample.values).tolist() == [True, True, False, False, True]
+    back = Judged(
+        judged.ids[::-1],
+        "quality",
+        judged.answers[::-1],
+        {name: values[::-1] for name, values in human.items()},
+        writers=list(judged.writers)[::-1],
+    )
+    turned = MINE.samples(back)["own_excess_at_failures"]
+    np.testing.assert_array_equal(turned.values[::-1], sample.values)
     assert ratings[0, 0] == 5  # the given ratings are left as they are
 
 

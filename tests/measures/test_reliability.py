@@ -114,15 +114,35 @@ def test_statistics_of_choices():
     assert CalibrationStatistic(y)(p) == pytest.approx(calibration_error(p, y))
 
 
-def test_the_human_ceiling_takes_raters_in_turn():
+def test_the_human_ceiling_takes_every_choice_of_one_rater():
     ratings = np.array([[1, 5, 3], [2, 4, NAN], [4, NAN, NAN], [3, 1, 2]], dtype=float)
     pairs = one_against_the_others(ratings)
-    assert pairs == pytest.approx(np.array([[1, 4], [4, 2], [NAN, NAN], [3, 1.5]]), nan_ok=True)
-    kept = pairs[[0, 1, 3]]
-    assert CeilingStatistic()(kept) == pytest.approx(stats.spearmanr(*kept.T).statistic)
-    counts = np.array([[2.0, 1.0, 1.0]])
-    resampled = np.repeat(kept, [2, 1, 1], axis=0)
-    assert CeilingStatistic().resampled(kept, counts)[0] == pytest.approx(stats.spearmanr(*resampled.T).statistic)
+    assert pairs[0] == pytest.approx(np.array([[1, 4], [5, 2], [3, 3]]))
+    assert pairs[1] == pytest.approx(np.array([[2, 4], [4, 2], [NAN, NAN]]), nan_ok=True)
+    assert np.isnan(pairs[2]).all()
+    ratings = np.random.default_rng(0).integers(1, 6, (30, 1)) + np.random.default_rng(1).integers(0, 3, (30, 3)) - 1.0
+    ratings -= ratings.mean(axis=0)  # the raters have one level
+    ceiling = CeilingStatistic(ratings)
+    choices = [(row[r], np.delete(row, r).mean()) for row in ratings for r in range(3)]
+    expected = stats.spearmanr(*np.round(choices, 9).T).statistic
+    assert ceiling(ceiling.values) == pytest.approx(expected)
+    stricter = CeilingStatistic(ratings - [0, 10, 20])
+    assert stricter(stricter.values) == pytest.approx(expected)
+    counts = np.random.default_rng(2).integers(0, 3, (2, 30)).astype(float)
+    for found, held in zip(ceiling.resampled(ceiling.values, counts), counts.astype(int), strict=True):
+        repeated = np.repeat(np.round(choices, 9).reshape(30, 3, 2), held, axis=0).reshape(-1, 2)
+        assert found == pytest.approx(stats.spearmanr(*repeated.T).statistic)
+
+
+def test_the_human_ceiling_does_not_depend_on_the_order_of_the_rows():
+    rng = np.random.default_rng(0)
+    quality, level = np.repeat([0.0, 1.0, 2.0], 60), np.array([0.0, 2.0, 4.0])  # sorted by system; raters differ
+    ratings = quality[:, None] + level + rng.normal(size=(180, 3))
+    ratings[rng.random((180, 3)) < 0.1] = NAN
+    found = [CeilingStatistic(rows) for rows in (ratings, rng.permutation(ratings), ratings[:, [2, 0, 1]])]
+    values = [one.interval(one.values, seed=0, n_resamples=20).estimate for one in found]
+    assert values == pytest.approx([values[0]] * 3)
+    assert values[0] > 0.4
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
