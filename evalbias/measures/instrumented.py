@@ -28,6 +28,9 @@ VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))
 QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))
 """Coefficients of quality over which that test is minimized, up to 200 standard deviations."""
 
+SINGULAR = 1e-9
+"""Eigenvalue of normal equations of columns of length 1 up to which it is a rounding error of 0."""
+
 
 @dataclass(frozen=True)
 class Rated:
@@ -87,7 +90,8 @@ class Slope:
         value: The estimate.
         low: Lower end of the 95 % interval.
         high: Upper end.
-        standard_error: Standard error, from the jackknife over clusters.
+        standard_error: Standard error, from the jackknife over clusters. NaN, as are the interval and p, if the
+            coefficient is unknown without one of the clusters.
         p_value: Two-sided p of the test against 0.
     """
 
@@ -162,16 +166,32 @@ def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, uni
 def _solved(sums: Sequence[FloatArray], standardized: FloatArray) -> FloatArray:
     """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k) coefficients in standard deviations."""
     products, targets, squares = sums
-    try:
-        solutions = np.linalg.solve(products, targets)  # (m, k, s)
-    except np.linalg.LinAlgError:  # a level of a covariate that occurs in one cluster only
-        solutions = np.linalg.pinv(products) @ targets
+    solutions = _identified(products, targets)
     n = products[:, 0, 0, None]
     variance_x = np.diagonal(products, axis1=1, axis2=2) / n - (products[:, 0] / n) ** 2  # (m, k)
     variance_y = squares / n - (targets[:, 0] / n) ** 2  # (m, s)
     units = np.sqrt(np.where(standardized > 0, variance_x, 1.0)[:, :, None] / variance_y[:, None, :])
     scaled = solutions * units
     return np.asarray(scaled[:, :, -1] - (scaled[:, :, 0] if scaled.shape[2] == 2 else 0.0))
+
+
+def _identified(products: FloatArray, targets: FloatArray) -> FloatArray:
+    """Solve m systems of (k, k) products and (k, s) targets; NaN for the coefficients that a system does not tell.
+
+    A level of a covariate may occur in one cluster only. Without that cluster its coefficient is not known, nor that of
+    any level that is compared with it; all other coefficients are.
+    """
+    n, diagonal = products[:, 0, 0, None], np.abs(np.diagonal(products, axis1=1, axis2=2))
+    scale = np.sqrt(np.where(diagonal > SINGULAR * n, diagonal, n))  # (m, k)
+    scaled = products / (scale[:, :, None] * scale[:, None, :])
+    singular = np.abs(np.linalg.eigvalsh(scaled)).min(axis=1) < SINGULAR
+    solutions = np.empty_like(targets)
+    solutions[~singular] = np.linalg.solve(products[~singular], targets[~singular])
+    inverse = np.linalg.pinv(scaled[singular], rcond=SINGULAR, hermitian=True)
+    told = np.abs(inverse @ scaled[singular] - np.eye(products.shape[1])).max(axis=2) < np.sqrt(SINGULAR)
+    shortest = inverse @ (targets[singular] / scale[singular][:, :, None]) / scale[singular][:, :, None]
+    solutions[singular] = np.where(told[:, :, None], shortest, np.nan)
+    return solutions
 
 
 def _small_sample(groups: int, n: int, k: int) -> float:

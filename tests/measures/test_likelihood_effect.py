@@ -37,6 +37,34 @@ def zscore(values):
     return (values - values.mean()) / values.std()
 
 
+@pytest.mark.parametrize(("rare", "untold"), [("a", {"b", "c", "d"}), ("z", {"z"})])
+def test_a_level_of_one_cluster_has_no_standard_error(rare, untold):
+    rng = np.random.default_rng(0)
+    quality, ls = rng.normal(size=(2, 60))
+    clusters, systems = np.repeat(np.arange(20), 3), np.array([rare] * 3 + ["b", "c", "d"] * 19)
+    ratings, scores = quality[:, None] + 0.5 * rng.normal(size=(60, 2)), quality + 0.3 * rng.normal(size=60)
+
+    def estimate(kept):
+        return likelihood_effect(
+            ls[kept],
+            scores[kept],
+            ratings[kept],
+            clusters=clusters[kept].tolist(),
+            covariates={"system": systems[kept].tolist()},
+        )
+
+    found = estimate(clusters >= 0)
+    errors = {name: slope.standard_error for name, slope in found.slopes.items()}
+    levels = {name: error for name, error in errors.items() if "system" in name}
+    assert len(levels) == 3
+    assert {name[-1] for name, error in levels.items() if np.isnan(error)} == untold
+    without = [estimate(clusters != cluster).effect for cluster in range(20)]
+    # the raters' levels are fitted once, and in the slow way without each cluster
+    assert found.standard_error == pytest.approx(np.sqrt(19 * np.var(without)), rel=2e-3)
+    assert 0 < errors["quality"] < 1
+    assert all(error < 0.5 for error in levels.values() if not np.isnan(error))
+
+
 def by_linearmodels(ls, scores, ratings, clusters, covariates=None):
     """Two-stage least squares on all ordered pairs of ratings, items weighted equally."""
     pairs = []
