@@ -179,7 +179,11 @@ class _Fits:
             (start,) = np.nan_to_num(_logistic(x, target, np.ones((1, len(x)))))
             rows = max(1, BLOCK // len(x))
             blocks = [counts[first : first + rows] for first in range(0, len(counts), rows)]
-            self.found[key] = np.concatenate([_logistic(x, target, block, start=start) for block in blocks])
+            fits = np.concatenate([_logistic(x, target, block, start=start) for block in blocks])
+            lost = np.isnan(fits).any(axis=1)  # separated, or led astray by a start that is far from its fit
+            if lost.any():
+                fits[lost] = _logistic(x, target, counts[lost])
+            self.found[key] = fits
         return self.found[key]
 
 
