@@ -60,6 +60,10 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
         assert last > first
     assert len(list(run.glob("scores-*.png"))) == 2
     assert "Between loops" in shown
+    apart = [x for name in ("jav_Latn-en", "ibo_Latn-en") for x in ("--data", folder / f"deepseek_moe__{name}.jsonl")]
+    shown = evalbias("measure", "self", *apart, "--expected", "bleurt_mapped", "--resamples", 20, cwd=tmp_path).stdout
+    assert "Between loops" not in shown
+    assert "The loops are not compared: no two have an item and a round in common." in shown
     (pair,) = json.loads((run / "result.json").read_text())["pairs"]
     assert (pair["number"], pair["items"]) == (10, 100)
     change = pair["comparison"]["changes"]["bias"]

@@ -120,7 +120,10 @@ def measure_recorded(
         write_report(folder.path, result, examples=loops[0].texts)
         alone = len(summaries) == 1
         shown: list[Any] = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
-        shown += [] if alone else [pairs_table(pairs, rounds=by)]
+        if pairs:
+            shown.append(pairs_table(pairs, rounds=by))
+        elif not alone:
+            shown.append("The loops are not compared: no two have an item and a round in common.")
         print_result(result, as_json, [*shown, *conclusions], folder)
 
 

@@ -138,7 +138,6 @@ def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
     """Return one row a pair of loops, the second below the first: the Bias and Dskew of both and the tests' p."""
     caption = f"second against first on the items of both, in their last common {rounds}; paired permutation test"
     caption += f", two-sided, not corrected for {count(len(pairs), 'pair')}"
-    caption = caption if pairs else "no two loops have an item and a round in common"
     table = Table(title="Between loops", caption=caption, show_lines=True)
     table.add_column("loops", overflow="fold")
     for heading in ("round", "Bias", "p", "Dskew", "p", "n"):

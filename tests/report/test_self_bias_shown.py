@@ -57,7 +57,6 @@ def test_pairs_of_loops_fit():
     assert (rows[0][1], rows[1][1]) == ("10", "")
     assert [row[2] for row in rows[:2]] == [f"{value:+.2f}" for value in bias[:2]]
     assert "not corrected for 3 pairs" in " ".join(printed(pairs_table(pairs, rounds="iteration")).split())
-    assert "no two loops have an item" in printed(pairs_table([], rounds="k"))
 
 
 def rounds():
