@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evalbias.evaluation import Sample, compare, measure
 from evalbias.evaluation.estimates import Estimate, Measurement, estimate_value, measured
@@ -34,7 +35,8 @@ def test_a_sample_becomes_an_estimate():
     sample = Sample(values, ShareStatistic(), "wins", null=0.5, excluded=1, signed=False)
     found = measured({"wins": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
     interval = share_interval(values)
-    p = math.erfc((2 / 3 - 0.5) / (2 / 3 - interval.low) * 1.96 / math.sqrt(2))  # half the interval is 1.96 errors
+    errors = (2 / 3 - 0.5) / (2 / 3 - interval.low) * stats.t.ppf(0.975, 2)  # half the interval, of t with 3 units
+    p = 2 * stats.t.sf(errors, 2)
     assert found["wins"] == Estimate(
         "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3,
         pytest.approx(p, rel=1e-4), "share",
