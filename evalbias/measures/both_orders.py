@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import TINY
 from evalbias.measures.intervals import ConfidenceInterval
-from evalbias.measures.resampling import aligned, cluster_codes, defined_items
+from evalbias.measures.resampling import aligned, cluster_codes, defined_items, variance_of_mean
 from evalbias.measures.statistic import ShareStatistic
 
 STEP = 1e-9
@@ -71,8 +71,7 @@ def both_orders_interval(
     if units < 2:
         return ConfidenceInterval(np.nan, np.nan, (1 + mean) / 2, 0, 0, units)
     share = float(np.abs(x).mean())  # of pairs in which a position won
-    deviations = np.bincount(codes, weights=x - mean)
-    variance = units / (units - 1) * float((deviations**2).sum()) / len(x) ** 2
+    variance = variance_of_mean(x, codes)
     size = units if variance < TINY else (share - mean**2) / variance
     t = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1))
 

@@ -12,7 +12,15 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, TINY, FloatArray, IntArray
-from evalbias.measures.resampling import aligned, cluster_codes, defined_items, drawn, left_out, picked
+from evalbias.measures.resampling import (
+    aligned,
+    cluster_codes,
+    defined_items,
+    drawn,
+    left_out,
+    picked,
+    variance_of_mean,
+)
 
 Method = Literal["bca", "percentile", "normal"]
 METHODS = ("bca", "percentile", "normal")
@@ -203,8 +211,7 @@ def share_interval(
     mean = float(x.mean()) if units else np.nan
     if units < 2:
         return ConfidenceInterval(np.nan, np.nan, mean, 0, 0, units)
-    deviations = np.bincount(codes, weights=x - mean)
-    variance = units / (units - 1) * float((deviations**2).sum()) / len(x) ** 2
+    variance = variance_of_mean(x, codes)
     spread = mean * (1 - mean)
     most = units + 4 * spread * units**2
     size = most if variance < TINY else min(spread / variance, most)

@@ -59,6 +59,12 @@ def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArra
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in used], dtype=np.int64)
 
 
+def variance_of_mean(x: FloatArray, codes: IntArray) -> float:
+    """Estimate the variance of the mean of (n,) values from two or more clusters, numbered by ``cluster_codes``."""
+    sums = np.bincount(codes, weights=x - x.mean())
+    return len(sums) / (len(sums) - 1) * float((sums**2).sum()) / len(x) ** 2
+
+
 def drawn(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Draw whole clusters with replacement, as many as there are.
 
