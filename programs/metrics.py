@@ -185,9 +185,9 @@ def _problem_feedback(judge: PointwiseJudge | PairwiseJudge, problem: str) -> st
 def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     """Say which score the judge gave, which way it leans around its most probable label, and on what question."""
     criterion = judge.criterion
-    asked = f"The question was: {criterion.definition}"
+    question = f"The question was: {criterion.definition}"
     if math.isnan(answer.score):
-        return f"The judge gave no score on {criterion.title}. {asked}"
+        return f"The judge gave no score on {criterion.title}. {question}"
     low, high = criterion.scale
     lean = answer.score - answer.mode
     way = "higher" if lean > 0.05 else "lower" if lean < -0.05 else "neither higher nor lower"
@@ -195,17 +195,17 @@ def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     if answer.distribution:
         share = answer.distribution[str(int(answer.mode))]
         text += f" Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}."
-    return f"{text} {asked}"
+    return f"{text} {question}"
 
 
 def _preference_feedback(judge: PairwiseJudge, comparison: Any) -> str:
     """Say which text the judge prefers, how strongly, and whether the order of the two decided."""
-    asked = f"The question was: {judge.criterion.definition}"
+    question = f"The question was: {judge.criterion.definition}"
     share = float(comparison.win_share)
     if math.isnan(share):
-        return f"The judge's comparison on {judge.criterion.title} is undefined. {asked}"
+        return f"The judge's comparison on {judge.criterion.title} is undefined. {question}"
     side = "the output" if share > 0.5 else "the reference" if share < 0.5 else "neither text"
     text = f"The judge prefers {side} on {judge.criterion.title}: the output wins with probability {share:.2f}."
     if comparison.consistent is not None:
         text += " Both orders agree." if comparison.consistent else " The preference changes with the order of the two."
-    return f"{text} {asked}"
+    return f"{text} {question}"

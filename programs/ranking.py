@@ -185,12 +185,12 @@ def _reason(source: ComparedSource, index: int, judge: PairwiseJudge) -> str:
     """Say why a candidate has no place in the order."""
     undefined = [answer for pair, answer in source.answers.items() if index in pair and math.isnan(answer.win_share)]
     coverages = [answer.coverage for answer in undefined]
-    asked = [coverage for coverage in coverages if not math.isnan(coverage)]
+    known = [coverage for coverage in coverages if not math.isnan(coverage)]
     why = []
-    if len(asked) < len(coverages):
+    if len(known) < len(coverages):
         why.append("the model cannot take the prompts (the log says why)")
-    if asked:
-        why.append(f"the answers' probabilities sum to at most {max(asked):.2g} (min_coverage={judge.min_coverage:g})")
+    if known:
+        why.append(f"the answers' probabilities sum to at most {max(known):.2g} (min_coverage={judge.min_coverage:g})")
     return f"None of its comparisons with a ranked candidate is defined: {'; '.join(why)}."
 
 

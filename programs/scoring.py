@@ -1,4 +1,4 @@
-"""How a judge asks its model: measured, written, or estimated from repeated answers."""
+"""Settings by which a judge asks its model: measured, written, or estimated from repeated answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLED = "sampled"
 
 
 class SamplingSetting(Setting[Sampling | None]):
-    """How often and how ``scoring="sampled"`` asks.
+    """Settings by which ``scoring="sampled"`` asks.
 
     It follows ``scoring``, which is set first: None with any other scoring, and ``Sampling()`` unless another is given.
     """

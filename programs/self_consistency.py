@@ -78,5 +78,5 @@ class SelfConsistencyRefine(Program):
                 solution = str(sample(self.generate, 0, self.seed, source=source)[self.field])
             ballot = vote(self.generate, source, paths=self.feedback.paths, number=iteration, seed=self.seed)
         verdict = self.feedback.read(ballot, solution)
-        told = (verdict.score, verdict.text, True, verdict.status)
-        return Step(iteration, solution, *told, usage.tokens, usage.calls), ballot
+        outcome = (verdict.score, verdict.text, True, verdict.status)
+        return Step(iteration, solution, *outcome, usage.tokens, usage.calls), ballot

@@ -1,4 +1,4 @@
-"""Whether a command writes what it compiled: nothing that is not better than what it was given, unless asked to."""
+"""Write a compiled program only if it is better than the one that was given, or if asked to."""
 
 from __future__ import annotations
 

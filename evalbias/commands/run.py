@@ -149,8 +149,8 @@ class Run(Resumable):
         self.folder.write_result(result)
         content = result if found is None else found
         write_report(self.folder.path, content, verdict=verdict, examples=examples, more=more)
-        asked, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
-        note = f"answers asked {asked}, replayed {replayed}" if self._journals else None
+        new, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
+        note = f"answers asked {new}, replayed {replayed}" if self._journals else None
         if self._sampling is not None and note is not None:
             note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
         print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note)

@@ -1,4 +1,4 @@
-"""What a command tells on stderr: notices, progress, and that a stopped run goes on."""
+"""Messages of a command on stderr: notices, progress, and how a stopped run goes on."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
     for ours, theirs in mapping.items():
         if theirs not in columns:
             close = difflib.get_close_matches(theirs, columns, 1)
-            meant = f" Did you mean {ours}={close[0]}?" if close else ""
-            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {_listed(columns)}.{meant}")
+            hint = f" Did you mean {ours}={close[0]}?" if close else ""
+            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {_listed(columns)}.{hint}")
 
 
 def renamed(record: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What an audit says about each bias: its effect in words, what measuring it takes, and what helps at what cost."""
+"""Advice on each bias in an audit: its effect in words, the data that it takes, and remedies with their costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people would say of all items, from a judge on all of them and people on a few."""
+"""Estimate people's mean score of all items from a judge's scores of all of them and people's scores of a few."""
 
 from __future__ import annotations
 

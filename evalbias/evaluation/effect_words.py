@@ -1,4 +1,4 @@
-"""What the likelihood effect and BiasScore of a judge mean, in sentences."""
+"""Explain a judge's likelihood effect and BiasScore in sentences."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def function_scores(
     if not examples:
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
-    asked = as_criterion(criterion)
+    judged_on = as_criterion(criterion)
     facts = item_facts(
         examples,
-        asked,
+        judged_on,
         pairwise=pairwise,
         scorer=likelihood_lm,
         reduction=reduction,
@@ -110,7 +110,7 @@ def function_scores(
         values = by_position(np.stack([given, other]))
     return Judged(
         ids=facts.ids,
-        criterion=asked.name,
+        criterion=judged_on.name,
         answers=values,
         covariates=facts.covariates,
         inputs=facts.inputs,

@@ -1,4 +1,4 @@
-"""What is known about items besides a judge's answers: lengths, likelihoods, human scores, writers, inputs."""
+"""Facts about items besides a judge's answers: lengths, likelihoods, human scores, writers, inputs."""
 
 from __future__ import annotations
 

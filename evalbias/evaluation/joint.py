@@ -1,4 +1,4 @@
-"""Which biases remain when the others are held fixed: likelihood, length, the own system, and position together."""
+"""Joint model of likelihood, length, the own system and position: each bias with the others held fixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds the quality of items fixed: scores and ratings from which effects at equal quality are estimated."""
+"""Gather the scores and ratings from which effects at equal quality are estimated."""
 
 from __future__ import annotations
 

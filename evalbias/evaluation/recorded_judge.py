@@ -51,12 +51,12 @@ def recorded_scores(
         >>> judged.answers.tolist()
         [4.0, nan]
     """
-    asked = as_criterion(criterion)
+    judged_on = as_criterion(criterion)
     values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
-    facts = item_facts(examples, asked, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
+    facts = item_facts(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
     return Judged(
         ids=facts.ids,
-        criterion=asked.name,
+        criterion=judged_on.name,
         answers=np.array(values, dtype=np.float64),
         covariates=facts.covariates,
         inputs=facts.inputs,
@@ -102,13 +102,13 @@ def recorded_verdicts(
         [[[1.0, 0.0], [1.0, 0.0]]]
     """
     check_pairs(examples)
-    asked = as_criterion(criterion)
+    judged_on = as_criterion(criterion)
     fields = [winner] if swapped is None else [winner, swapped]
     choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
-    facts = item_facts(examples, asked, pairwise=True, scorer=likelihood_lm, reduction=reduction, better=better)
+    facts = item_facts(examples, judged_on, pairwise=True, scorer=likelihood_lm, reduction=reduction, better=better)
     return Judged(
         ids=facts.ids,
-        criterion=asked.name,
+        criterion=judged_on.name,
         answers=by_position(choices),
         covariates=facts.covariates,
         inputs=facts.inputs,

@@ -1,4 +1,4 @@
-"""How many items a bias needs to be shown, and which items people should label next."""
+"""Number of items that showing a bias needs, and the items that people should label next."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ MAX_LEVELS = 20
 
 
 class ScaleUse:
-    """How far a judge that scores uses its scale.
+    """Use of the scale by a judge that scores.
 
     Estimates: ``slope`` (points by which the score rises for one point of quality, with people's ratings on the same
     scale; below 1 the judge crowds its scores together, above 1 it may prefer what goes with quality, so only slopes

@@ -19,7 +19,7 @@ OWN_EXCESS, FAILURES = "own_excess", "own_excess_at_failures"
 
 @dataclass(frozen=True)
 class SelfPreference:
-    """What a judge gives outputs for their writer, at equal quality.
+    """Advantage that a judge gives outputs for their writer, at equal quality.
 
     Estimates, all in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an
     output of the judge's own system gets more than one of another system's, at equal quality), the same as

@@ -11,7 +11,7 @@ from evalbias.evaluation.formatting import count
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an audit concludes.
+    """Conclusion of an audit.
 
     Attributes:
         sentence: Whether the judge is biased, by how much, whether the data suffice, what helps and what it costs.

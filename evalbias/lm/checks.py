@@ -1,4 +1,4 @@
-"""What a model must be for its probabilities to be measured; every other model is refused, with the reason."""
+"""Refuse models whose probabilities cannot be measured, with the reason."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
 
     @property
     def supports_decision_requests(self) -> bool:
-        """Whether the predictor that is being called has decision outputs only; True outside of a call."""
+        """True if the predictor that is being called has decision outputs only, and outside of a call."""
         predictor = calling_predictor()
         if predictor is None:
             return True

@@ -1,4 +1,4 @@
-"""How the tokenizer of a GGUF file splits text before it merges characters, which the file names in one word.
+"""Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names one of them.
 
 A tokenizer that splits otherwise than in training gives the model token sequences that it has never seen, without any
 error. Splittings that are not known here are therefore refused.

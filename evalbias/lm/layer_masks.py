@@ -75,7 +75,7 @@ class LayerKinds:
 
 @dataclass(frozen=True)
 class LayerMask:
-    """What the layers of one kind attend to in a pack of n tokens after c tokens of context.
+    """Attention mask of the layers of one kind, for a pack of n tokens after c tokens of context.
 
     Attributes:
         first: Token of the context at which the mask begins.

@@ -72,7 +72,7 @@ class ChoiceMemo(_Memo):
 
     @property
     def sampling(self) -> Sampling | None:
-        """How often the model is asked; None if it measures."""
+        """Settings by which the model is sampled; None if it measures."""
         return getattr(self._lm, "sampling", None)
 
     def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a model's settings say about running texts in packs: whether at all, up to which length, in which sizes."""
+"""Limits of running texts in packs that a model's settings imply: whether at all, the longest text, the pack sizes."""
 
 from __future__ import annotations
 

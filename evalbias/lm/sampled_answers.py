@@ -15,7 +15,7 @@ from evalbias.runs.fingerprint import digest
 
 @dataclass(frozen=True)
 class Sampling:
-    """How often and how a model is asked the same question to estimate the probabilities of its answers.
+    """Settings for asking a model the same question repeatedly, to estimate the probabilities of its answers.
 
     Args:
         samples: Number k of answers, at least 2. A share p of them has the standard error ``sqrt(p (1 - p) / k)``.

@@ -1,4 +1,4 @@
-"""How good a judge's probabilities are as forecasts of what people choose."""
+"""Measures of a judge's probabilities as forecasts of people's choices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a judge uses its scale: which scores it gives, and how far they follow the quality."""
+"""Measures of a judge's use of its scale: the spread of its scores, and how far they follow the quality."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class CalibrationGap:
 
 
 class ScoreUniformity:
-    """How evenly a pointwise judge's expected scores fill its scale, in [-.5, 0]: ours, not the paper's."""
+    """Evenness with which a pointwise judge's expected scores fill its scale, in [-.5, 0]: ours, not the paper's."""
 
     name = "score uniformity"
     content_free = False

@@ -72,8 +72,8 @@ def sensitivity_curve(
 
     def averaged(text: str, examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (n, c) probabilities of the first and second candidate, averaged over the orders."""
-        asked = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
-        positions = target.probabilities([text], asked)[0].reshape(len(examples), len(orders), target.classes)
+        ordered = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
+        positions = target.probabilities([text], ordered)[0].reshape(len(examples), len(orders), target.classes)
         return np.asarray(by_candidate(positions, orders).mean(axis=1))
 
     points = []

@@ -1,4 +1,4 @@
-"""Which concepts a text covers: as substrings, as the self-bias paper counts them, or by their lemmas."""
+"""Find the concepts that a text covers: as substrings, as the self-bias paper counts them, or by their lemmas."""
 
 from __future__ import annotations
 

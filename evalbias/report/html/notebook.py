@@ -1,4 +1,4 @@
-"""What a notebook shows of a result: the blocks of the report."""
+"""Show a result in a notebook as the blocks of the report."""
 
 from __future__ import annotations
 

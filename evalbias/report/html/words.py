@@ -1,4 +1,4 @@
-"""What each bias is about, in words for a reader who knows no paper."""
+"""Explanations of each bias for a reader who knows no paper."""
 
 from __future__ import annotations
 

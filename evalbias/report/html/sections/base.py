@@ -22,7 +22,7 @@ from evalbias.report.html.words import by_construction, question_of, title_of
 
 @dataclass(frozen=True)
 class Context:
-    """What sections need besides the result.
+    """Circumstances of a result that its sections depend on.
 
     Attributes:
         several: Whether the page has sections of several criteria, which their titles then name.
