@@ -2,15 +2,18 @@
 
 cosmic-ray (``make mutants`` installs it) finds the places and makes the faults: another operator, comparison, constant
 or keyword, a negated condition, a loop that never runs. A sample is drawn by place, then by fault, so that operators
-with many replacements do not decide the share. Mutants whose code differs in annotations and docstrings only are left
-out.
+with many replacements do not decide the share. What is drawn in a line depends on the line, not on the code around it,
+so that a change of the code leaves the rest of the sample as it was. Mutants whose code differs in annotations and
+docstrings only are left out.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,14 +101,39 @@ def _meaning(code: str) -> str:
 
 def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
     """Draw mutants: places in random order, and one fault of each."""
-    rng = random.Random(seed)
-    everywhere = [(module, *place) for module in modules for place in sorted(places(module).items())]
-    rng.shuffle(everywhere)
+    everywhere = [
+        (_lot(seed, module, name), module, line, faults)
+        for module in modules
+        for name, line, faults in _named_places(module)
+    ]
     chosen: list[Mutant] = []
-    for module, (line, _), faults in everywhere:
-        made = mutant(module, line, *rng.choice(faults))
+    for lot, module, line, faults in sorted(everywhere):
+        made = mutant(module, line, *random.Random(lot).choice(faults))
         if made is not None:
             chosen.append(made)
         if len(chosen) == sample:
             break
     return chosen
+
+
+def _named_places(module: str) -> list[tuple[str, int, list[tuple[str, int]]]]:
+    """Return name, line and faults of every place."""
+    found = sorted(places(module).items())
+    names = names_of([place for place, _ in found], path_of(module).read_text(encoding="utf-8"))
+    return [(name, line, faults) for name, ((line, _), faults) in zip(names, found, strict=True)]
+
+
+def names_of(positions: Sequence[tuple[int, int]], code: str) -> list[str]:
+    """Name places (line from 1, column) by their line's text, the column in it, and how often both came before."""
+    lines, seen, names = code.splitlines(), Counter[tuple[str, int]](), []
+    for line, column in positions:
+        text = lines[line - 1]
+        key = (text.strip(), column - len(text) + len(text.lstrip()))
+        names.append(f"{key} {seen[key]}")
+        seen[key] += 1
+    return names
+
+
+def _lot(seed: int, module: str, name: str) -> str:
+    """Return a random string that depends on nothing else."""
+    return hashlib.sha256(f"{seed} {module} {name}".encode()).hexdigest()

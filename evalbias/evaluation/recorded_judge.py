@@ -62,7 +62,7 @@ def recorded_scores(
         inputs=facts.inputs,
         writers=facts.writers,
         scale=scale,
-        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
     )
 
 
@@ -114,7 +114,7 @@ def recorded_verdicts(
         inputs=facts.inputs,
         ties=bool((choices == TIE).any()),
         writers=facts.writers,
-        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
     )
 
 

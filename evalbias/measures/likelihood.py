@@ -203,14 +203,17 @@ def likelihood_bias(
         BiasScores. An item that is undefined on one criterion is undefined in the total.
 
     Raises:
-        ValueError: The lengths or criteria differ, a number is infinite, or a criterion is called ``"total"``.
+        ValueError: The lengths or criteria differ, a number is infinite, a criterion is called ``"total"``, or only one
+            side's scores are by criterion.
 
     Examples:
         >>> likelihood_bias([-9, -5, -1], [2, 3, 5], [50, 60, 70])
         LikelihoodBias(bias_score=0.0, performance=1.0, n=3, undefined=0)
     """
-    if not isinstance(model_scores, Mapping) or not isinstance(human_scores, Mapping):
-        return _measure(likelihoods, model_scores, human_scores, normalization)  # type: ignore[arg-type]
+    if not isinstance(model_scores, Mapping) and not isinstance(human_scores, Mapping):
+        return _measure(likelihoods, model_scores, human_scores, normalization)
+    if not (isinstance(model_scores, Mapping) and isinstance(human_scores, Mapping)):
+        raise ValueError("Scores of one side are by criterion, those of the other are not: give both in the same form.")
     if model_scores.keys() != human_scores.keys() or not model_scores or TOTAL in model_scores:
         raise ValueError(
             f"The model scores have the criteria {list(model_scores)}, the human scores {list(human_scores)}; "

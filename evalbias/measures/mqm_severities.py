@@ -39,6 +39,10 @@ _CATEGORY_FIRST = re.compile(
     r"\s*[(,\[:\u2013\u2014/-]+\s*$",
     re.IGNORECASE,
 )
+_OWN_QUOTE = re.compile(rf"^[\s)\]]*[:=\u2013\u2014-]+\s*(?P<mask>{Q})")
+"""The quotation of ``accuracy/omission (major): 'cat'``, after its severity."""
+_EARLIER_QUOTE = re.compile(rf"{_OWN_QUOTE.pattern}|^[\s)\]]*{Q}\s*[,;]")
+"""The same before another severity, also without a mark, as in ``omission (major) 'cat', style (minor) 'dog'``."""
 _ARTICLE = re.compile(
     rf"(?:^[\s(\[*-]*|(?:^|[\s(\[])(?:an?|another|only|single|also)\s+{_FILLER}(?:\w+ly\s+)?)$", re.IGNORECASE
 )
@@ -126,7 +130,7 @@ def _mention(place: _Place) -> Mention:
         return Mention("count", severity, number_of(counted["number"])) if certain else unsure
     if first := _CATEGORY_FIRST.search(before):
         kind = first["kind"] or first["any"] or ""
-        mask = _first_quote(place.sentence[place.since : place.start], place.sentence[place.end : place.until])
+        mask = _quote_of(place)
         plural = _PLURAL.search(kind + (first["head"] or first["noun"] or ""))
         return unsure if plural else Mention("errors", severity, 1, mask, kind)
     if noun.plural:
@@ -165,6 +169,16 @@ def _noun(after: str) -> _Noun:
     named = head is not None or re.match(CATEGORIES, kind, re.IGNORECASE) is not None
     plural = _PLURAL.search(head["head"] if head else kind) is not None
     return _Noun(kind, named, plural, after[match.end() :])
+
+
+def _quote_of(place: _Place) -> str:
+    """Return the masked quotation of a severity behind its category: right after it, else the first one around it."""
+    between, later = place.sentence[place.since : place.start], place.sentence[place.end : place.until]
+    if own := _OWN_QUOTE.match(later):
+        return own["mask"]
+    if place.since:  # after another severity, which has its own quotation
+        between = _EARLIER_QUOTE.sub("", between)
+    return _first_quote(between, later)
 
 
 def _first_quote(*texts: str) -> str:

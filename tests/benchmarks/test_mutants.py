@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, TESTS, files_of, section, within_function
-from benchmarks.mutants.faults import Mutant, path_of
+from benchmarks.mutants.faults import Mutant, names_of, path_of
 from benchmarks.mutants.trial import exchange
 
 CODE = """
@@ -81,3 +81,11 @@ def test_a_fault_outside_functions_needs_a_new_import():
     header = next(k for k, line in enumerate(lines, 1) if line.startswith("def rank_rows"))
     assert within_function(Mutant("measures.ranks", body, "f", "", ""))
     assert not within_function(Mutant("measures.ranks", header, "f", "", ""))
+
+
+def test_a_place_keeps_its_name_while_other_lines_change():
+    code = "def a(x):\n    return x + 1\n\ndef b(x):\n    return x + 1\n"
+    names = names_of([(2, 13), (5, 11), (5, 13)], code)
+    assert len(set(names)) == 3
+    moved = "LIMIT = 2\n" + code.replace("    return", "        return")
+    assert names_of([(3, 17), (6, 15), (6, 17)], moved) == names

@@ -81,6 +81,7 @@ def test_a_measurement_tells_its_cost_coverage_and_columns():
     assert found.cost == {"judgments": 4}
     assert found.provenance == {"a": 1, "seed": 3, "n_resamples": 50}
     assert list(found.columns) == ["scores", HUMAN_SCORES, LIKELIHOODS]
+    assert "columns" not in repr(found)  # arrays of all items
     assert (found.bias, found.criterion, found.ids) == ("likelihood", "c", tuple("abcd"))
     assert found["performance"].value == 1
     assert (found["performance"].n, found["performance"].undefined) == (3, 1)

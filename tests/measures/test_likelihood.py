@@ -121,6 +121,8 @@ def test_a_row_with_a_nan_has_no_correlation():
         (([1, math.inf], [1, 2], [1, 2]), r"likelihoods\[1\] is infinite"),
         (([1, 2], {"a": [1, 2]}, {"b": [1, 2]}), "give the same criteria"),
         (([1, 2], {"total": [1, 2]}, {"total": [1, 2]}), "none called 'total'"),
+        (([1, 2], {"a": [1, 2]}, [1, 2]), "give both in the same form"),
+        (([1, 2], [1, 2], {"a": [1, 2]}), "give both in the same form"),
     ],
 )
 def test_invalid_input_is_refused(arguments, match):

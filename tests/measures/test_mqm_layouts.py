@@ -254,6 +254,16 @@ def test_layouts(text, counts):
         ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', ["cat"], [("accuracy", "addition")]),
         ("'cat' - major/accuracy; 'it's' - minor/fluency", ["cat", "it's"], [("accuracy", ""), ("fluency", "")]),
         ("accuracy/mistranslation (major): 'cat'", ["cat"], [("accuracy", "mistranslation")]),
+        *(
+            (text, spans, [("accuracy", "addition"), ("style", "awkward")])
+            for text, spans in (
+                ("accuracy/addition (major): 'cat', style/awkward (minor): 'dog'", ["cat", "dog"]),
+                ("accuracy/addition (major) 'cat', style/awkward (minor) 'dog'", ["cat", "dog"]),
+                ("accuracy/addition (major) - 'cat', style/awkward (minor)", ["cat", None]),
+                ("'cat' accuracy/addition (major), 'dog' style/awkward (minor)", ["cat", "dog"]),
+                ("'cat' accuracy/addition (major), style/awkward (minor): 'dog'", ["cat", "dog"]),
+            )
+        ),
         ("a major mistranslation of 'cat'", ["cat"], [("mistranslation", "")]),
         ("'a', 'the' are minor fluency/grammar errors", ["a", "the"], [("fluency", "grammar")] * 2),
     ],
