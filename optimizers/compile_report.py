@@ -43,7 +43,8 @@ class Tried:
     Attributes:
         name: The candidate in words; ``"given"`` for the program that was given.
         estimates: Name -> estimate on the held-back items, with its interval.
-        p_value: One-sided p of the paired test that it is better than the given program; NaN for that one itself.
+        p_value: p of the paired test that it is better than the given program, adjusted for all candidates; NaN for the
+            given program itself, and where the test is undefined.
         cost: Resources that measuring it took; answers that were known already cost nothing.
         chosen: Whether it was compiled.
         reason: Why it was chosen or not, as the end of a sentence that begins with the name.

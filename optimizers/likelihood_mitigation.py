@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,18 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.formatting import count
+from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.lm.memo import ChoiceMemo, LikelihoodMemo
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import unfairness_scores
-from evalbias.measures.likelihood_calibration import fit_likelihood_calibration
 from evalbias.optimizers.base import Outcome, Problem
 from evalbias.optimizers.compile_report import CompileReport
+from evalbias.optimizers.cross_fitting import cross_fitted, fitted
 from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood_baselines import against_baselines, item_facts
+from evalbias.optimizers.likelihood_objective import Objective, objective_of
 from evalbias.optimizers.likelihood_optimizer import (
     TRIED,
     DemosDoNotFitError,
@@ -28,7 +30,7 @@ from evalbias.optimizers.likelihood_optimizer import (
     check_demos_fit,
     check_rated,
 )
-from evalbias.optimizers.likelihood_rule import objective_of
+from evalbias.optimizers.likelihood_rule import last_items
 from evalbias.optimizers.selection import Candidate
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import REDUCTIONS, likelihood_scores
@@ -70,9 +72,12 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
     The choice is ``LikelihoodRule``'s: of the candidates whose likelihood effect is significantly smaller in magnitude
-    than the given judge's, and whose performance is not significantly lower, the one with the smallest effect. The
-    trainset holds human-rated items as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
-    z-scored BiasScore takes the place of the effect, which the report says.
+    than the given judge's, and whose performance is not significantly lower, the one with the smallest effect.
+    Demonstrations are drawn from one half of the inputs and tested on the other. A calibration of the given judge needs
+    no prompts of its own, so it is fitted on all rated items, and tested on all of them by cross-fitting: every input
+    is corrected by a fit on others (``cross_fitted``). The trainset holds human-rated items as for ``BiasedDemos``;
+    where no item has several ratings (``ratings``), the z-scored BiasScore takes the place of the effect, which the
+    report says.
 
     Args:
         k: Numbers of demonstrations to try, each at least 2.
@@ -144,34 +149,37 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             else:
                 candidates.append(Candidate(name, judge))
         objective = objective_of(judged, seed=self.seed)
+        given = Candidate("given", student, {"chosen": "the given judge"})
+        name = "likelihood calibration"
         if self.likelihood_lm is None:
-            bare: PointwiseJudge = student.deepcopy()
-            bare.likelihood_calibration = None
-            fits = [("", bare, self.judge(problem, bare, rated)), (f"{shown.name} and ", shown.program, judged)]
-            for prefix, judge, answers in fits:
-                slope = objective.slope(answers)
-                if np.isnan(slope):
-                    left_out[f"{prefix}likelihood calibration"] = f"the {objective.label} to take out is undefined"
-                else:
-                    candidates += self._calibrated(prefix, judge, answers, slope)
+            calibrated, given = self._calibrated_given(problem, given, objective)
+            with_random = self._calibrated(f"{shown.name} and {name}", shown.program, judged, objective)
+            undefined = f"the {objective.label} to take out is undefined"
+            left_out |= {
+                who: undefined
+                for who, found in ((name, calibrated), (f"{shown.name} and {name}", with_random))
+                if not found
+            }
+            candidates += calibrated + with_random
         else:
-            left_out["likelihood calibration"] = "LS is another model's, which the judge does not ask"
+            left_out[name] = "LS is another model's, which the judge does not ask"
         details = {
             "objective": f"{objective.label}, because {objective.because}",
             "left_out": left_out,
         }
-        given = Candidate("given", student, {"chosen": "the given judge"})
         return Outcome(candidates, given, student, details)
 
     def beside(self, problem: Problem, outcome: Outcome, answers: Judged) -> dict[str, Any]:
         """Compare what was chosen with LS alone and length alone, and run the paper's method on the valset."""
         name = _rs_name(max(self.k), self.reduction)
         papers = [one.program for one in outcome.candidates if one.name == name and problem.valset]
-        rated = rated_items(problem.trainset, problem.student.criterion)
-        fitted = item_facts(rated, problem.student.criterion, problem.likelihood_lm, reduction=self.reduction)
+        criterion = problem.student.criterion
+        rated, held_back = rated_items(problem.trainset, criterion), rated_items(problem.held_back, criterion)
+        facts = item_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
+        compared = last_items(answers, len(held_back))  # calibrated scores answer all items
         return {
             "paper": self.judge(problem, papers[0], problem.valset) if papers else None,
-            **against_baselines(answers, fitted, n_resamples=self.n_resamples, seed=self.seed),
+            **against_baselines(compared, facts, n_resamples=self.n_resamples, seed=self.seed),
         }
 
     def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
@@ -210,16 +218,46 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             else:
                 yield name, partial(highest_rs, signed[kind], k)
 
-    def _calibrated(self, prefix: str, judge: PointwiseJudge, judged: Judged, slope: float) -> list[Candidate]:
-        """Return the judge with a likelihood calibration at every strength."""
-        fitted = fit_likelihood_calibration(
-            judged.covariate(LIKELIHOODS), judged.answers, slope, reduction=self.reduction
+    def _calibrated_given(
+        self, problem: Problem, given: Candidate, objective: Objective
+    ) -> tuple[list[Candidate], Candidate]:
+        """Return the given judge calibrated, and as it is, with answers to all rated training items.
+
+        The fit needs no prompts beside those of the given judge, so it takes all items, the held-back ones last; the
+        answers that it is tested by are cross-fitted.
+        """
+        criterion = problem.student.criterion
+        everything = [*rated_items(problem.trainset, criterion), *(held := rated_items(problem.held_back, criterion))]
+        bare: PointwiseJudge = problem.student.deepcopy()
+        bare.likelihood_calibration = None
+        judged = self.judge(problem, bare, everything)
+        candidates = self._calibrated("likelihood calibration", bare, judged, objective)
+        answers = cross_fitted(
+            judged,
+            STRENGTHS,
+            objective.slope,
+            reduction=self.reduction,
+            scale=criterion.scale,
+            seed=self.seed,
         )
+        inputs = count(len(set(map(self.input_of, everything))), "training input")
+        tested = [
+            replace(one, answers=own, items=f"all {inputs}") for one, own in zip(candidates, answers, strict=False)
+        ]
+        some = count(len(set(map(self.input_of, held))), "held-back input")
+        both = f"{some} (calibrations of the given judge: on all {inputs})" if tested else some
+        return tested, replace(given, answers=self.judge(problem, problem.student, everything), items=both)
+
+    def _calibrated(self, name: str, judge: PointwiseJudge, judged: Judged, objective: Objective) -> list[Candidate]:
+        """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
+        calibration = fitted(judged, objective.slope, reduction=self.reduction)
+        if calibration is None:
+            return []
         found = []
         for strength in STRENGTHS:
             copy: PointwiseJudge = judge.deepcopy()
-            copy.likelihood_calibration = fitted.at(strength)
-            found.append(Candidate(f"{prefix}likelihood calibration of strength {strength:g}", copy))
+            copy.likelihood_calibration = calibration.at(strength)
+            found.append(Candidate(f"{name} of strength {strength:g}", copy))
         return found
 
 

@@ -1,4 +1,4 @@
-"""What the optimizers of the likelihood bias share: the model of LS, the rule of choice, RS, and checks."""
+"""Base of the optimizers against likelihood bias: the model of LS, the rule of choice, RS, and checks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """See ``LikelihoodRule``; held-back items without a human score do not count."""
         rated = rated_items(problem.held_back, problem.student.criterion)
         return LikelihoodRule(
-            lambda judge: self.judge(problem, judge, rated), n_resamples=self.n_resamples, seed=self.seed
+            lambda judge: self.judge(problem, judge, rated),
+            held_back=len(rated),
+            n_resamples=self.n_resamples,
+            seed=self.seed,
         )
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:

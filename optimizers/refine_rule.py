@@ -11,6 +11,7 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Estimate, Sample, measured
 from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.finding import holm
 from evalbias.evaluation.loops import LoopRun
 from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray
@@ -65,9 +66,9 @@ class QualityRule:
         self._problem.calls += calls
         return Ran(run.quality(self._problem.held_back, self._scorer)[-1], calls)
 
-    def undefined(self, answers: Ran) -> int:
-        """Return the number of items without a defined quality."""
-        return int(np.isnan(answers.quality).sum())
+    def undefined(self, answers: Ran, given: Ran) -> int:
+        """Return the number of items that it leaves without a defined quality beyond those of the given loop."""
+        return int(np.isnan(answers.quality).sum()) - int(np.isnan(given.quality).sum())
 
     def estimates(self, answers: Ran) -> dict[str, Estimate]:
         """Return the mean quality with its interval."""
@@ -78,8 +79,11 @@ class QualityRule:
         found = measured(samples, seed=self._seed, n_resamples=self._n_resamples, **fields)
         return dict(found.estimates)
 
-    def p_value(self, answers: Ran, given: Ran) -> float:
-        """Return the one-sided p that the quality is no higher."""
+    def p_values(self, answers: Sequence[Ran], given: Ran) -> list[float]:
+        """Return the one-sided p that each quality is no higher, adjusted by Holm."""
+        return holm([self._p_value(one, given) for one in answers])
+
+    def _p_value(self, answers: Ran, given: Ran) -> float:
         allowed = self._tolerance if answers.calls < given.calls else 0.0
         test = paired_permutation_test(
             MeanStatistic(), answers.quality + allowed, given.quality, n_resamples=self._n_resamples, seed=self._seed

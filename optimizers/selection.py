@@ -16,7 +16,7 @@ from evalbias.optimizers.compile_report import Cost, Tried
 FEWEST_INPUTS = 8
 """Fewest inputs that a paired test can decide on."""
 LEVEL = 0.05
-"""Level of the one-sided test that a candidate is better, over all candidates together (Bonferroni)."""
+"""Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
 GIVEN = "given"
 
 
@@ -28,15 +28,19 @@ class Candidate:
         name: The choice in words.
         program: The program.
         details: Fields of the optimizer's report that hold if this program is compiled.
+        answers: Its answers, where the search has them; None runs the program on the held-back items.
+        items: What these answers are to, in words; empty for the held-back inputs.
     """
 
     name: str
     program: Any
     details: Mapping[str, Any] = field(default_factory=dict)
+    answers: Any = None
+    items: str = ""
 
 
 class Rule(Protocol):
-    """What a method measures on the held-back items, and when a candidate is better than the given program.
+    """Measurements on the held-back items, and the test that a candidate is better than the given program.
 
     Attributes:
         aim: What "better" means, in words.
@@ -48,16 +52,16 @@ class Rule(Protocol):
         """Run a program on the held-back items."""
         ...
 
-    def undefined(self, answers: Any) -> int:
-        """Return the number of items without a defined answer."""
+    def undefined(self, answers: Any, given: Any) -> int:
+        """Return the number of items that a candidate leaves undefined beyond those of the given program."""
         ...
 
     def estimates(self, answers: Any) -> dict[str, Estimate]:
         """Return what a report shows of the answers."""
         ...
 
-    def p_value(self, answers: Any, given: Any) -> float:
-        """Return the one-sided p of the paired test that a candidate is no better; NaN if undefined."""
+    def p_values(self, answers: Sequence[Any], given: Any) -> list[float]:
+        """Return the p of the paired test that each candidate is no better, adjusted for all; NaN if undefined."""
         ...
 
     def loss(self, answers: Any, given: Any) -> str:
@@ -136,11 +140,15 @@ def choose(
     answers, costs = [], []
     for one in programs:
         before = spent()
-        answers.append(rule.answers(one.program))
+        answers.append(rule.answers(one.program) if one.answers is None else one.answers)
         costs.append(spent().since(before))
     first = answers[0]
-    p_values = [float("nan"), *(rule.p_value(a, first) for a in answers[1:])]
-    faults = ["", *(_fault(a, first, p, rule, len(candidates)) for a, p in zip(answers[1:], p_values[1:], strict=True))]
+    more = [rule.undefined(a, first) for a in answers]
+    tested = [i for i in range(1, len(programs)) if more[i] <= 0]
+    p_values = [float("nan")] * len(programs)
+    for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], first) if tested else (), strict=True):
+        p_values[i] = p_value
+    faults = ["", *(_fault(answers[i], first, p_values[i], more[i], rule) for i in range(1, len(programs)))]
     ranks = [rule.costs(a) for a in answers]
     good = [i for i in range(1, len(programs)) if not faults[i]]
     best = _best(good, ranks, lambda i: rule.error(answers[i])) if good else 0
@@ -152,17 +160,17 @@ def choose(
         for i, one in enumerate(programs)
     )
     front = tuple(t.name for t, rank in zip(tried, ranks, strict=True) if not any(_surpasses(r, rank) for r in ranks))
-    decision = _decision(tried, best, p_values, rule, inputs)
+    where = programs[best].items or count(inputs, "held-back input")
+    decision = _decision(tried, best, p_values, rule, where)
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 
-def _fault(answers: Any, given: Any, p_value: float, rule: Rule, candidates: int) -> str:
+def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> str:
     """Say why a candidate cannot be chosen; empty if it can."""
-    more = rule.undefined(answers) - rule.undefined(given)
     if more > 0:
         return f"leaves {more} more undefined"
-    if not p_value < LEVEL / candidates:  # NaN is not below
-        return f"is not significantly better (p = {p_value:.4f}, significant below {LEVEL / candidates:.4f})"
+    if not p_value < LEVEL:  # NaN is not below
+        return f"is not significantly better (adjusted p = {p_value:.4f})"
     return rule.loss(answers, given)
 
 
@@ -179,9 +187,8 @@ def _surpasses(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
     return bool((a <= b).all() and (a < b).any())
 
 
-def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule: Rule, inputs: int) -> str:
+def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule: Rule, where: str) -> str:
     others = "the only candidate" if len(tried) == 2 else f"{len(tried) - 1} candidates"
-    where = f"on {count(inputs, 'held-back input')}"
     if best:
         changes = "; ".join(
             f"{e.label} {tried[0].estimates[name].text()} -> {e.text()}"
@@ -189,12 +196,12 @@ def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule
             if name in tried[0].estimates
         )
         among = "" if len(tried) == 2 else f" out of {others}"
-        return f'"{tried[best].name}" was chosen{among} {where}, for {rule.aim}: {changes}.'
+        return f'"{tried[best].name}" was chosen{among} on {where}, for {rule.aim}: {changes}.'
     if len(tried) == 2:
         tested = f"{others} for {rule.aim}, {tried[1].reason}"
-        return f'The given program was kept: "{tried[1].name}", {tested}, {where}.'
+        return f'The given program was kept: "{tried[1].name}", {tested}, on {where}.'
     nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
     return (
-        f"The given program was kept: none of {others} showed {rule.aim} {where}. The nearest, "
+        f"The given program was kept: none of {others} showed {rule.aim} on {where}. The nearest, "
         f'"{tried[nearest].name}", {tried[nearest].reason}.'
     )

@@ -12,7 +12,8 @@ from evalbias.evaluation.judged import Judged
 from evalbias.optimizers.base import Outcome, Problem
 from evalbias.optimizers.demos import rated_items
 from evalbias.optimizers.likelihood_baselines import against_baselines, item_facts
-from evalbias.optimizers.likelihood_rule import LikelihoodRule, objective_of
+from evalbias.optimizers.likelihood_objective import objective_of
+from evalbias.optimizers.likelihood_rule import LikelihoodRule
 from evalbias.programs.criterion import Criterion
 
 PAPER = "highest RS (sum LS)"
@@ -84,9 +85,9 @@ def compiled(
 def _row(rule: LikelihoodRule, judged: Judged, given: Judged) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
-        "p_smaller": rule.p_value(judged, given),
+        "p_smaller": rule.p_values([judged], given)[0],
         "loss": rule.loss(judged, given),
-        "undefined": rule.undefined(judged),
+        "undefined": rule.undefined(judged, given),
     }
 
 

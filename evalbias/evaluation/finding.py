@@ -32,7 +32,7 @@ Status = Literal["biased", "no sign", "too few items", "not measured"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit finds about one bias.
+    """Result of an audit for one bias.
 
     Attributes:
         bias: Name of the bias.
@@ -117,13 +117,16 @@ def headline(measurement: Measurement) -> Estimate | None:
 def holm(p_values: list[float]) -> list[float]:
     """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
 
+    An undefined p (NaN) stays undefined and does not count as a test.
+
     Examples:
         >>> holm([0.01, 0.04, 0.03])
         [0.03, 0.06, 0.06]
     """
-    adjusted, largest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+    defined = [index for index, p_value in enumerate(p_values) if not math.isnan(p_value)]
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(defined, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(defined) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
 

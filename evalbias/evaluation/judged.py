@@ -23,7 +23,7 @@ from evalbias.evaluation.item_facts import (
 )
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.calibration import by_candidate, rotations, win_share
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.pairwise import PairwiseJudge
@@ -103,6 +103,19 @@ class Judged:
                 f"{sorted(self.covariates)}: {remedy}."
             )
         return self.covariates[name]
+
+    def take(self, picks: IntArray) -> Judged:
+        """Return the answers to some of the items, (m,) places from 0, as often and in the order as they are picked."""
+        rows = [int(pick) for pick in picks]
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows),
+            answers=self.answers[rows],
+            covariates={name: column[rows] for name, column in self.covariates.items()},
+            inputs=[self.inputs[row] for row in rows] if self.inputs else (),
+            coverage=self.coverage[rows] if len(self.coverage) else self.coverage,
+            writers=[self.writers[row] for row in rows] if self.writers else (),
+        )
 
     @property
     def win_shares(self) -> FloatArray:

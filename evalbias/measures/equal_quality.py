@@ -1,4 +1,4 @@
-"""Effects on a judge's scores at equal quality: of any feature of the items, and of likelihood; see ``effect``."""
+"""Effects on judges' scores at equal quality: of any feature of the items, and of likelihood; see ``effect``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import vectors
 from evalbias.measures.effect import FeatureEffect, fitted_effect
+from evalbias.measures.instrumented import jackknife, pool
+from evalbias.measures.joint_model import joint_model
 
 
 def effect_at_equal_quality(
@@ -124,3 +127,30 @@ def likelihood_effect_change(
 ) -> FeatureEffect:
     """Estimate how the effect of likelihood differs between two judges; see ``effect_change``."""
     return effect_change(likelihoods, before, after, ratings, name="likelihood", **options)
+
+
+def likelihood_effects(
+    likelihoods: ArrayLike, scores: FloatArray, ratings: ArrayLike, *, clusters: Sequence[object] | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Estimate the effect of likelihood on each of several judges, and how far the estimates err together.
+
+    Args:
+        likelihoods: (n,) LS in nats.
+        scores: (n, s) Score_m of s judges; only items that all of them scored count.
+        ratings: (n, r) two or more ratings an item.
+        clusters: (n,) input of each item.
+
+    Returns:
+        (s,) effects; (G, s) the jackknife's influence of each of G inputs: the covariance of the effects is
+        ``influence.T @ influence``. Both are NaN for a judge that gives all items the same score.
+    """
+    model = joint_model(
+        *vectors(likelihoods=likelihoods), scores, ratings, name="likelihood", standardized=True, clusters=clusters
+    )
+    rated = pool(model.ratings)
+    varied = ~np.isnan(model.scores).any(axis=0)
+    coefficients, left_out = jackknife(model.scores[:, varied], model.matrix, rated, model.clusters, unit=model.unit)
+    effects, influence = np.full(len(varied), np.nan), np.full((len(left_out), len(varied)), np.nan)
+    effects[varied], rest = coefficients[1], left_out[:, 1]
+    influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest))
+    return effects, influence

@@ -145,16 +145,11 @@ def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, uni
         unit: (p,) 1 for columns that were standardized, 0 for others; the jackknife standardizes scores and these
             columns anew without each cluster.
     """
-    design = np.column_stack([x, rated.mean])  # (n, k)
-    products = design[:, :, None] * design[:, None, :]  # (n, k, k)
-    products[:, -1, -1] = rated.product
-    targets = design[:, :, None] * scores[:, None, :]  # (n, k, s)
-    parts = [_by_cluster(values, clusters) for values in (products, targets, scores**2)]
-    whole = [part.sum(axis=0, keepdims=True) for part in parts]
-    rest = [total - part for total, part in zip(whole, parts, strict=True)]  # without each cluster
-    standardized = np.append(unit, 0.0)
-    coefficients, left_out = _solved(whole, standardized)[0], _solved(rest, standardized)  # (k,), (G, k)
-    groups, (n, k) = len(left_out), design.shape
+    coefficients, left_out = (
+        found[..., -1] - (found[..., 0] if scores.shape[1] == 2 else 0.0)
+        for found in jackknife(scores, x, rated, clusters, unit=unit)
+    )
+    groups, n, k = len(left_out), len(x), x.shape[1] + 1
     errors = np.sqrt((groups - 1) * left_out.var(axis=0))
     agreement, spread = _held_fixed(x, rated)
     relevance = agreement.sum() / spread.sum()
@@ -163,16 +158,35 @@ def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, uni
     return Fit(coefficients, errors, groups, float(f), bool(agreement.sum() > 0))
 
 
+def jackknife(
+    scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, unit: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Regress the scores (n, s) of s judges; see ``fit``.
+
+    Returns:
+        (p + 1, s) coefficients of the columns of X and, last, of quality; (G, p + 1, s) the same without each cluster.
+    """
+    design = np.column_stack([x, rated.mean])  # (n, k)
+    products = design[:, :, None] * design[:, None, :]  # (n, k, k)
+    products[:, -1, -1] = rated.product
+    targets = design[:, :, None] * scores[:, None, :]  # (n, k, s)
+    parts = [_by_cluster(values, clusters) for values in (products, targets, scores**2)]
+    whole = [part.sum(axis=0, keepdims=True) for part in parts]
+    rest = [total - part for total, part in zip(whole, parts, strict=True)]  # without each cluster
+    standardized = np.append(unit, 0.0)
+    return _solved(whole, standardized)[0], _solved(rest, standardized)
+
+
 def _solved(sums: Sequence[FloatArray], standardized: FloatArray) -> FloatArray:
-    """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k) coefficients in standard deviations."""
+    """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k, s) coefficients in standard deviations."""
     products, targets, squares = sums
     solutions = _identified(products, targets)
     n = products[:, 0, 0, None]
     variance_x = np.diagonal(products, axis1=1, axis2=2) / n - (products[:, 0] / n) ** 2  # (m, k)
     variance_y = squares / n - (targets[:, 0] / n) ** 2  # (m, s)
-    units = np.sqrt(np.where(standardized > 0, variance_x, 1.0)[:, :, None] / variance_y[:, None, :])
-    scaled = solutions * units
-    return np.asarray(scaled[:, :, -1] - (scaled[:, :, 0] if scaled.shape[2] == 2 else 0.0))
+    return np.asarray(
+        solutions * np.sqrt(np.where(standardized > 0, variance_x, 1.0)[:, :, None] / variance_y[:, None, :])
+    )
 
 
 def _identified(products: FloatArray, targets: FloatArray) -> FloatArray:

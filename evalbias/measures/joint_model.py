@@ -20,7 +20,8 @@ class JointModel:
     """Scores and regressors of the m items that count.
 
     Attributes:
-        scores: (m, 1) scores in standard deviations, or (m, 2) of two judges that are compared.
+        scores: (m, 1) scores in standard deviations, (m, 2) of two judges that are compared, or (m, s) of several; NaN
+            where a judge gives all items the same score.
         feature: Name of the feature whose effect is meant; its column is the first.
         columns: Name -> (m,) regressors besides the constant and quality: the feature first, then the covariates.
             Numbers have mean 0 and standard deviation 1; a text covariate gives one 0/1 column ``name=level`` for
@@ -85,13 +86,14 @@ def joint_model(
     name: str,
     standardized: bool,
     clusters: Sequence[object] | None,
-    covariates: Mapping[str, Sequence[object]] | None,
+    covariates: Mapping[str, Sequence[object]] | None = None,
 ) -> JointModel:
     """Gather the complete items: those with the feature, scores, covariates and enough ratings.
 
     Args:
         feature: (n,) numbers.
-        scores: (n, 1) scores of a judge, or (n, 2) of two whose difference is modeled, the second minus the first.
+        scores: (n, 1) scores of a judge, (n, 2) of two whose difference is modeled, the second minus the first, or
+            (n, s) of several.
         ratings: (n, r) ratings, NaN where a rater gave none. Items with one are left out unless no item has two.
         name: Name of the feature in messages.
         standardized: Whether the feature is brought to standard deviation 1.

@@ -9,6 +9,7 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.finding import holm
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import SLACK
@@ -49,10 +50,9 @@ class ObjectiveRule:
         (rows,) = target.probabilities([target.first], self.examples)
         return target.judged(rows, self.examples, rows[:0])
 
-    def undefined(self, answers: Judged) -> int:
-        """Return the number of examples without an answer."""
-        rows = answers.answers.reshape(len(answers.ids), -1)
-        return int(np.isnan(rows).any(axis=1).sum())
+    def undefined(self, answers: Judged, given: Judged) -> int:
+        """Return the number of examples that it leaves without an answer beyond those of the given judge."""
+        return _undefined(answers) - _undefined(given)
 
     def estimates(self, answers: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
@@ -61,13 +61,16 @@ class ObjectiveRule:
         draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
         values = [self.objective(taken(answers, np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
-        name, undefined = self.objective.name, self.undefined(answers)
+        name, undefined = self.objective.name, _undefined(answers)
         n = len(answers.ids) - undefined
         value = self.objective(answers)
         return {name: Estimate(name, name, value, float(low), float(high), None, n, undefined)}
 
-    def p_value(self, answers: Judged, given: Judged) -> float:
-        """Return the one-sided p that the objective is not higher."""
+    def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
+        """Return the one-sided p that each objective is not higher, adjusted by Holm."""
+        return holm([self._p_value(one, given) for one in answers])
+
+    def _p_value(self, answers: Judged, given: Judged) -> float:
         observed = self.objective(answers) - self.objective(given)
         if np.isnan(observed):
             return float("nan")
@@ -105,3 +108,7 @@ def check_held_back(objective: Objective | None) -> None:
             f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
             "give select=False (--bare), or another objective."
         )
+
+
+def _undefined(judged: Judged) -> int:
+    return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())

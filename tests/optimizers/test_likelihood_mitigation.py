@@ -11,9 +11,11 @@ from evalbias import LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.measures import likelihood_effect
+from evalbias.optimizers.cross_fitting import cross_fitted, fitted
 from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
 from evalbias.optimizers.likelihood_baselines import against_baselines
-from evalbias.optimizers.likelihood_rule import Effect, LikelihoodRule, StandardizedBiasScore, objective_of
+from evalbias.optimizers.likelihood_objective import Effect, StandardizedBiasScore, objective_of
+from evalbias.optimizers.likelihood_rule import LikelihoodRule
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
 C = Criterion("quality", "is it good?")
@@ -36,15 +38,19 @@ def rule():
     return LikelihoodRule(lambda one: one, n_resamples=500, seed=0)
 
 
+def p_value(one, given):
+    (found,) = rule().p_values([one], given)
+    return found
+
+
 def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
     biased, fair, opposite = judged(0.6), judged(0.0), judged(-0.6)
-    effect = Effect()
-    assert effect.p_smaller(fair, biased) < 0.001
-    assert effect.p_smaller(biased, fair) > 0.9
-    assert effect.p_smaller(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
-    assert effect.p_smaller(fair, opposite) < 0.001
-    assert effect.p_smaller(biased, biased) >= 0.5
-    found = effect.estimate(biased)
+    assert p_value(fair, biased) < 0.001
+    assert p_value(biased, fair) > 0.9
+    assert p_value(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
+    assert p_value(fair, opposite) < 0.001
+    assert p_value(biased, biased) == 1.0
+    found = Effect().estimate(biased)
     expected = likelihood_effect(biased.covariates[LIKELIHOODS], biased.answers, biased.covariates[RATINGS])
     assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
 
@@ -52,11 +58,58 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
 def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
     accepted = []
     for seed in range(0, 1200, 4):
-        one = judged(0.3, n=80, seed=seed)
-        twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2)]
-        first, second = (replace(one, answers=one.answers + noise) for noise in twins)
-        accepted.append(Effect().p_smaller(first, second) < 0.05)
-    assert 0.02 <= np.mean(accepted) <= 0.09
+        one = judged(0.6, n=80, seed=seed)
+        twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2, 3)]
+        first, *others = (replace(one, answers=one.answers + noise) for noise in twins)
+        accepted.append(min(rule().p_values(others, first)) < 0.05)
+    assert 0.02 <= np.mean(accepted) <= 0.08
+
+
+def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
+    """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
+    passed = []
+    for seed in range(0, 1200, 4):
+        given = judged(0.0, n=60, noise=2.0, seed=seed)
+        exact = replace(given, answers=judged(0.0, n=60, noise=0.01, seed=seed).answers)
+        passed.append(p_value(exact, given) < 0.05)
+    assert np.mean(passed) <= 0.08
+
+
+def test_families_of_different_items_share_the_level_and_the_given_judge_must_be_biased_on_all():
+    given, half = judged(0.6), np.arange(100, 200)
+    fair = judged(0.0)
+    everywhere, (late,) = rule().p_values([fair], given)[0], rule().p_values([fair.take(half)], given.take(half))
+    both = rule().p_values([fair, fair.take(half)], given)
+    assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
+    assert rule().undefined(fair.take(half), given) == 0
+    unclear = replace(given, answers=np.where(np.arange(200) < 100, judged(-0.6).answers, given.answers))
+    assert rule().p_values([fair.take(half)], unclear)[0] > 0.05  # biased one way and the other: 0 over all
+    compared = LikelihoodRule(lambda one: one, held_back=100, n_resamples=500, seed=0)
+    assert compared.costs(fair) == compared.costs(fair.take(half))
+    assert compared.error(fair) == compared.error(fair.take(half))
+
+
+def test_cross_fitted_scores_are_corrected_by_other_inputs_alone():
+    one = replace(judged(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
+    options = {"reduction": "sum", "scale": (-9.0, 9.0), "seed": 0}
+    slopes = []
+
+    def slope(part):
+        slopes.append(part.inputs)
+        return Effect().slope(part)
+
+    half, full = cross_fitted(one, (0.5, 1.0), slope, **options)
+    assert len(slopes) == 10
+    assert all(len(inputs) == 54 and len(set(inputs)) == 18 for inputs in slopes)
+    taken = one.answers - full.answers
+    assert half.answers == pytest.approx(one.answers - taken / 2)
+    left_out = [i for i in range(60) if one.inputs[i] not in slopes[0]]
+    others = [i for i in range(60) if i not in left_out]
+    fit = fitted(one.take(np.array(others)), Effect().slope, reduction="sum")
+    likelihoods = one.covariates[LIKELIHOODS]
+    assert taken[left_out] == pytest.approx(fit.slope * (likelihoods[left_out] - likelihoods[others].mean()))
+    undefined = cross_fitted(one, (1.0,), lambda part: math.nan, **options)[0]
+    assert np.isnan(undefined.answers).all()
 
 
 def test_a_smaller_bias_must_not_cost_performance():
@@ -81,8 +134,8 @@ def test_without_several_ratings_the_standardized_bias_score_decides_and_says_wh
     objective = objective_of(single, seed=0)
     assert isinstance(objective, StandardizedBiasScore)
     assert "one rating each" in objective.because
-    assert objective.p_smaller(judged(0.0, ratings=1), single) < 0.05
-    assert objective.p_smaller(single, single) == 1.0
+    assert p_value(judged(0.0, ratings=1), single) < 0.05
+    assert p_value(single, single) == 1.0
     correlations = [
         np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
     ]
@@ -158,7 +211,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
     report = compiled.report
     assert report.objective == "likelihood effect, because the items have several ratings"
     assert "likelihood calibration of strength" in report.chosen
-    assert report.decision.startswith(f'"{report.chosen}" was chosen out of 13 candidates on 50 held-back inputs')
+    assert report.decision.startswith(f'"{report.chosen}" was chosen out of 13 candidates on all 100 training inputs')
     given, best = report.candidates[0], next(t for t in report.candidates if t.chosen)
     effects = [abs(t.estimates["likelihood_effect"].value) for t in (given, best)]
     assert effects[1] < effects[0] / 4

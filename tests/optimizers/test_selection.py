@@ -37,14 +37,14 @@ class Table:
     def answers(self, program):
         return self.rows[program]
 
-    def undefined(self, answers):
-        return answers[4]
+    def undefined(self, answers, given):
+        return answers[4] - given[4]
 
     def estimates(self, answers):
         return {"bias": Estimate("bias", "bias", answers[0], 0.0, 1.0, 0.0, 9, answers[4])}
 
-    def p_value(self, answers, given):
-        return answers[2]
+    def p_values(self, answers, given):
+        return [row[2] for row in answers]
 
     def loss(self, answers, given):
         return answers[3]
@@ -65,7 +65,7 @@ GIVEN = (0.5, 0.4, float("nan"), "", 0)
 def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     rows = {
         "given": GIVEN,
-        "small, insignificant": (0.0, 0.4, 0.02, "", 0),  # 4 candidates: p must be below .05 / 4
+        "small, insignificant": (0.0, 0.4, 0.06, "", 0),
         "small, costly": (0.1, 0.1, 0.001, "loses performance", 0),
         "smallest that holds": (0.2, 0.4, 0.001, "", 0),
         "holds": (0.3, 0.5, 0.001, "", 0),
@@ -73,7 +73,7 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     found = chosen(rows)
     assert found.chosen.name == "smallest that holds"
     reasons = {t.name: t.reason for t in found.fields["candidates"]}
-    assert reasons["small, insignificant"] == "is not significantly better (p = 0.0200, significant below 0.0125)"
+    assert reasons["small, insignificant"] == "is not significantly better (adjusted p = 0.0600)"
     assert reasons["small, costly"] == "loses performance"
     assert reasons["holds"] == "is better, but not the best"
     assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
@@ -100,9 +100,9 @@ def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(er
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ((0.1, 0.4, float("nan"), "", 0), "is not significantly better (p = nan"),
+        ((0.1, 0.4, float("nan"), "", 0), "is not significantly better (adjusted p = nan"),
         ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined"),
-        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (p = 1.0000"),
+        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000"),
     ],
 )
 def test_the_given_program_is_kept_with_the_reason(row, reason):

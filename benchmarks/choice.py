@@ -1,0 +1,177 @@
+"""Chances that a compiler of likelihood bias chooses, by planted biases: right choices, and false ones.
+
+usage: python -m benchmarks.choice [--repeats 400] [--inputs 150 240] [--seed 0] [--write]
+
+Judges score as ``quality + effect * LS + noise``; LS correlates .5 with the quality, and two people rate with noise. Of
+13 candidates, five are judges with demonstrations and eight are calibrations, as in ``LikelihoodMitigation``. Each is
+false or right by its bias in the population, which is known. Three procedures test the same data sets:
+
+* Bonferroni: every candidate on the held-back half of the inputs, at the level / 13;
+* step-down max-T: the same tests, adjusted together;
+* with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.results import write_section
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.optimizers.cross_fitting import cross_fitted, fitted
+from evalbias.optimizers.likelihood_mitigation import STRENGTHS
+from evalbias.optimizers.likelihood_objective import Effect
+from evalbias.optimizers.likelihood_rule import LikelihoodRule, last_items
+from evalbias.optimizers.selection import LEVEL
+
+DEMONSTRATIONS = 5
+WIDE = (-1e9, 1e9)
+"""A scale that clips nothing."""
+PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting")
+
+
+@dataclass(frozen=True)
+class Taste:
+    """What decides a judge's scores: slope on LS, and standard deviation of its own noise."""
+
+    slope: float
+    noise: float = 0.5
+
+    @property
+    def effect(self) -> float:
+        """The likelihood effect in the population: the slope in standard deviations of the score."""
+        return self.slope / math.sqrt(1 + self.slope**2 + self.slope + self.noise**2)
+
+
+@dataclass(frozen=True)
+class World:
+    """A given judge and the one that every set of demonstrations makes of it."""
+
+    name: str
+    given: Taste
+    shown: Taste
+
+
+WORLDS = (
+    World("unbiased; so is every candidate", Taste(0.0), Taste(0.0)),
+    World("unbiased; demonstrations take its noise away", Taste(0.0, 1.5), Taste(0.0, 0.05)),
+    World("effect .30; demonstrations change nothing", Taste(0.41), Taste(0.41)),
+    World("effect .30; demonstrations halve it", Taste(0.41), Taste(0.17)),
+)
+
+
+def judged(taste: Taste, quality: FloatArray, ls: FloatArray, ratings: FloatArray, noise: FloatArray) -> Judged:
+    """Return a judge's scores of n items."""
+    scores = quality + taste.slope * ls + taste.noise * noise
+    covariates = {LIKELIHOODS: ls, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
+    return Judged(tuple(map(str, range(len(ls)))), "quality", scores, covariates=covariates)
+
+
+def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[Judged, list[Judged]]:
+    """Draw n items: the given judge's scores, and those with each set of demonstrations."""
+    quality, other = rng.normal(size=(2, n))
+    facts = quality, 0.5 * quality + math.sqrt(0.75) * other, quality[:, None] + rng.normal(size=(n, 2))
+    given = judged(world.given, *facts, rng.normal(size=n))
+    return given, [judged(world.shown, *facts, rng.normal(size=n)) for _ in range(DEMONSTRATIONS)]
+
+
+def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged], list[float]]:
+    """Return a judge calibrated by a fit on other items, and its effects in the population, at every strength."""
+    calibration = fitted(on, Effect().slope, reduction="sum")
+    assert calibration is not None
+    parts = [calibration.at(strength) for strength in STRENGTHS]
+    scores = [part(judge.answers, judge.covariate(LIKELIHOODS), scale=WIDE) for part in parts]
+    slopes = [taste.slope - part.strength * part.slope for part in parts]
+    return [replace(judge, answers=row) for row in scores], [replace(taste, slope=slope).effect for slope in slopes]
+
+
+def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
+    """Return whether the effect of each is smaller in magnitude: difference and sum have opposite signs."""
+    scores = np.column_stack([given.answers, *(one.answers for one in answers)])
+    effects, influence = likelihood_effects(given.covariate(LIKELIHOODS), scores, given.covariate(RATINGS))
+    (own, *others), sign = range(scores.shape[1]), np.sign(effects[0])
+    less, beyond = (
+        sign * (effects[own] + side * effects[others]) / _size(influence[:, [own]] + side * influence[:, others])
+        for side in (-1, 1)
+    )
+    p_values = stats.t.sf(np.minimum(less, beyond), len(influence) - 1)
+    return [bool(p < LEVEL / len(answers)) for p in p_values]
+
+
+def _size(influence: FloatArray) -> FloatArray:
+    return np.sqrt((influence**2).sum(axis=0))
+
+
+def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tuple[bool, bool, bool]]:
+    """Test one data set: whether each procedure passes a false one, a right one, a calibration at half strength."""
+    given, shown = drawn(world, inputs, rng)
+    first = np.arange(inputs - inputs // 2)
+    held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
+    rule = LikelihoodRule(lambda one: one, n_resamples=1, seed=int(rng.integers(1 << 30)))
+    half, half_effects = calibrations(held, given.take(first), world.given)
+    other, other_effects = calibrations(shown_held[0], shown[0].take(first), world.shown)
+    rest, rest_effects = [*shown_held, *other], [world.shown.effect] * len(shown) + other_effects
+    _, whole_effects = calibrations(given, given, world.given)
+    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)
+    passed = {
+        "Bonferroni": (bonferroni([*half, *rest], held), half_effects),
+        "step-down max-T": ([p < LEVEL for p in rule.p_values([*half, *rest], held)], half_effects),
+        "with cross-fitting": ([p < LEVEL for p in rule.p_values([*whole, *rest], given)], whole_effects),
+    }
+    found = {}
+    for name, (chosen, effects) in passed.items():
+        smaller = [abs(effect) < abs(world.given.effect) - 1e-12 for effect in (*effects, *rest_effects)]
+        false = any(one and not right for one, right in zip(chosen, smaller, strict=True))
+        found[name] = (false, any(one and right for one, right in zip(chosen, smaller, strict=True)), chosen[1])
+    return found
+
+
+def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
+    """Run all worlds and return the section for RESULTS.md."""
+    rows = []
+    for inputs in sizes:
+        for number, world in enumerate(WORLDS):
+            rng = np.random.default_rng([seed, inputs, number])
+            runs = [tested(world, inputs, rng) for _ in range(repeats)]
+            for name in PROCEDURES:
+                false, right, halved = np.mean([run[name] for run in runs], axis=0)
+                biased = world.given.effect != 0
+                shown = [f"{100 * x:.1f}" if biased else "" for x in (right, halved)]
+                rows.append([str(inputs), world.name, name, f"{100 * false:.1f}", *shown])
+    headings = ("inputs", "given judge", "tests", "a false one passes, %", "a right one passes, %", "strength .5, %")
+    return "\n\n".join(
+        [
+            "## Choosing between mitigations: false choices and power",
+            f"{repeats} data sets a row (standard error at most {50 / math.sqrt(repeats):.1f}), 13 candidates, half of "
+            "the inputs held back, one output an input, level 5 %. A false one is a candidate whose likelihood effect "
+            "in the population is no smaller than the given one. *Strength .5* is the calibration of the given judge "
+            "that halves its effect.",
+            markdown(headings, rows),
+        ]
+    )
+
+
+def main() -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=400)
+    parser.add_argument("--inputs", type=int, nargs="+", default=[150, 240])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    text = section(args.repeats, args.inputs, args.seed)
+    print(text)
+    if args.write:
+        write_section("choice", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Tests of several systems together: the chance of any false finding stays at the level (family-wise error)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evalbias.measures.arrays import FloatArray
+
+
+def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
+    """Adjust the p-values of several one-sided tests by the distribution of their largest statistic.
+
+    This is the step-down max-T procedure of Westfall and Young (1993, algorithm 4.1): the largest statistic is compared
+    with the largest of all draws, the next one with the largest draw of the statistics that are left. Draws of one row
+    belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each.
+
+    Args:
+        statistics: (m,) test statistics; a large one speaks against its null hypothesis.
+        draws: (R, m) draws of the statistics under their null hypotheses, each row a joint draw.
+
+    Returns:
+        (m,) adjusted p-values, in [1 / (R + 1), 1]; NaN where the statistic is undefined.
+
+    Examples:
+        >>> draws = np.array([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]])
+        >>> step_down(np.array([2.5, 0.5]), draws).tolist()
+        [0.5, 0.5]
+    """
+    adjusted, largest = np.full(len(statistics), np.nan), 0.0
+    left = [int(j) for j in np.argsort(-statistics) if not np.isnan(statistics[j])]
+    while left:
+        reached = ~(draws[:, left].max(axis=1) < statistics[left[0]])  # NaN is not below
+        largest = max(largest, (1 + reached.sum()) / (1 + len(draws)))
+        adjusted[left.pop(0)] = largest
+    return adjusted
+
+
+def nonzero(value: float, errors: FloatArray) -> float:
+    """Compute the two-sided p of the test that a number is 0.
+
+    Args:
+        value: Estimate of the number.
+        errors: (R,) draws of the estimate's error.
+
+    Returns:
+        p in [1 / (R + 1), 1]; NaN where the number is undefined.
+    """
+    if np.isnan(value):
+        return float("nan")
+    return float((1 + (np.abs(errors) >= abs(value)).sum()) / (1 + len(errors)))
+
+
+def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
+    """Test which of several numbers are smaller in magnitude than the first one, such as the biases of judges.
+
+    With s the sign of the first number a, ``|a| - |b|`` is the smaller one of ``s (a - b)`` and ``s (a + b)``. Both
+    must be positive, so the smaller of the two t statistics is the test statistic of b, and ``step_down`` adjusts for
+    the number of tests. s must be known: the error holds together with a test that a is not 0 (``nonzero``).
+
+    Args:
+        values: (1 + m,) estimates, the first one that of the number which the others are compared with.
+        errors: (R, 1 + m) joint draws of the estimates' errors.
+
+    Returns:
+        (m,) adjusted one-sided p-values; NaN where a number is undefined.
+    """
+    sign = np.sign(values[0])
+    gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
+    drawn = sign * np.stack([errors[:, :1] - errors[:, 1:], errors[:, :1] + errors[:, 1:]], axis=1)  # (R, 2, m)
+    scale = drawn.std(axis=0)
+    unit = np.where(scale > 0, scale, np.inf)  # numbers that always agree differ by 0 standard errors
+    t, columns = gaps / unit, np.arange(len(values) - 1)
+    nearest = np.where(t[0] <= t[1], 0, 1)  # the side on which the magnitudes may be equal
+    return step_down(
+        np.where(np.isnan(t).any(axis=0), np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns]
+    )

@@ -1,0 +1,92 @@
+"""Several systems tested together: adjusted p-values by hand, and the chance of any false finding."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalbias.measures import effect_change, likelihood_effect
+from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.measures.family_wise import nonzero, smaller_in_magnitude, step_down
+
+
+def test_step_down_worked_by_hand():
+    draws = np.array([[0.0, 5.0, 1.0], [2.0, 0.0, 1.0], [0.0, 0.0, 4.0], [1.0, 1.0, 1.0]])
+    # 4.5 is reached by the largest of row 0; 3 among columns 0 and 2 by row 2; 2 in column 0 by row 1 alone, which
+    # would be smaller than the p before it: p never falls
+    assert step_down(np.array([2.0, 4.5, 3.0]), draws).tolist() == [0.4, 0.4, 0.4]
+    # rows 0, 1 and 2 reach 2; in column 0 alone, rows 1 and 3 reach 1, which again is fewer
+    assert step_down(np.array([1.0, np.nan, 2.0]), draws) == pytest.approx([0.6, np.nan, 0.6], nan_ok=True)
+    assert step_down(np.array([9.0]), np.full((9, 1), np.nan)).tolist() == [1.0]  # an undefined draw speaks for nothing
+
+
+def test_statistics_that_agree_cost_one_test_and_independent_ones_all():
+    rng = np.random.default_rng(0)
+    one, several = rng.normal(size=(200_000, 1)), rng.normal(size=(200_000, 10))
+    alike = step_down(np.full(10, 2.0), np.repeat(one, 10, axis=1))
+    assert alike == pytest.approx(np.full(10, stats.norm.sf(2.0)), abs=0.002)
+    apart = step_down(np.array([2.0, *np.full(9, -9.0)]), several)[0]
+    assert apart == pytest.approx(1 - stats.norm.cdf(2.0) ** 10, abs=0.003)
+
+
+def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
+    rng = np.random.default_rng(0)
+    errors = rng.normal(0, 0.1, size=(20_000, 5))
+    p = smaller_in_magnitude(np.array([-1.0, -0.5, 0.5, 1.5, -1.0]), errors)
+    assert p[0] == pytest.approx(p[1], abs=0.002)
+    assert p[0] < 0.005
+    assert p[2] > 0.99  # far on the other side
+    assert 0.4 < p[3] < 0.8  # the same magnitude
+    together = np.repeat(errors[:, :1], 2, axis=1)
+    assert smaller_in_magnitude(np.array([0.3, 0.3]), together).tolist() == [1.0]  # the same judge
+    assert np.isnan(smaller_in_magnitude(np.array([0.3, np.nan]), errors[:, :2])).all()
+    assert nonzero(0.1, errors[:, 0]) == pytest.approx(2 * stats.norm.sf(1), abs=0.01)
+    assert np.isnan(nonzero(np.nan, errors[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("bias", "others"),
+    [
+        (0.0, np.zeros(8)),  # an unbiased judge
+        (0.3, np.full(8, 0.3)),  # candidates as biased as the given judge, on either side
+        (0.3, np.array([0.3] * 4 + [-0.3] * 4)),
+        (0.1, np.array([-0.1, 0.1, 0.5, 0.1, -0.5, -0.1, 0.2, -0.1])),
+    ],
+)
+@pytest.mark.parametrize("tied", [0.0, 0.8])
+def test_the_family_wise_error_stays_below_the_level(bias, others, tied):
+    rng = np.random.default_rng(1)
+    spread = 0.1 * (np.array([1.0, *np.linspace(0.1, 2, len(others))]))
+    covariance = np.outer(spread, spread) * np.where(np.eye(len(spread)) > 0, 1.0, tied)
+    truth = np.array([bias, *others])
+    errors = rng.multivariate_normal(np.zeros(len(truth)), covariance, size=1000)
+    passed = 0
+    for values in rng.multivariate_normal(truth, covariance, size=600):
+        p = smaller_in_magnitude(values, errors)
+        passed += nonzero(values[0], errors[:, 0]) < 0.05 and bool((p < 0.05).any())
+    assert passed / 600 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 600)
+
+
+def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differences():
+    rng = np.random.default_rng(0)
+    quality, other = rng.normal(size=(2, 60))
+    ls = 0.5 * quality + other
+    ratings = quality[:, None] + rng.normal(0, 0.7, size=(60, 3))
+    scores = np.column_stack([quality + ls, quality - ls, quality, np.ones(60)]) + rng.normal(0, 0.3, (60, 4)) * [
+        1,
+        1,
+        1,
+        0,
+    ]
+    scores[4, 1] = np.nan
+    clusters = [str(i // 2) for i in range(60)]
+    effects, influence = likelihood_effects(ls, scores, ratings, clusters=clusters)
+    kept = np.arange(60) != 4
+    names = [c for c, k in zip(clusters, kept, strict=True) if k]
+    for j in range(3):
+        single = likelihood_effect(ls[kept], scores[kept, j], ratings[kept], clusters=names)
+        assert effects[j] == pytest.approx(single.effect)
+        assert np.sqrt((influence[:, j] ** 2).sum()) == pytest.approx(single.standard_error)
+    change = effect_change(ls[kept], scores[kept, 0], scores[kept, 1], ratings[kept], clusters=names)
+    assert np.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum()) == pytest.approx(change.standard_error)
+    assert np.isnan(effects[3])
+    assert np.isnan(influence[:, 3]).all()
