@@ -21,7 +21,7 @@ LOSS = 0.05
 """Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
 MARGIN = 0.1
 """Fall in performance (Spearman's rho) that the held-back items must rule out."""
-DRAWS = 10_000
+DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 
 

@@ -60,10 +60,10 @@ def test_the_family_wise_error_stays_below_the_level(bias, others, tied):
     truth = np.array([bias, *others])
     errors = rng.multivariate_normal(np.zeros(len(truth)), covariance, size=1000)
     passed = 0
-    for values in rng.multivariate_normal(truth, covariance, size=600):
+    for values in rng.multivariate_normal(truth, covariance, size=400):
         p = smaller_in_magnitude(values, errors)
         passed += nonzero(values[0], errors[:, 0]) < 0.05 and bool((p < 0.05).any())
-    assert passed / 600 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 600)
+    assert passed / 400 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 400)
 
 
 def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differences():

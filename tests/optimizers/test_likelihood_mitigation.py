@@ -57,18 +57,18 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
 
 def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
     accepted = []
-    for seed in range(0, 1200, 4):
+    for seed in range(0, 600, 4):
         one = judged(0.6, n=80, seed=seed)
         twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2, 3)]
         first, *others = (replace(one, answers=one.answers + noise) for noise in twins)
         accepted.append(min(rule().p_values(others, first)) < 0.05)
-    assert 0.02 <= np.mean(accepted) <= 0.08
+    assert 0.01 <= np.mean(accepted) <= 0.09
 
 
 def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
     """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
     passed = []
-    for seed in range(0, 1200, 4):
+    for seed in range(0, 600, 4):
         given = judged(0.0, n=60, noise=2.0, seed=seed)
         exact = replace(given, answers=judged(0.0, n=60, noise=0.01, seed=seed).answers)
         passed.append(p_value(exact, given) < 0.05)
