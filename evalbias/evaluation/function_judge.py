@@ -119,7 +119,7 @@ def function_scores(
         scale=scale,
         reasons=reasons,
         judgments=len(questions),
-        provenance=likelihood_provenance(asked, likelihood_lm, reduction),
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
     )
 
 
