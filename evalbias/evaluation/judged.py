@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import dspy
 import numpy as np
@@ -114,7 +114,7 @@ class Judged:
             covariates={name: column[rows] for name, column in self.covariates.items()},
             inputs=[self.inputs[row] for row in rows] if self.inputs else (),
             coverage=self.coverage[rows] if len(self.coverage) else self.coverage,
-            writers=[self.writers[row] for row in rows] if self.writers else (),
+            writers=cast(Writers, [self.writers[row] for row in rows]) if self.writers else (),
         )
 
     @property

@@ -144,13 +144,12 @@ def likelihood_effects(
         (s,) effects; (G, s) the jackknife's influence of each of G inputs: the covariance of the effects is
         ``influence.T @ influence``. Both are NaN for a judge that gives all items the same score.
     """
-    model = joint_model(
-        *vectors(likelihoods=likelihoods), scores, ratings, name="likelihood", standardized=True, clusters=clusters
-    )
+    (x,) = vectors(likelihoods=likelihoods)
+    model = joint_model(x, scores, ratings, name="likelihood", standardized=True, clusters=clusters)
     rated = pool(model.ratings)
     varied = ~np.isnan(model.scores).any(axis=0)
     coefficients, left_out = jackknife(model.scores[:, varied], model.matrix, rated, model.clusters, unit=model.unit)
-    effects, influence = np.full(len(varied), np.nan), np.full((len(left_out), len(varied)), np.nan)
+    effects, influence = np.full(varied.size, np.nan), np.full((left_out.shape[0], varied.size), np.nan)
     effects[varied], rest = coefficients[1], left_out[:, 1]
-    influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest))
+    influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((rest.shape[0] - 1) / rest.shape[0])
     return effects, influence
