@@ -86,6 +86,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bins: Edges that cut human scores into labels; see ``label_of``.
         reduction: Reduction of token log-probabilities to LS, for the measured bias and the calibration.
         normalization: See ``BiasedDemos``.
+        max_loss: Fall in performance (Spearman's rho, from 0 to 1) that a smaller bias may cost; a judge is taken if
+            the items rule out a larger one. 0 takes only judges that are not significantly worse.
         n_resamples: Swaps of each permutation test.
         seed: Seed for the held-back items, the random demonstrations and the tests.
         progress: Called with the number of judgments done.
@@ -101,6 +103,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bins: Sequence[float] | None = None,
         reduction: str = "sum",
         normalization: str = "mean-range",
+        max_loss: float = 0.0,
         n_resamples: int = 10_000,
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
@@ -117,7 +120,9 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         )
         if not k or min(k) < 2:
             raise ValueError(f"k={tuple(k)}: give numbers of demonstrations of 2 or more.")
-        self.k = tuple(k)
+        if not 0 <= max_loss < 1:
+            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
+        self.k, self.max_loss = tuple(k), max_loss
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """See ``JudgeOptimizer``; also refuses too few rated items."""

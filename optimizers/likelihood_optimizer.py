@@ -45,6 +45,8 @@ class LikelihoodOptimizer(JudgeOptimizer):
     """
 
     compiles = (PointwiseJudge,)
+    max_loss = 0.0
+    """Fall in performance that a smaller bias may cost; see ``LikelihoodRule``."""
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         return LikelihoodRule(
             lambda judge: self.judge(problem, judge, rated),
             held_back=len(rated),
+            max_loss=self.max_loss,
             n_resamples=self.n_resamples,
             seed=self.seed,
         )

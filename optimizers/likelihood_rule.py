@@ -20,7 +20,7 @@ PERFORMANCE = "performance"
 LOSS = 0.05
 """Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
 MARGIN = 0.1
-"""Fall in performance (Spearman's rho) that the held-back items must rule out."""
+"""Fall in performance (Spearman's rho) that the held-back items must rule out, where no loss is allowed."""
 DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 
@@ -36,22 +36,35 @@ class LikelihoodRule:
     share the level equally. The chance that any judge passes whose bias is no smaller is at most ``LEVEL``.
 
     Not lower means two things: the performance is not significantly lower, and the items rule out that it is lower by
-    more than ``MARGIN`` (non-inferiority), because a few items show no significant loss of anything. Of several such
-    judges, the one that agrees best with people is taken among those whose bias is within one standard error of the
-    smallest (``Rule``): below that, a smaller bias is mostly luck.
+    more than ``MARGIN`` (non-inferiority), because a few items show no significant loss of anything. If the scores of
+    two judges hardly differ, the smallest loss is significant, such as .40 to .39: with ``max_loss``, a user says what
+    the smaller bias may cost, and only the second demand counts, with this margin.
+
+    Of several such judges, the one that agrees best with people is taken among those whose bias is within one standard
+    error of the smallest (``Rule``): below that, a smaller bias is mostly luck.
 
     Args:
         judge: Function from a judge to its answers on the held-back items.
         held_back: Number of held-back items, the last ones of all answers; None where all items are.
+        max_loss: Fall in performance that is allowed, and that the items must rule out to be exceeded; 0 allows no
+            significant loss.
         n_resamples: Swaps of the permutation test of the performance.
         seed: Seed for tests and intervals.
     """
 
     def __init__(
-        self, judge: Callable[[Any], Judged], *, held_back: int | None = None, n_resamples: int, seed: int
+        self,
+        judge: Callable[[Any], Judged],
+        *,
+        held_back: int | None = None,
+        max_loss: float = 0.0,
+        n_resamples: int,
+        seed: int,
     ) -> None:
         self._judge, self._held_back, self._n_resamples, self._seed = judge, held_back, n_resamples, seed
-        self.aim = "less likelihood bias at no significant loss of performance"
+        self._max_loss = max_loss
+        cost = f"a loss of performance of at most {max_loss:g}" if max_loss else "no significant loss of performance"
+        self.aim = f"less likelihood bias at {cost}"
         self.objective: Objective | None = None
 
     def answers(self, program: Any) -> Judged:
@@ -94,14 +107,14 @@ class LikelihoodRule:
             n_resamples=self._n_resamples,
             seed=self._seed,
         )
-        if test.difference < 0 and test.p_value / 2 < LOSS:
-            return f"loses performance ({test.statistic_b:.2f} -> {test.statistic_a:.2f}, p = {test.p_value / 2:.3f})"
-        lowest = self._lowest_change(answers, given)
-        if not lowest > -MARGIN:  # NaN is not above
-            return (
-                f"may lose more than {MARGIN:g} of performance ({test.statistic_b:.2f} -> {test.statistic_a:.2f}, "
-                f"change at worst {lowest:+.2f})"
-            )
+        fall = f"{test.statistic_b:.2f} -> {test.statistic_a:.2f}"
+        lowest, margin = self._lowest_change(answers, given), self._max_loss or MARGIN
+        if not self._max_loss and test.difference < 0 and test.p_value / 2 < LOSS:
+            p_value = max(test.p_value / 2, 0.001)
+            at = "<" if test.p_value / 2 < 0.001 else "="
+            return f"loses performance ({fall}, p {at} {p_value:.3f}, at worst {lowest:+.2f}; max_loss allows some)"
+        if not lowest > -margin:  # NaN is not above
+            return f"may lose more than {margin:g} of performance ({fall}, change at worst {lowest:+.2f})"
         return ""
 
     def _lowest_change(self, answers: Judged, given: Judged) -> float:

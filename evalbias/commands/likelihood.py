@@ -16,6 +16,7 @@ from evalbias.commands.options import (
     KeepWorse,
     LikelihoodLM,
     Limit,
+    MaxLoss,
     Models,
     Normalization,
     Out,
@@ -128,6 +129,7 @@ def compile_likelihood(
     normalization: Normalization = "mean-range",
     resamples: Resamples = 100_000,
     limit: Limit = None,
+    max_loss: MaxLoss = 0.0,
     bare: Bare = False,
     keep_worse: KeepWorse = False,
 ) -> None:
@@ -145,6 +147,7 @@ def compile_likelihood(
         "reduction": reduction,
         "normalization": normalization,
         "resamples": resamples,
+        "max_loss": max_loss,
         "method": "RS demonstrations" if bare else "chosen",
     }
     with Run(
@@ -166,7 +169,10 @@ def compile_likelihood(
             "seed": seed,
         }
         sizes = sorted({size for size in (2, k // 2, k) if 2 <= size <= k})
-        method = BiasedDemos(k, **settings, select=False) if bare else LikelihoodMitigation(sizes, **settings)
+        if bare:
+            method: BiasedDemos | LikelihoodMitigation = BiasedDemos(k, **settings, select=False)
+        else:
+            method = LikelihoodMitigation(sizes, max_loss=max_loss, **settings)
         compiled, kept = run_mitigation(run, task, method, keep_worse=keep_worse)
         table, brief = shown(compiled, kept, seed=seed), brief_of(compiled, kept)
         coverage = coverage_of(compiled)

@@ -60,6 +60,14 @@ Normalization = Annotated[
     typer.Option(help="Normalization of the scores in RS: mean-range is the paper's, center-max its code's."),
 ]
 Resamples = Annotated[int, typer.Option(help="Swaps of the permutation test.", min=1)]
+MaxLoss = Annotated[
+    float,
+    typer.Option(
+        help="Fall in performance (Spearman's rho) that a smaller bias may cost, such as 0.05; 0: no significant fall.",
+        min=0.0,
+        max=0.99,
+    ),
+]
 Bare = Annotated[
     bool,
     typer.Option(

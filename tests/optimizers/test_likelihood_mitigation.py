@@ -34,8 +34,8 @@ def judged(effect, *, n=200, noise=0.5, seed=0, ratings=2):
     return Judged(ids=tuple(map(str, range(n))), criterion="quality", answers=scores, covariates=covariates)
 
 
-def rule():
-    return LikelihoodRule(lambda one: one, n_resamples=500, seed=0)
+def rule(**options):
+    return LikelihoodRule(lambda one: one, n_resamples=500, seed=0, **options)
 
 
 def p_value(one, given):
@@ -127,6 +127,18 @@ def test_a_smaller_bias_must_not_cost_performance():
     bias, performance = found.costs(given)
     assert bias == pytest.approx(abs(Effect().value(given)))
     assert performance < -0.5
+
+
+def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
+    given = judged(0.5, noise=0.3, n=600)
+    noisy = replace(given, answers=given.answers + 0.05 * np.sign(-given.covariates[HUMAN_SCORES]))
+    assert rule().loss(noisy, given).startswith("loses performance (0.")
+    assert rule(max_loss=0.1).loss(noisy, given) == ""
+    much = replace(given, answers=np.random.default_rng(9).normal(size=600))
+    assert rule(max_loss=0.1).loss(much, given).startswith("may lose more than 0.1 of performance (0.")
+    assert rule(max_loss=0.1).aim == "less likelihood bias at a loss of performance of at most 0.1"
+    with pytest.raises(ValueError, match=r"max_loss=1.5: give a fall"):
+        LikelihoodMitigation(max_loss=1.5)
 
 
 def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
