@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -169,7 +170,9 @@ def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> s
     """Say why a candidate cannot be chosen; empty if it can."""
     if more > 0:
         return f"leaves {more} more undefined"
-    if not p_value < LEVEL:  # NaN is not below
+    if math.isnan(p_value):
+        return "cannot be compared: what it should improve is undefined for it or for the given program"
+    if not p_value < LEVEL:
         return f"is not significantly better (adjusted p = {p_value:.4f})"
     return rule.loss(answers, given)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
+from benchmarks.mitigation.measure import MAX_LOSS
 from evalbias.runs.values import number as read_number
 
 Row = Mapping[str, Any]
@@ -36,9 +37,10 @@ def report(rows: Sequence[Row]) -> str:
         [
             "## Compiling the likelihood bias out of real judges",
             "*Given* is the judge without demonstrations, *paper* the demonstrations of highest RS, *compiled* what "
-            "`LikelihoodMitigation` returned. All estimates are of test items whose inputs took part in nothing, with "
-            "95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has a single "
-            "rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
+            f"`LikelihoodMitigation` returned, *with loss* what it returned where `max_loss={MAX_LOSS:g}` allows a "
+            "fall in performance, if that is another judge. All estimates are of test items whose inputs took part in "
+            "nothing, with 95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has "
+            "a single rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
             f"{'; '.join(settings)}.",
             markdown(HEADINGS, [line for row in done for line in lines(row)]),
             *(f"{row['judge']} on {row['set']} was not run: {row['why_not']}." for row in rows if "why_not" in row),
@@ -51,8 +53,10 @@ def lines(row: Row) -> list[list[str]]:
     """Return a row's lines: the judge in its three forms, then the two baselines that read no text."""
     title = f"{row['set']}, {row['criterion']} ({row['items']['test']} outputs of {row['inputs']['test']} inputs)"
     forms = [("given", "given"), ("paper", row["paper"]), ("compiled", row["chosen"])]
+    if row["chosen_with_loss"] != row["chosen"]:
+        forms.append(("with loss", row["chosen_with_loss"]))
     found = [
-        [row["judge"], title, f"compiled: {name}" if form == "compiled" else form, *_cells(row, name)]
+        [row["judge"], title, f"{form}: {name}" if form in ("compiled", "with loss") else form, *_cells(row, name)]
         for form, name in forms
         if name is not None
     ]
@@ -73,20 +77,29 @@ def _cells(row: Row, name: str) -> list[str]:
 
 def summary(rows: Sequence[Row]) -> str:
     """Count in how many rows the compiled judge keeps what it promises."""
-    compiled = [row for row in rows if row["chosen"] != "given"]
-    lost = [_name(row) for row in rows if row["tried"][row["chosen"]]["loss"].startswith("loses")]
-    halved = [row for row in compiled if _bias(row, row["chosen"]) <= _bias(row, "given") / 2]
     with_paper = [row for row in rows if row["paper"] is not None]
     harmed = [row for row in with_paper if row["tried"][row["paper"]]["loss"].startswith("loses")]
     above = [row for row in with_paper if _above(row)]
     unbeaten = [row for row in rows if "not significantly better" in row["against_baselines"]]
     return (
-        f"In {len(rows) - len(compiled)} of {len(rows)} rows the given judge was kept. Of {len(compiled)} compiled "
-        f"judges, {len(halved)} have at most half of the given one's bias, and {len(lost)} lose performance "
-        f"significantly{': ' + ', '.join(lost) if lost else ''}; the paper's method loses it in {len(harmed)} of "
-        f"{len(with_paper)} rows. In {len(above)} of these, the given judge or one of its calibrated forms has no "
-        f"more bias than the paper's method and no lower performance. In {len(unbeaten)} rows the judge does not agree "
-        "with people significantly better than likelihood alone or length alone."
+        f"{_kept(rows, 'chosen')} Where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')} The "
+        f"paper's method loses performance significantly in {len(harmed)} of {len(with_paper)} rows. In {len(above)} "
+        "of these, the given judge or one of its calibrated forms has no more bias than the paper's method and no "
+        f"lower performance. In {len(unbeaten)} rows the judge does not agree with people significantly better than "
+        "likelihood alone or length alone."
+    )
+
+
+def _kept(rows: Sequence[Row], form: str) -> str:
+    compiled = [row for row in rows if row[form] != "given"]
+    kept = f"The given judge was kept in {len(rows) - len(compiled)} of {len(rows)} rows."
+    if not compiled:
+        return kept
+    lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith("loses")]
+    halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
+    return (
+        f"{kept} Of {len(compiled)} other judges, {len(halved)} have at most half of its bias, and {len(lost)} lose "
+        f"performance significantly{': ' + ', '.join(lost) if lost else ''}."
     )
 
 

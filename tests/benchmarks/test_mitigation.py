@@ -31,7 +31,7 @@ def tried(effect, performance, loss=""):
     return {"estimates": estimates, "p_smaller": 0.001, "loss": loss, "undefined": 0}
 
 
-def row(chosen, **forms):
+def row(chosen, with_loss=None, **forms):
     return {
         "judge": "J",
         "set": "tmu-gfm",
@@ -39,6 +39,7 @@ def row(chosen, **forms):
         "k": 4,
         "seed": 0,
         "chosen": chosen,
+        "chosen_with_loss": with_loss or chosen,
         "paper": "paper",
         "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses performance (0.50 -> 0.20)"), **forms},
         "alone": {"LS alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
@@ -51,11 +52,13 @@ def row(chosen, **forms):
 
 def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     half = row("likelihood calibration", **{"likelihood calibration": tried(0.2, 0.5)})
-    less = row("random", random=tried(0.3, 0.3, "loses performance (0.50 -> 0.30)"))
+    less = row("random", "half", half=tried(0.1, 0.45), random=tried(0.3, 0.3, "loses performance (0.50 -> 0.30)"))
     text = report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}])
-    assert "In 1 of 3 rows the given judge was kept. Of 2 compiled judges, 1 have at most half" in text
+    assert "The given judge was kept in 1 of 3 rows. Of 2 other judges, 1 have at most half of its bias" in text
+    assert "Where a loss of 0.05 is allowed: The given judge was kept in 1 of 3 rows. Of 2 other judges, 2 have" in text
+    assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
     assert "and 1 lose performance significantly: J on tmu-gfm fluency" in text
-    assert "the paper's method loses it in 3 of 3 rows." in text
+    assert "The paper's method loses performance significantly in 3 of 3 rows." in text
     assert "In 1 of these, the given judge or one of its calibrated forms" in text  # |.2| and .5 beside |-.3| and .2
     assert "In 3 rows the judge does not agree" in text
     assert "J on summeval was not run: 14 inputs." in text

@@ -100,7 +100,7 @@ def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(er
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ((0.1, 0.4, float("nan"), "", 0), "is not significantly better (adjusted p = nan"),
+        ((0.1, 0.4, float("nan"), "", 0), "cannot be compared: what it should improve is undefined"),
         ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined"),
         ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000"),
     ],
