@@ -133,6 +133,16 @@ def plain(model, sequences):
     return np.array(values)
 
 
+@pytest.mark.parametrize("kind", ["llama", "falcon, its own attention", "mpt, places by distance", "scaled up"])
+def test_models_of_16_bits_share_as_those_of_32_do(kind, caplog):
+    """Rounding grows with the logits, so it is told from a fault by the spread of the log-probabilities."""
+    name, options, shares = KINDS.get(kind, ("Granite", {"logits_scaling": 0.05}, True))
+    made = Scorer(build(name, options).bfloat16(), context=512, batch_tokens=4096)
+    made(texts())
+    assert made.share == shares
+    assert shares or "its answers differ by" in caplog.text
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_answers_are_those_of_plain_transformers(kind, caplog):
     name, options, shares = KINDS[kind]
