@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
-from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, mark, p_text
+from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, ends, mark, p_text
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, defined_items
@@ -100,7 +100,7 @@ class Comparison(Tabular):
         rows: list[tuple[str, ...]] = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
-            interval = f"{text(difference.estimate)} ({text(difference.low)} to {text(difference.high)})"
+            interval = f"{text(difference.estimate)} ({ends(text(difference.low), text(difference.high))})"
             rows.append((change.label, change.text(), interval, p_text(change.p_value), str(change.after.n)))
         return rows
 

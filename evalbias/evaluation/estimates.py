@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from evalbias.evaluation.formatting import Tabular, count, number, share
+from evalbias.evaluation.formatting import Tabular, count, ends, number, share
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import p_of_interval
@@ -97,13 +98,16 @@ class Estimate:
     @property
     def interval(self) -> str:
         """The 95 % interval as text."""
-        return f"{self.text(self.low)} to {self.text(self.high)}"
+        return ends(self.text(self.low), self.text(self.high))
 
     def sentence(self) -> str:
         """Say the estimate, its interval and what no bias would be."""
         unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
         left_out = f", {self.undefined} undefined" if self.undefined else ""
         left_out += f", {self.excluded} excluded" if self.excluded else ""
+        if math.isnan(self.value):
+            why = self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
+            return f"{self.label} is undefined: {why} ({count(self.n, 'item')}{left_out})."
         return (
             f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {count(self.n, 'item')}{left_out})."
         )

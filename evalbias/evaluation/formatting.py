@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 
 from rich.table import Table
 
+UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
 
 
@@ -17,17 +18,27 @@ def number(value: float) -> str:
         >>> number(0.314), number(-0.001), number(float("nan"))
         ('+0.31', '+0.00', 'undefined')
     """
-    return "undefined" if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
+    return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
 
 
 def share(value: float) -> str:
     """Format with two decimals and no sign."""
-    return "undefined" if math.isnan(value) else f"{value:.2f}"
+    return UNDEFINED if math.isnan(value) else f"{value:.2f}"
+
+
+def ends(low: str, high: str) -> str:
+    """Format an interval by its formatted ends.
+
+    Examples:
+        >>> ends("+0.10", "+0.30"), ends("undefined", "undefined"), ends("undefined", "+0.30")
+        ('+0.10 to +0.30', 'undefined', 'undefined to +0.30')
+    """
+    return low if low == high == UNDEFINED else f"{low} to {high}"
 
 
 def short(cell: str) -> str:
     """Replace "undefined" by a dash, for wide tables."""
-    return cell.replace("undefined", "-")
+    return cell.replace(UNDEFINED, "-")
 
 
 def p_text(p_value: float) -> str:

@@ -42,8 +42,8 @@ def test_a_measurement_says_what_is_undefined():
     one = judge_examples(PointwiseJudge(C), examples, lm=FormulaLM(), likelihood_lm="own")
     measurement = measure(LikelihoodBias(), one, seed=0)
     table = measurement_table({"wit": measurement})
-    assert cells(table, "wit") == ["wit", "effect of LS", "undefined", "undefined to undefined", "7", "3"]
-    assert cells(table, "performance") == ["", "performance", "undefined", "undefined to undefined", "7", "3"]
+    assert cells(table, "wit") == ["wit", "effect of LS", "undefined", "undefined", "7", "3"]
+    assert cells(table, "performance") == ["", "performance", "undefined", "undefined", "7", "3"]
     assert measurement.undefined == {"human_scores": 3}
     assert "undefined human scores: 3" in " ".join(printed(measurement.table()).split())
 

@@ -59,7 +59,7 @@ def compiled(result: CompileReport, context: Context, finding: str = "") -> Iter
     """Yield what an optimizer chose, from what, and at which cost; the finding is why, or the one that is given."""
     blocks: list[Block] = []
     if result.chosen:
-        blocks.append(Words("What the compiled judge was made with:"))
+        blocks.append(Words("The compiled program was made with:"))
         blocks.append(Words(result.chosen, data=True))
     if result.candidates:
         blocks.append(candidates_table(result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.formatting import p_text
+from evalbias.evaluation.formatting import ends, p_text
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.report.html.blocks import Table
 
@@ -28,7 +28,7 @@ def changes_table(comparison: Comparison) -> Table:
     rows = []
     for change in comparison.changes.values():
         text, difference = change.after.text, change.difference
-        interval = f"{text(difference.low)} to {text(difference.high)}"
+        interval = ends(text(difference.low), text(difference.high))
         p = p_text(change.p_value)
         rows.append((change.label, change.before.text(), change.after.text(), text(difference.estimate), interval, p))
     headings = ("", "before", "after", "difference", "95 % interval", "p")
