@@ -4,7 +4,8 @@ The model has random weights; the texts are read from EVALBIAS_DATA (default ../
 same prompts in turns, each time from a cold start, and their answers must agree. The table has the median times, their
 ratios, processed over distinct tokens, the arithmetic of the distinct tokens relative to the rate of a matrix product
 in the same run, and the peak memory of each method. vLLM takes part if ``make test-servers`` has set it up,
-lm-evaluation-harness if it is installed; otherwise the report names them as missing.
+lm-evaluation-harness if it is installed; otherwise the report names them as missing. ``--plan`` measures nothing: it
+counts the work and estimates the throughput on GPUs (``plan.py``).
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from benchmarks.throughput.methods import (
     applies,
     sequences,
 )
+from benchmarks.throughput.plan import report
+from benchmarks.throughput.shapes import SHAPES
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
 from evalbias.lm.trie import shared
@@ -155,9 +158,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--methods", nargs="+", choices=[*METHODS, VLLM], help="methods besides evalbias; default: all")
+    parser.add_argument("--plan", nargs="?", choices=[*SHAPES], const="Llama-3.1-8B", help="estimate GPUs instead")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
+    if args.plan:
+        text = report(folder, args.workloads, max(args.sizes), SHAPES[args.plan])
+        print(text)
+        if args.write:
+            write_section(f"throughput plan {args.plan}", text)
+        return
     missing = []
     with ExitStack() as open_until_done:
         place = Path(open_until_done.enter_context(tempfile.TemporaryDirectory()))

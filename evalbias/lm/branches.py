@@ -19,8 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
+from evalbias.lm.transfer import sent
 from evalbias.lm.trie import Ids
 
 SHORTEST, SAVING = 16, 64
@@ -106,8 +108,8 @@ def run(
     states: dict[int, Any] = {}  # number of a trunk -> cache after it
     for number, trunk in enumerate(plan):
         if trunk.stop:
-            ids = torch.from_numpy(rows[trunk.rows[0]][trunk.start : trunk.stop])[None]
-            hidden, states[number] = _forward(body, ids.to(device), copy.deepcopy(states.get(trunk.parent)))
+            ids = sent(rows[trunk.rows[0]][trunk.start : trunk.stop], device)[None]
+            hidden, states[number] = _forward(body, ids, copy.deepcopy(states.get(trunk.parent)))
             yield Stretch(hidden, trunk.start, (trunk.rows,))
         left = sorted((row for row in trunk.leaves if len(rows[row]) > trunk.stop), key=lambda row: len(rows[row]))
         while left:
@@ -115,10 +117,10 @@ def run(
             while count < len(left) and (count + 1) * len(rows[left[count]]) <= batch_tokens:
                 count += 1
             batch, left = left[:count], left[count:]
-            ids = torch.zeros(count, len(rows[batch[-1]]) - trunk.stop, dtype=torch.long)  # (b, w)
+            rests = np.zeros((count, len(rows[batch[-1]]) - trunk.stop), dtype=np.int64)  # (b, w)
             for place, row in enumerate(batch):
-                ids[place, : len(rows[row]) - trunk.stop] = torch.from_numpy(rows[row][trunk.stop :])
-            hidden, _ = _forward(body, ids.to(device), _repeated(states.get(number), count))
+                rests[place, : len(rows[row]) - trunk.stop] = rows[row][trunk.stop :]
+            hidden, _ = _forward(body, sent(rests, device), _repeated(states.get(number), count))
             yield Stretch(hidden, trunk.stop, tuple((row,) for row in batch))
         for done in [done for done in states if plan[done].last <= number]:
             del states[done]

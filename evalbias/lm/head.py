@@ -66,7 +66,7 @@ class _Float32Linear(torch.nn.Module):
         """Return (..., V) logits of (..., d) hidden states."""
         vocabulary, size = self.weight.shape
         rows = vocabulary if self.weight.dtype == torch.float32 else max(1, CONVERTED // size)
-        states = hidden.float()
+        states = hidden.to(self.weight.device, torch.float32)  # of a spread model, it may be on another device
         parts = [linear(states, self.weight[i : i + rows].float()) for i in range(0, vocabulary, rows)]
         logits = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
         return logits if self.bias is None else logits + self.bias.float()

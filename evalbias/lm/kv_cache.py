@@ -17,6 +17,8 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
+from evalbias.lm.transfer import sent
+
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer, (1, heads, tokens, head size); an empty list for no tokens."""
 
@@ -114,8 +116,8 @@ def _at(layers: Layers, places: Ints) -> Layers:
 def _taken(layers: Layers, places: Ints) -> Layers:
     if not len(places):
         return []
-    index = torch.from_numpy(places).to(layers[0][0].device)
-    return [(keys.index_select(2, index), values.index_select(2, index)) for keys, values in layers]
+    on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
+    return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
 
 def sliced(layers: Layers, start: int, stop: int) -> Layers:

@@ -13,21 +13,21 @@ positions in the text, not places in the pack.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
+from evalbias.lm.tiles import Tiles
+from evalbias.lm.transfer import sent
 from evalbias.lm.trie import Ints, Pack
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 """transformers' names of the kinds, under which a model of mixed layers takes its masks."""
-
-BLOCK = 128
-"""Number of queries in a block."""
 
 WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
 """Settings that hold the width of each limited kind."""
@@ -80,14 +80,38 @@ class LayerMask:
     Attributes:
         first: Token of the context at which the mask begins.
         prefix: Whether all of the pack attends to the tokens before ``first``, without a mask; else none of it does.
-        mask: (1, 1, n, c + n - first) additive mask.
-        first_keys: First column that each block of queries attends to.
+        tiles: The mask, in tiles.
+        like: Tensor of the mask's dtype and device.
     """
 
     first: int
     prefix: bool
-    mask: torch.Tensor
-    first_keys: tuple[int, ...]
+    tiles: Tiles
+    like: torch.Tensor
+
+    def on(self, device: torch.device) -> LayerMask:
+        """Return the mask for a device: the layers of a large model are spread over several."""
+        return self if device == self.like.device else replace(self, like=self.like.to(device))
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        """(1, 1, n, c + n - first) additive mask, for attention that knows no tiles."""
+        return self.part(slice(0, len(self.tiles.reach)), [slice(0, len(self.tiles.ends))])[None, None]
+
+    def part(self, queries: slice, keys: Sequence[slice]) -> torch.Tensor:
+        """Return the (q, k) additive mask of some queries and keys."""
+        columns = np.concatenate([np.arange(run.start, run.stop) for run in keys])
+        reach = self.tiles.reach[queries]
+        place, ends = (sent(x, self.like.device) for x in (columns - self.tiles.before, self.tiles.ends[columns]))
+        rows = sent(np.arange(queries.start, queries.stop), self.like.device)[:, None]
+        # A key is visible to a query that stands at or after it and has left neither its subtree nor its reach.
+        hidden = (place > rows) | (rows >= ends)
+        if reach.max() > 0:
+            positions = sent(self.tiles.positions[columns], self.like.device)
+            hidden |= positions < sent(reach, self.like.device)[:, None]
+        mask = torch.zeros(hidden.shape, dtype=self.like.dtype, device=self.like.device)
+        # additive: saves each layer the conversion
+        return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
 
 
 def layer_masks(
@@ -108,31 +132,18 @@ def layer_masks(
         reach = kinds.first_positions(kind, pack.positions)  # (n,)
         if reach.max() > 0:
             first = min(prefix_length, max(0, int(reach.min())))  # a context token's place is its position
-            masks[kind] = _layer_mask(pack, first, reach, prefix=False, like=like)
+            masks[kind] = LayerMask(first, False, _tiles(pack, first, reach), like)
             continue
         if whole is None:
-            whole = _layer_mask(pack, prefix_length if cascade else 0, reach, prefix=cascade, like=like)
+            first = prefix_length if cascade else 0
+            whole = LayerMask(first, cascade, _tiles(pack, first, reach), like)
         masks[kind] = whole
     return masks
 
 
-def _layer_mask(pack: Pack, first: int, reach: Ints, *, prefix: bool, like: torch.Tensor) -> LayerMask:
-    n, c = len(pack.ids), len(pack.source)
-    positions = np.concatenate([np.arange(first, c), pack.positions])  # (c + n - first,)
-    ends = pack.ends[first:]  # (c + n - first,)
-    # Column j is visible to row i if it stands at or before i, and i has left neither its subtree nor its reach.
-    place = torch.arange(first - c, n, device=like.device)  # (c + n - first,), negative in the context
-    rows = place[-n:, None]  # (n, 1)
-    hidden = (place[None, :] > rows) | (rows >= torch.from_numpy(ends).to(like.device)[None, :])
-    if reach.max() > 0:
-        hidden |= torch.from_numpy(positions).to(like.device) < torch.from_numpy(reach).to(like.device)[:, None]
-    mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
-    mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)  # additive: saves each layer the conversion
-    first_keys = tuple(
-        int(((ends > start) & (positions >= reach[start : start + BLOCK].min())).argmax())
-        for start in range(0, n, BLOCK)
-    )
-    return LayerMask(first, prefix, mask[None, None], first_keys)
+def _tiles(pack: Pack, first: int, reach: Ints) -> Tiles:
+    positions = np.concatenate([np.arange(first, len(pack.source)), pack.positions])  # (c + n - first,)
+    return Tiles(pack.ends[first:], positions, reach)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from evalbias.lm.checks import check_config, check_model, check_weights
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.gguf import is_gguf, unpacked
 from evalbias.lm.passed_checks import PassedChecks, passed_checks
+from evalbias.lm.placement import placement
 
 CAUSAL = "causal, with logits that follow from the hidden states"
 """What ``check_model`` checks."""
@@ -52,20 +54,25 @@ def load(
     trust_remote_code: bool,
     template_options: Mapping[str, Any] | None = None,
     adapter: str | None = None,
+    device_map: str | Mapping[str, Any] | None = None,
+    quantization: Mapping[str, Any] | None = None,
 ) -> Loaded:
     """Load a model from a folder, a GGUF file or by its Hugging Face name; the arguments are those of ``LocalLM``.
 
     Raises:
         FileNotFoundError: A folder does not exist or contains no model or no adapter.
         ImportError: The model is a GGUF file and the extra ``gguf`` is not installed, or an adapter is given and the
-            extra ``peft`` is not installed.
-        ValueError: The device or dtype is unknown, the device is missing, the tokenizer returns no offsets, the chat
+            extra ``peft`` is not installed, or a device map is given and the extra ``gpu`` is not installed, or the
+            package of a quantization method is not installed.
+        ValueError: The device or dtype is unknown, the device is missing, a device map is given beside a device or an
+            adapter, the quantization is unknown or given beside an adapter, the tokenizer returns no offsets, the chat
             template lacks an option, the model is not a causal language model, weights are missing, or the adapter
             does not fit.
     """
     if adapter is not None:
         check_adapter(adapter)
     target = _device(device)
+    placed = placement(target, device=device, device_map=device_map, adapter=adapter, quantization=quantization)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
     source = _source(model)
     config = _config(source, options)
@@ -75,20 +82,23 @@ def load(
     hide_progress()
     read = model_fingerprint(model, [])
     weights, loading = AutoModelForCausalLM.from_pretrained(
-        source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options
+        source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options, **placed
     )
     check_weights(loading["missing_keys"], model)
     if adapter is not None:
         weights = merged(weights, adapter, model)
-    weights = weights.eval().to(target)
+    weights = weights.eval() if placed else weights.eval().to(target)
     commit = getattr(config, "_commit_hash", None)
     details = [commit, weights.dtype, template and template.key]
     if adapter is not None:
         details.append(model_fingerprint(adapter, []))
+    if quantization is not None:
+        details.append(json.dumps(quantization, sort_keys=True))
     fingerprint = model_fingerprint(model, details)
-    # The fingerprint identifies the model if its files are those that were read, and its code is not its own.
+    # The fingerprint identifies the model if its files are those that were read, its code is not its own, and it is on
+    # one device.
     named = (commit is not None or Path(model).exists()) and model_fingerprint(model, []) == read
-    known = named and not trust_remote_code
+    known = named and not trust_remote_code and device_map is None
     passed = passed_checks(weights, fingerprint) if known else PassedChecks()
     if CAUSAL not in passed:
         check_model(weights, model)
@@ -96,6 +106,7 @@ def load(
     arguments = {
         **{"model": model, "device": device, "dtype": dtype, **options},
         **{"template_options": template_options, "adapter": adapter},
+        **{"device_map": device_map, "quantization": quantization},
     }
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))

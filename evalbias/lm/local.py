@@ -40,14 +40,19 @@ class LocalLM(DecidingLM, SavedLM):
         template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``, which is
             otherwise False where the template has it.
         adapter: Folder of a LoRA adapter in peft's format, which is merged into the weights; takes the extra ``peft``.
+        device_map: Spreads a model over several GPUs, in place of ``device``: ``"auto"``, or module -> device as in
+            transformers; takes the extra ``gpu``.
+        quantization: Settings with which transformers quantizes the weights as it loads them, such as
+            ``{"quant_method": "bitsandbytes", "load_in_8bit": True}`` or ``{"quant_method": "fp8"}``; takes the extra
+            ``gpu`` and the method's own package. Probabilities change with the weights, and so does the fingerprint.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens``, ``cache`` and others.
 
     Raises:
         FileNotFoundError: A folder or file does not exist, or contains no model or no adapter.
-        ImportError: An extra that the model or the adapter takes is not installed.
-        ValueError: The device or dtype is unknown, the device is missing, the chat template lacks an option, the model
-            is not a causal language model, its checkpoint lacks weights, the GGUF file is not of a supported kind, or
-            the adapter does not fit the model.
+        ImportError: An extra that the model, the adapter or another option takes is not installed.
+        ValueError: The device, dtype or quantization is unknown, the device is missing, options exclude each other, the
+            chat template lacks an option, the model is not a causal language model, its checkpoint lacks weights, the
+            GGUF file is not of a supported kind, or the adapter does not fit the model.
     """
 
     draws_by_seed = True
@@ -68,6 +73,8 @@ class LocalLM(DecidingLM, SavedLM):
         trust_remote_code: bool = False,
         template_options: Mapping[str, Any] | None = None,
         adapter: str | None = None,
+        device_map: str | Mapping[str, Any] | None = None,
+        quantization: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         loaded = load(
@@ -78,6 +85,8 @@ class LocalLM(DecidingLM, SavedLM):
             trust_remote_code=trust_remote_code,
             template_options=template_options,
             adapter=adapter,
+            device_map=device_map,
+            quantization=quantization,
         )
         size = batch_tokens or BATCH_TOKENS.get(loaded.model.device.type, BATCH_TOKENS["cpu"])
         if prefix_bytes is None:

@@ -65,6 +65,16 @@ def stretch_reads(groups: Sequence[Sequence[int]], start: int, width: int, rows:
     return reads
 
 
+def padded(rows: Sequence[Row]) -> tuple[Ids, Ids]:
+    """Return the (b, T) tokens of rows, padded on the right, and the mask that is 1 at tokens."""
+    width = max(len(row.ids) for row in rows)
+    ids, mask = np.zeros((2, len(rows), width), dtype=np.int64)
+    for index, row in enumerate(rows):
+        ids[index, : len(row.ids)] = row.ids
+        mask[index, : len(row.ids)] = 1
+    return ids, mask
+
+
 def _sort_key(ids: Ids) -> bytes:
     """Return bytes that sort as the tokens do."""
     return ids.astype(">u4").tobytes()

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -33,13 +34,14 @@ from evalbias.lm.branches import run as run_branches
 from evalbias.lm.head import decoder
 from evalbias.lm.kv_cache import Context, PackCache
 from evalbias.lm.layer_masks import LayerKinds, layer_masks
-from evalbias.lm.pack_limits import known_obstacle, longest_packed, pack_tokens
+from evalbias.lm.pack_limits import bucket, known_obstacle, longest_packed, pack_tokens
 from evalbias.lm.passed_checks import PassedChecks
 from evalbias.lm.prefix_cache import PrefixStore
-from evalbias.lm.readout import Readout
-from evalbias.lm.rows import Row, pack_reads, rows_of, shared_lengths, stretch_reads
+from evalbias.lm.readout import Read, Readout
+from evalbias.lm.rows import Row, pack_reads, padded, rows_of, shared_lengths, stretch_reads
 from evalbias.lm.tokens import Scored, check_lengths
-from evalbias.lm.tree_attention import cascade_attention, install, uninstall
+from evalbias.lm.transfer import sent
+from evalbias.lm.tree_attention import install, tree_attention, uninstall
 from evalbias.lm.trial import PACK_SIZES, Run, disagreement
 from evalbias.lm.trie import Pack, packs
 from evalbias.measures.arrays import FloatArray
@@ -80,12 +82,13 @@ class Scorer:
         self.tokens_distinct = 0
         self.prefixes = PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
-        self._read = Readout(model)
+        self._readout = Readout(model)
         self._config = model.config.get_text_config()
         self._kinds = LayerKinds.of(self._config)
         self._longest = longest_packed(self._config)
-        self._pack_tokens = pack_tokens(model)
         self._cascade = False
+        self._pack_tokens = pack_tokens(model, tiles=False)
+        self._padded_packs = False  # whether packs have few lengths, for which kernels are compiled
         self._told = False  # whether the log says that some texts are too long to share
         self._branches = False
         self._passed = passed or PassedChecks()
@@ -93,6 +96,8 @@ class Scorer:
         self.share = share and not obstacle
         if obstacle:
             self._branches = self._can_branch(obstacle)
+        elif self._cascade:
+            self._pack_tokens = pack_tokens(model, tiles=True)
 
     def __call__(self, sequences: Sequence[Scored]) -> list[FloatArray]:
         """Return the log-probability of every scored token, one array per sequence.
@@ -161,91 +166,94 @@ class Scorer:
             kept=self.prefixes.worthwhile(ids, lengths, first),
         )
         extended = Context([], [])
-        for pack in walk:
-            before = extended if pack.known is None else Context(stored[pack.known].layers(), [])
-            hidden, extended = self._run(pack, before)
-            self._read(hidden, pack_reads(pack, rows), logprobs)
-            for row, path in pack.paths.items():
-                self.prefixes.put(ids[row][: len(path)], extended, path)
+        with self._readout.into(logprobs) as read:
+            for pack in walk:
+                before = extended if pack.known is None else Context(stored[pack.known].layers(), [])
+                hidden, extended = self._run(pack, before)
+                read(hidden, pack_reads(pack, rows))
+                for row, path in pack.paths.items():
+                    self.prefixes.put(ids[row][: len(path)], extended, path)
 
     def _run(self, pack: Pack, before: Context) -> tuple[torch.Tensor, Context]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
-        n, c, device = len(pack.ids), len(pack.source), self.model.device
         # 1. The context's first tokens that the whole pack attends to are the shared prefix.
-        partly_visible = np.flatnonzero(pack.ends[:c] < n)
-        prefix_length = int(partly_visible[0]) if len(partly_visible) else c
+        prefix_length, n = pack.prefix_length, len(pack.ids)
         context = before.at(pack.source, prefix_length)
         # 2. The tree mask of each kind of layer.
         assert self._kinds is not None  # checked by ``_pack_obstacle``
+        pack = pack.padded(bucket(n)) if self._padded_packs else pack
+        device = self.model.device
         like = torch.empty(0, dtype=self.model.dtype, device=device)
         masks = layer_masks(self._kinds, pack, prefix_length, cascade=self._cascade, like=like)
         layers = [masks[kind] for kind in self._kinds.layers]
-        given = {kind: layer.mask for kind, layer in masks.items()}
+        # Tree attention has its masks already; any mask of four dimensions keeps the model from making one.
+        given = {kind: like.new_zeros(1, 1, 1, 1) if self._cascade else mask.mask for kind, mask in masks.items()}
         # 3. One forward pass over the pack.
         cache = PackCache(context, [layer.first for layer in layers])
-        self.tokens_run += n
-        with cascade_attention(context.prefix, layers):
+        self.tokens_run += len(pack.ids)
+        with tree_attention(context.prefix, layers) if self._cascade else nullcontext():
             hidden = self._decoder(
-                input_ids=torch.from_numpy(pack.ids).to(device)[None],
-                attention_mask=given if len(given) > 1 else layers[0].mask,
-                position_ids=torch.from_numpy(pack.positions).to(device)[None],
+                input_ids=sent(pack.ids, device)[None],
+                attention_mask=given if len(given) > 1 else next(iter(given.values())),
+                position_ids=sent(pack.positions, device)[None],
                 past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state  # (1, n, d)
-        return hidden[0], cache.extended()
+        return hidden[0, :n], cache.extended()
 
     def _branched(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
         """Run the trunks that rows share once, and the rest of each row in batches."""
         ids, lengths = [row.ids for row in rows], shared_lengths(rows)
-        for stretch in run_branches(self._decoder, ids, lengths, self.batch_tokens, self.model.device):
-            count, width, _ = stretch.hidden.shape
-            self.tokens_run += count * width
-            reads = stretch_reads(stretch.rows, stretch.start, width, rows)
-            self._read(stretch.hidden.flatten(0, 1), reads, logprobs)
+        with self._readout.into(logprobs) as read:
+            for stretch in run_branches(self._decoder, ids, lengths, self.batch_tokens, self.model.device):
+                count, width, _ = stretch.hidden.shape
+                self.tokens_run += count * width
+                reads = stretch_reads(stretch.rows, stretch.start, width, rows)
+                read(stretch.hidden.flatten(0, 1), reads)
 
     def _padded(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
         """Run every row by itself, in batches of similar length."""
         rows = sorted(rows, key=lambda row: len(row.ids))
         start = 0
-        while start < len(rows):
-            end = start + 1
-            while end < len(rows) and (end + 1 - start) * len(rows[end].ids) <= self.batch_tokens:
-                end += 1
-            self._batch(rows[start:end], logprobs)
-            start = end
+        with self._readout.into(logprobs) as read:
+            while start < len(rows):
+                end = start + 1
+                while end < len(rows) and (end + 1 - start) * len(rows[end].ids) <= self.batch_tokens:
+                    end += 1
+                self._batch(rows[start:end], read)
+                start = end
 
-    def _batch(self, rows: Sequence[Row], logprobs: list[FloatArray]) -> None:
+    def _batch(self, rows: Sequence[Row], read: Read) -> None:
         """Run rows padded on the right, where causal attention never looks."""
-        width, device = max(len(row.ids) for row in rows), self.model.device
-        ids = torch.zeros(len(rows), width, dtype=torch.long)  # (b, T)
-        mask = torch.zeros(len(rows), width, dtype=torch.long)  # (b, T)
-        for index, row in enumerate(rows):
-            ids[index, : len(row.ids)] = torch.from_numpy(row.ids)
-            mask[index, : len(row.ids)] = 1
-        self.tokens_run += len(rows) * width
+        (ids, mask), device = padded(rows), self.model.device  # (b, T) each
+        width = ids.shape[1]
+        self.tokens_run += ids.size
         hidden = self._decoder(
-            input_ids=ids.to(device), attention_mask=mask.to(device), use_cache=False
+            input_ids=sent(ids, device), attention_mask=sent(mask, device), use_cache=False
         ).last_hidden_state  # (b, T, d)
         reads = {
-            index * width + position: read for index, row in enumerate(rows) for position, read in row.reads.items()
+            index * width + position: wanted for index, row in enumerate(rows) for position, wanted in row.reads.items()
         }
-        self._read(hidden.flatten(0, 1), reads, logprobs)
+        read(hidden.flatten(0, 1), reads)
 
     def _pack_obstacle(self) -> str:
         """Return why the model cannot run packs, or nothing if it can: some ignore a given mask or position.
 
-        Cascade attention is tried first; a model that cannot use it is tried with its own attention.
+        Tree attention is tried first; a model that cannot use it is tried with its own attention under a dense mask.
         """
         if obstacle := known_obstacle(self._config):
             return obstacle
         for cascade in (True, False) if install(self.model) else (False,):
             self._cascade = cascade
+            self._padded_packs = cascade and self.model.device.type == "cuda"
             if not cascade:
                 uninstall(self.model)
             ways = (partial(self._packed, size=size) for size in PACK_SIZES)
-            obstacle = self._tried(f"packs, cascade attention {cascade}", *ways)
+            obstacle = self._tried(f"packs, tree attention {cascade}", *ways)
             if not obstacle:
                 return ""
+            if cascade:
+                logging.getLogger(__name__).info("Packs run under a dense mask; in tree attention, %s.", obstacle)
         return f"in packs, {obstacle}"
 
     def _can_branch(self, obstacle: str) -> bool:

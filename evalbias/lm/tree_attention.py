@@ -1,75 +1,108 @@
-"""Tree attention of a pack on a CPU, in two levels.
+"""Tree attention of a pack, in two parts, on CPU and GPU.
 
-Nearly all tokens of a pack attend to the same context and to little of the pack. The shared prefix is attended to once
-by all queries without a mask. The rest, suffix and pack, is attended to in short blocks under the tree mask; a block
-skips the keys before the first one that it attends to. Layers whose windows cut into the prefix have one level: the
-prefix's last tokens are part of the rest. The two results are merged by their log-sum-exps. This is
-cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky et al.
-2024). Any other attention falls back to transformers' scaled-dot-product attention.
+Nearly all tokens of a pack attend to the same context and to little of the pack. The *far* part is the shared prefix,
+which all queries attend to at once without a mask. The *near* part is the rest, suffix and pack, of which the tiles
+without a pair are skipped (``tiles.py``). Layers whose windows cut into the prefix have a near part only: the prefix's
+last tokens belong to it. The parts are merged by their log-sum-exps, and so are attention sinks. There is no mask of
+the whole pack, and no key head is repeated.
+
+This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
+et al. 2024). A kernel does both parts: ``cpu_attention.py``, ``gpu_attention.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
+from evalbias.lm.cpu_attention import CPUAttention
+from evalbias.lm.gpu_attention import GPUAttention
 from evalbias.lm.kv_cache import Layers
-from evalbias.lm.layer_masks import BLOCK, LayerMask
+from evalbias.lm.layer_masks import LayerMask
 
-NAME = "evalbias_pack"
-_FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-"""The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
+Kernel = CPUAttention | GPUAttention
+KERNELS: dict[str, type[Kernel]] = {"cpu": CPUAttention, "cuda": GPUAttention}
+"""Device type -> kernel."""
+
+Returned = tuple[torch.Tensor, torch.Tensor | None]
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """The two levels of a pack's attention.
+    """The attention of one forward pass.
 
     Attributes:
         prefix: Keys and values of the shared prefix; may be empty.
-        layers: Mask of each layer; some layers do not attend to the prefix.
+        masks: Mask of each layer; layers of one kind have the same.
+        kernels: Kernels that were made so far, by mask and device.
     """
 
     prefix: Layers
-    layers: Sequence[LayerMask]
+    masks: Sequence[LayerMask]
+    kernels: dict[tuple[int, torch.device], Kernel] = field(default_factory=dict)
+
+    def kernel(self, number: int, device: torch.device) -> Kernel:
+        """Return the kernel of a layer, which layers of its kind on its device share."""
+        mask = self.masks[number]
+        key = id(mask), device
+        if key not in self.kernels:
+            self.kernels[key] = KERNELS[device.type](mask.on(device))
+        return self.kernels[key]
 
 
 _CASCADE: ContextVar[Cascade | None] = ContextVar("cascade", default=None)
 
 
 def install(model: Any) -> bool:
-    """Make a model on a CPU use ``attend``, and return whether that is possible.
+    """Make a model use tree attention in packs, and return whether that is possible.
 
-    The model must use PyTorch's scaled-dot-product attention, and PyTorch must have the kernel with the log-sum-exp.
+    Outside packs it keeps its own attention, which must be PyTorch's scaled-dot-product attention or transformers'
+    plain ("eager") one, and the device must have a kernel.
     """
-    if model.config._attn_implementation == NAME:
+    own = model.config._attn_implementation
+    if own in NAMES.values():
         return True
-    if model.device.type != "cpu" or _FLASH is None or model.config._attn_implementation != "sdpa":
+    kernel = KERNELS.get(model.device.type)
+    if own not in NAMES or kernel is None or not kernel.usable():
         return False
-    AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
+    if own == "eager" and not getattr(model, "_supports_attention_backend", False):
+        return False
+    for name, attention, mask in ((NAMES["sdpa"], _over_sdpa, sdpa_mask), (NAMES["eager"], _over_eager, eager_mask)):
+        AttentionInterface.register(name, attention)
+        AttentionMaskInterface.register(name, mask)
+    model.set_attn_implementation(NAMES[own])
     return True
 
 
 def uninstall(model: Any) -> None:
-    """Make a model use PyTorch's scaled-dot-product attention again."""
-    if model.config._attn_implementation == NAME:
-        model.set_attn_implementation("sdpa")
+    """Make a model use its own attention again."""
+    for own, name in NAMES.items():
+        if model.config._attn_implementation == name:
+            model.set_attn_implementation(own)
+
+
+NAMES = {"sdpa": "evalbias_tree_or_sdpa", "eager": "evalbias_tree_or_eager"}
+"""A model's own attention -> the name under which transformers knows tree attention in its place."""
 
 
 @contextmanager
-def cascade_attention(prefix: Layers, layers: Sequence[LayerMask]) -> Iterator[None]:
-    """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix."""
-    token = _CASCADE.set(Cascade(prefix, layers))
+def tree_attention(prefix: Layers, masks: Sequence[LayerMask]) -> Iterator[None]:
+    """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix.
+
+    Args:
+        prefix: Keys and values of the shared prefix.
+        masks: Mask of each layer.
+    """
+    token = _CASCADE.set(Cascade(prefix, masks))
     try:
         yield
     finally:
@@ -81,66 +114,77 @@ def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    dropout: float = 0.0,
+    cascade: Cascade,
+    *,
     scaling: float | None = None,
-    **options: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attend to the shared prefix and to the given keys; the interface is that of ``sdpa_attention_forward``.
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Attend to the shared prefix and to the given keys.
 
     Args:
         module: Attention layer.
         query: Queries of the pack, (1, H, n, d).
         key: Keys of m tokens before the pack and of the pack, (1, G, m + n, d) with G dividing H.
         value: Values, shaped as the keys.
-        attention_mask: Additive tree mask, (1, 1, n, m + n).
-        dropout: Not used within a pack.
+        cascade: Shared prefix and masks.
         scaling: Factor of the scores.
-        **options: Passed on outside a pack.
+        softcap: Limit that scores approach: c tanh(score / c).
+        s_aux: (H,) attention sinks, scores that take part in the softmax but have no value.
+        position_bias: Not supported.
 
     Returns:
-        The outputs, (1, n, H, d), and no attention weights.
+        The outputs, (1, n, H, d).
+
+    Raises:
+        NotImplementedError: The layer's attention is of another kind.
     """
-    cascade = _CASCADE.get()
-    if cascade is None or attention_mask is None or attention_mask.shape[-1] != key.shape[2]:
-        return sdpa_attention_forward(  # type: ignore[no-any-return]
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **options
-        )
-    _, heads, n, size = query.shape
-    groups, m = heads // key.shape[1], key.shape[2] - n  # queries per key head, tokens before the pack
-    mask = attention_mask[0, 0]  # (n, m + n)
     number: Any = module.layer_idx
-    layer = cascade.layers[number]
-
-    def flash(
-        start: int, stop: int, keys: torch.Tensor, values: torch.Tensor, block_mask: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return outputs (1, H, q, d) and log-sum-exps (1, H, q) of the queries from ``start`` to ``stop``."""
-        assert _FLASH is not None  # checked by ``install``
-        block = query[:, :, start:stop].reshape(1, -1, groups * (stop - start), size)  # (1, G, H / G * q, d)
-        out, lse = _FLASH(
-            block,
-            keys,
-            values,
-            attn_mask=None if block_mask is None else block_mask.repeat(groups, 1)[None, None],
-            scale=scaling,
-        )
-        return out.reshape(1, heads, stop - start, size), lse.reshape(1, heads, stop - start)
-
-    # 1. suffix and pack, block by block under the tree mask
-    outs, lses = [], []
-    for first, start in zip(layer.first_keys, range(0, n, BLOCK), strict=True):
-        stop = min(start + BLOCK, n)
-        columns = slice(first, m + stop)
-        out, lse = flash(start, stop, key[:, :, columns], value[:, :, columns], mask[start:stop, columns])
-        outs.append(out)
-        lses.append(lse)
-    merged = torch.cat(outs, dim=2)  # (1, H, n, d)
-    if layer.prefix and cascade.prefix:
-        # 2. the shared prefix, all queries at once without a mask
+    mask, kernel = cascade.masks[number], cascade.kernel(number, query.device)
+    if (query.shape[2], key.shape[2]) != (len(mask.tiles.reach), len(mask.tiles.ends)) or position_bias is not None:
+        raise NotImplementedError(f"Layer {number} attends to other tokens or adds a bias by position.")
+    out, lse = kernel.near(query, key, value, scaling, softcap)
+    if mask.prefix and cascade.prefix:
         keys, values = cascade.prefix[number]  # (1, G, p, d)
-        prefix_out, prefix_lse = flash(0, n, keys, values, None)
-        # 3. log-sum-exp merge: softmax over both levels weighs them by sigmoid(lse_prefix - lse)
-        weight = (prefix_lse - torch.cat(lses, dim=2)).sigmoid()[..., None]  # (1, H, n, 1)
-        merged = torch.lerp(merged, prefix_out, weight.to(merged.dtype))
-    return merged.transpose(1, 2), None
+        far, far_lse = kernel.far(query, keys, values, scaling, softcap)
+        # softmax over both parts weighs them by sigmoid(far_lse - lse)
+        out = torch.lerp(out, far, (far_lse - lse).sigmoid()[..., None].to(out.dtype))
+        lse = torch.logaddexp(lse, far_lse) if s_aux is not None else lse
+    if s_aux is not None:
+        out = out * (lse - s_aux[None, :, None]).sigmoid()[..., None].to(out.dtype)
+    return out.transpose(1, 2)
+
+
+def _over_sdpa(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **options: Any
+) -> Returned:
+    return _either(sdpa_attention_forward, module, query, key, value, mask, **options)
+
+
+def _over_eager(
+    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **options: Any
+) -> Returned:
+    plain = sys.modules[type(module).__module__].eager_attention_forward  # each family has its own
+    return _either(plain, module, query, key, value, mask, **options)
+
+
+SCORES = ("scaling", "softcap", "s_aux", "position_bias")
+"""Options that change the scores; transformers passes others, such as the window, which the masks hold."""
+
+
+def _either(
+    own: Callable[..., Returned],
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: Any,
+    **options: Any,
+) -> Returned:
+    """Use tree attention in a pack, the model's own attention elsewhere."""
+    cascade = _CASCADE.get()
+    if cascade is None:
+        return own(module, query, key, value, mask, **options)
+    scores = {name: options[name] for name in SCORES if name in options}
+    return attend(module, query, key, value, cascade, **scores), None

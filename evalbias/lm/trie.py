@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,22 @@ class Pack:
     known: int | None
     reads: tuple[Read, ...]
     paths: Mapping[int, Ints]
+
+    @property
+    def prefix_length(self) -> int:
+        """Number of the context's first tokens that the whole pack attends to."""
+        partly_visible = np.flatnonzero(self.ends[: len(self.source)] < len(self.ids))
+        return int(partly_visible[0]) if len(partly_visible) else len(self.source)
+
+    def padded(self, length: int) -> Pack:
+        """Return the pack with as many tokens, of which the added ones are seen by themselves only."""
+        extra = np.arange(len(self.ids), length)
+        return replace(
+            self,
+            ids=np.append(self.ids, np.zeros_like(extra)),
+            positions=np.append(self.positions, np.full_like(extra, self.positions[-1])),
+            ends=np.append(self.ends, extra + 1),
+        )
 
 
 def shared(rows: Sequence[NDArray[Any]]) -> list[int]:
