@@ -166,7 +166,7 @@ def main() -> None:
         text = report(folder, args.workloads, max(args.sizes), SHAPES[args.plan])
         print(text)
         if args.write:
-            write_section(f"throughput plan {args.plan}", text)
+            write_section(f"throughput plan {args.plan}", text, found="Counted and estimated")
         return
     missing = []
     with ExitStack() as open_until_done:

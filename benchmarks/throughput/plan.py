@@ -148,18 +148,23 @@ def report(folder: Path, names: Sequence[str], size: int, shape: Shape) -> str:
             lines, ratios[work.name] = _rows(shape, work, rows_of([s for row in sequences(lm, work) for s in row]))
             body += lines
     fewer = "; ".join(f"{name}: {ratio:.1f} times" for name, ratio in ratios.items())
+    memory = " and ".join(f"{gpu.bandwidth / 1e12:.2f} TB/s ({gpu.name})" for gpu in GPUS)
+    notes = [
+        f"{size} prompts a workload, from a cold start, in bfloat16; tokens of a BPE with 8192 entries. *Dense mask* "
+        "is the path without tree attention, at the pack size chosen for it.",
+        "Counted: packs, tokens, pairs of a query and a key (computed ones over those that attend to each other), "
+        "operations, launches, and the bytes of operations that read their inputs and write their outputs once.",
+        f"Assumed: of {GPUS[0].flops / 1e12:.0f} TFLOP/s, matrix products reach {MATMUL:.0%}, flash attention "
+        f"{FLASH:.0%}, FlexAttention {FLEX:.0%} and attention under a dense mask {MASKED:.0%}; of "
+        f"{GPUS[0].float32_flops / 1e12:.0f} TFLOP/s in float32, the output layer reaches {FLOAT32:.0%}; of {memory}, "
+        f"memory traffic reaches {MEMORY:.0%}; a launch takes {LAUNCH * 1e6:.0f} microseconds; the host's own work is "
+        "hidden behind the GPU's. Compiling kernels, once per process, is left out.",
+        f"Fewer pairs by tree attention: {fewer}.",
+    ]
     return "\n\n".join(
         [
             f"## Plan for GPUs: {shape.name} (an estimate: nothing here ran on a GPU)",
-            f"{size} prompts a workload, from a cold start, in bfloat16; tokens of a BPE with 8192 entries. *Counted*: "
-            "packs, tokens, query-key pairs (over those that attend to each other), operations, bytes and launches; "
-            "the bytes are those of operations that read their inputs and write their outputs once. *Assumed*: "
-            f"{MATMUL:.0%} of {GPUS[0].flops / 1e12:.0f} TFLOP/s in matrix products, {FLASH:.0%} in flash attention, "
-            f"{FLEX:.0%} in FlexAttention, {MASKED:.0%} under a dense mask; {FLOAT32:.0%} of "
-            f"{GPUS[0].float32_flops / 1e12:.0f} TFLOP/s in the float32 output layer; {MEMORY:.0%} of "
-            + " and ".join(f"{gpu.bandwidth / 1e12:.2f} TB/s ({gpu.name})" for gpu in GPUS)
-            + f"; {LAUNCH * 1e6:.0f} microseconds a launch; host work hidden. The dense mask is the path without tree "
-            f"attention, at the pack size chosen for it. Fewer pairs by tree attention: {fewer}.",
+            "\n".join(f"- {note}" for note in notes),
             markdown(HEADINGS, body),
         ]
     )

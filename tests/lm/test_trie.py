@@ -110,34 +110,41 @@ def test_sliding_windows_and_tied_embeddings():
         np.testing.assert_allclose(logprobs[: len(expected)], expected, atol=1e-5)
 
 
-def test_a_model_that_ignores_a_given_mask_runs_unshared(models, caplog):
-    class Deaf(torch.nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner, self.config, self.device, self.dtype = inner, inner.config, inner.device, inner.dtype
-            self.base_model = self
+class Deaf(torch.nn.Module):
+    """A model that ignores a given mask of four dimensions."""
 
-        def parameters(self, recurse=True):
-            return self.inner.base_model.parameters()
+    def __init__(self, inner, *, takes_attention):
+        super().__init__()
+        self.inner, self.config, self.device, self.dtype = inner, inner.config, inner.device, inner.dtype
+        self.base_model, self.takes_attention = self, takes_attention
 
-        def set_attn_implementation(self, name):
+    def parameters(self, recurse=True):
+        return self.inner.base_model.parameters()
+
+    def set_attn_implementation(self, name):
+        if self.takes_attention:
             self.inner.set_attn_implementation(name)
 
-        def get_input_embeddings(self):
-            return self.inner.get_input_embeddings()
+    def get_input_embeddings(self):
+        return self.inner.get_input_embeddings()
 
-        def get_output_embeddings(self):
-            return self.inner.get_output_embeddings()
+    def get_output_embeddings(self):
+        return self.inner.get_output_embeddings()
 
-        def forward(self, attention_mask=None, **rest):
-            given = attention_mask is not None and attention_mask.ndim == 4
-            return self.inner.base_model(attention_mask=None if given else attention_mask, **rest)
+    def forward(self, attention_mask=None, **rest):
+        given = attention_mask is not None and attention_mask.ndim == 4
+        return self.inner.base_model(attention_mask=None if given else attention_mask, **rest)
 
-    deaf = Scorer(Deaf(models["llama"]), context=256, batch_tokens=4096)
-    assert not deaf.share
-    assert "without sharing prefixes" in caplog.text
+
+@pytest.mark.parametrize("takes_attention", [False, True])
+def test_a_model_that_ignores_a_given_mask_shares_in_tree_attention_only(caplog, takes_attention):
+    """Tree attention knows the masks itself, so that a model need not hand them on."""
+    model = build("llama", Words())
+    deaf = Scorer(Deaf(model, takes_attention=takes_attention), context=256, batch_tokens=4096)
+    assert deaf.share == takes_attention
+    assert ("without sharing prefixes" in caplog.text) != takes_attention
     sequences = random_trie(np.random.default_rng(3), 20)
-    np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(models["llama"])(sequences)), atol=1e-5)
+    np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(model, share=False)(sequences)), atol=1e-5)
 
 
 def prompts(rng, count, *, prefix):
