@@ -8,17 +8,22 @@ import subprocess
 import sys
 import time
 import types
+from dataclasses import replace
 
 import pytest
 from commands import COMMAND, evalbias
+from fakes import FormulaLM
 
 import evalbias as package
 from evalbias.commands import models, plan, score_rows, terminal
 from evalbias.commands.models import open_lm
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.plan import plan as tell_plan
+from evalbias.commands.run import Run
+from evalbias.commands.task import Task
 from evalbias.commands.terminal import Lines
 from evalbias.data import columns, formats, joining, loaders, world
+from evalbias.lm.worker import About
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
 
@@ -105,6 +110,60 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     ]
     with pytest.raises(ValueError, match="--api-base: dspy:openai/gpt-4o is asked at one address"):
         open_lm("dspy:openai/gpt-4o", ModelOptions(api_base="http://h/v1,http://i/v1"))
+
+
+def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeypatch):
+    opened = []
+
+    class Pool:
+        size = 4
+
+        def __init__(self, opening, identity, actors):
+            opened.append((opening.args, actors))
+
+        def about(self):
+            return About("the model", {"weights": "w"})
+
+    monkeypatch.setattr("evalbias.lm.ray_pool.RayPool", Pool)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    given = ModelOptions(workers="ray:4", adapter="lora", dtype="float32")
+    lm = open_lm("model", given)
+    assert (lm.model, lm.in_flight) == ("the model", 256)
+    alone = replace(given, workers=None, adapter=str(tmp_path / "lora"))  # workers run in other folders
+    assert opened == [((str(tmp_path / "model"), alone), 4)]
+    open_lm("Qwen/Qwen3-8B", ModelOptions(workers="ray"))
+    assert opened[1] == (("Qwen/Qwen3-8B", ModelOptions()), None)
+    assert given.of_another().workers is None
+    for name, address in (("openai/gpt-4o-mini", None), ("dspy:any/model", None), ("served", "http://h/v1")):
+        with pytest.raises(ValueError, match=f"--workers: .*{name} is asked over the network"):
+            open_lm(name, replace(given, adapter=None, api_base=address))
+
+
+def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
+    opened = []
+
+    def opening(name, options):
+        opened.append((name, options))
+        return FormulaLM()
+
+    monkeypatch.setattr("evalbias.commands.run.open_lm", opening)
+    task = Task("items", "hash", (SYNTHETIC,), None, [], [])
+    given = ModelOptions(dtype="float32", adapter="lora")
+    for workers, names in ((None, ["judge"]), ("ray", ["judge", "judge"])):
+        opened.clear()
+        options = replace(given, workers=workers)
+        arguments = {"lm": "judge", "proposer_lm": "judge", "models": options, "options": {}}
+        with Run("optimize", task, **arguments, out=tmp_path / str(workers)):
+            assert [name for name, _ in opened] == names
+            assert opened[-1][1] == given  # the judge's own options, without workers
+
+
+def test_a_refine_loop_takes_no_workers(tmp_path):
+    found = evalbias(
+        "refine", "--task", "translation", "--data", "x", "--lm", "x", "--workers", "ray", cwd=tmp_path, check=False
+    )
+    assert (found.returncode, "leave --workers out" in found.stderr) == (2, True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
-"""The command that scores a data set with a saved judge, in this process or on a Ray cluster."""
+"""The command that scores a data set with a saved judge."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,14 +12,6 @@ from evalbias.commands.options import LM, Columns, Data, Json, Models, Out, Seed
 if TYPE_CHECKING:
     from evalbias.programs.refused import Refused
 
-Workers = Annotated[
-    str | None,
-    typer.Option(
-        help="'ray', or 'ray:N' for N actors: a .jsonl corpus on a Ray cluster, never whole in memory; ids are "
-        "compared within 256 items only."
-    ),
-]
-
 
 @opening_models
 def judge(
@@ -28,7 +19,6 @@ def judge(
     data: Data,
     lm: LM,
     columns: Columns = None,
-    workers: Workers = None,
     refused: Annotated[
         Literal["undefined", "raise"],
         typer.Option(
@@ -41,11 +31,15 @@ def judge(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item."""
-    if workers is None:
+    """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item.
+
+    With --workers, the data are a .jsonl file, which is read in parts: it may be larger than the memory, and ids are
+    compared within a part only.
+    """
+    if models.workers is None:
         _judge_here(judge, data, columns, lm, refused, seed, models, out, as_json)
     else:
-        _judge_on_ray(judge, data, columns, lm, workers, refused, seed, models, out, as_json)
+        _judge_corpus(judge, data, columns, lm, refused, seed, models, out, as_json)
 
 
 def _judge_here(
@@ -88,12 +82,11 @@ def _judge_here(
         run.finish(brief, brief, as_json, _line(brief, file), {program.criterion.name: coverage}, more=shown)
 
 
-def _judge_on_ray(
+def _judge_corpus(
     judge: Path,
     data: str,
     columns: list[str] | None,
     lm: str,
-    workers: str,
     refused: Refused,
     seed: int,
     models: Models,
@@ -101,19 +94,16 @@ def _judge_on_ray(
     as_json: bool,
 ) -> None:
     from evalbias.commands.run import print_result
-    from evalbias.commands.run_on_ray import Corpus
+    from evalbias.commands.run_corpus import Corpus
     from evalbias.commands.score_rows import scores_of, summary
     from evalbias.commands.terminal import counting
     from evalbias.data.columns import parse_mapping
     from evalbias.report.html.run_page import write_report
     from evalbias.report.html.texts import scored_section
 
-    match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
-    if match is None:
-        raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
     with Corpus(judge, Path(data), lm, models, out, refused, seed, parse_mapping(columns or ())) as corpus:
         with counting(corpus.items, "judging") as advance:
-            counts = corpus.run(int(match[1]) if match[1] else None, advance)
+            counts = corpus.run(advance)
         brief, coverage = summary(corpus.scores)
         brief |= counts
         corpus.folder.write_result(brief)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from evalbias.commands.options import ModelOptions
 from evalbias.commands.terminal import say
 
 if TYPE_CHECKING:
+    from evalbias.lm.distributed import DistributedLM
     from evalbias.lm.sampled_answers import Sampling
 
 SERVER = "hosted_vllm/"
@@ -32,12 +37,12 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         name: ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
             it, ``hosted_vllm/NAME``), a hosted model (``openai/gpt-4o-mini``; see ``PROVIDERS``), or any other of
             DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
-        options: Server address, tokenizer, adapter, device, dtype and chat template options. A name with an address is
-            a server's model, whose key is read from ``OPENAI_API_KEY``.
+        options: Server address, tokenizer, adapter, device, dtype, chat template options and workers. A name with an
+            address is a server's model, whose key is read from ``OPENAI_API_KEY``.
 
     Raises:
-        ValueError: A server's model without an address, an adapter of a model that is not local, or options of a chat
-            template that are not JSON, or that the model lacks.
+        ValueError: A server's model without an address, an adapter or workers of a model that is not local, or options
+            of a chat template that are not JSON, or that the model lacks.
     """
     given = options or ModelOptions()
     if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
@@ -52,6 +57,10 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
     if given.dialect != "auto" and not server:
         raise ValueError(f"--dialect {given.dialect}: {name} is no server's model; give an address with --api-base.")
+    if given.workers is not None:
+        if server or name.startswith(ANY):
+            raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
+        return _distributed(name, given)
     if name == EMBEDDED:
         from evalbias.lm.embedded import embedded_judge_lm
 
@@ -81,6 +90,31 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
+
+
+def _distributed(name: str, options: ModelOptions) -> DistributedLM:
+    """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
+    from evalbias.lm.distributed import DistributedLM
+    from evalbias.lm.ray_pool import RayPool
+
+    actors = actors_of(options.workers or "")
+    adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
+    resolved = str(Path(name).resolve()) if Path(name).exists() else name
+    opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
+    return DistributedLM(RayPool(opening, identity, actors))
+
+
+def actors_of(workers: str) -> int | None:
+    """Read ``--workers``: a number of Ray actors, or None for as many as the cluster has room for.
+
+    Examples:
+        >>> actors_of("ray:4"), actors_of("ray")
+        (4, None)
+    """
+    match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
+    if match is None:
+        raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
+    return int(match[1]) if match[1] else None
 
 
 def is_hosted(name: str) -> bool:

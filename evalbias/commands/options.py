@@ -194,11 +194,19 @@ class ModelOptions:
             help="Repeat the last digits too when a stopped run goes on; local models read shared texts more often.",
         ),
     ] = False
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ray[:N]",
+            help="Open --lm, a local model, in N workers on a Ray cluster; by default one a GPU, or one for two cores.",
+        ),
+    ] = None
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin a long run without a question.")] = False
 
     def of_another(self, api_base: str | None = None) -> ModelOptions:
         """Return the options for another model than --lm, behind another address or none."""
-        return replace(self, api_base=api_base, tokenizer=None, template_options=None, adapter=None, dialect="auto")
+        own: dict[str, Any] = {"tokenizer": None, "template_options": None, "adapter": None, "workers": None}
+        return replace(self, **own, api_base=api_base, dialect="auto")
 
 
 Models = ModelOptions

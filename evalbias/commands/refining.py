@@ -60,6 +60,8 @@ class Refining(Resumable):
     ) -> None:
         if models.samples is not None:
             raise ValueError("A refine loop uses no probabilities: leave --samples out.")
+        if models.workers is not None:
+            raise ValueError("Ray workers judge, and a refine loop writes: leave --workers out.")
         self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations

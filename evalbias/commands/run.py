@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ class Run(Resumable):
         self.proposer_lm: Any = None
         if proposer_lm is not None:  # the same model is not loaded twice
             same = proposer_lm == lm and proposer_api_base is None
-            self.proposer_lm = judge if same else open_lm(proposer_lm, opened.of_another(proposer_api_base))
+            other = replace(opened, workers=None) if same else opened.of_another(proposer_api_base)
+            self.proposer_lm = judge if same and opened.workers is None else open_lm(proposer_lm, other)
         settings = {
             "command": command,
             **task.settings(),

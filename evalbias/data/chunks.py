@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,12 @@ class Chunk:
     start: int
     size: int
     lines: int
+
+
+def joined(some: Sequence[Chunk]) -> Chunk:
+    """Return consecutive chunks as one; at least one is needed."""
+    first = some[0]
+    return Chunk(first.line, first.start, sum(chunk.size for chunk in some), sum(chunk.lines for chunk in some))
 
 
 def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:

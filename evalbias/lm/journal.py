@@ -105,6 +105,11 @@ class JournaledLM:
         self.asked = 0
         self.replayed = 0
 
+    def clear(self) -> None:
+        """Delete the journal, once everything that was made of its answers is written elsewhere."""
+        self._answers.clear()
+        self._journal.path.unlink(missing_ok=True)
+
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)

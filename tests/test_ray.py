@@ -1,0 +1,132 @@
+"""Commands with ``--workers ray`` on a real Ray cluster of two actors: the numbers of the same commands without."""
+
+import json
+import os
+import signal
+
+import pytest
+import ray
+from commands import evalbias
+
+from evalbias import PointwiseJudge
+from evalbias.commands import models
+from evalbias.commands.models import identity, open_lm
+from evalbias.commands.options import ModelOptions
+from evalbias.data import world
+from evalbias.lm.contract import drawn, written
+from evalbias.lm.distributed import PART
+from evalbias.lm.sampled_answers import Sampling
+from evalbias.programs.criteria import SYNTHETIC
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray with two CPUs, started once."""
+    ray.init(
+        "local",
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        object_store_memory=10**8,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def workers(cluster):
+    """The embedded judge in two actors."""
+    return open_lm("embedded", ModelOptions(workers="ray:2"))
+
+
+@pytest.fixture
+def _opened(workers, monkeypatch):
+    """Give every command the same actors: opening the model takes them longer than the tests."""
+    monkeypatch.setattr(models, "_distributed", lambda name, options: workers)
+
+
+def leaves(value, path=()):
+    """Return path -> number or text of a JSON value."""
+    if isinstance(value, dict | list):
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        return {p: leaf for key, one in inside for p, leaf in leaves(one, (*path, key)).items()}
+    return {path: value}
+
+
+def check_same(here, there):
+    """Check that two runs have the same settings, and the same results up to 1e-5, as between two sizes of a batch."""
+    assert (here / "run.json").read_text() == (there / "run.json").read_text()
+    expected, found = (leaves(json.loads((run / "result.json").read_text())) for run in (here, there))
+    assert found.keys() == expected.keys()
+    assert len(expected) > 20
+    for path, value in expected.items():
+        assert found[path] == (pytest.approx(value, abs=1e-5, rel=1e-5) if isinstance(value, float) else value), path
+
+
+def test_the_model_is_the_same_in_workers_and_here(workers):
+    here = open_lm("embedded")
+    assert (workers.model, workers.provenance()) == (here.model, identity(here))
+    prompts = [[{"role": "user", "content": f"Judge {n}."}] for n in range(2 * PART + 1)]
+    pairs = [(prompt, "Good.") for prompt in prompts]
+    for kind in (lambda lm, some: lm.choice_logprobs(prompts[some], ["1", "5"]).logprobs.ravel().tolist(),
+                 lambda lm, some: [answer.total for answer in lm.loglikelihood(pairs[some])]):  # fmt: skip
+        expected = []
+        for start in range(0, len(prompts), PART):
+            here.forget()
+            expected += kind(here, slice(start, start + PART))
+        workers.forget()
+        assert kind(workers, slice(None)) == pytest.approx(expected, abs=1e-6)
+    assert workers.written(prompts[:3], max_tokens=4) == written(here, prompts[:3], max_tokens=4)
+    sampling = Sampling(2, 1.0, 4, 0)
+    assert workers.drawn(prompts[:3], [5, 6, 7], sampling) == drawn(here, prompts[:3], [5, 6, 7], sampling)
+
+
+COMMANDS = {
+    "audit": ["audit", "--judge", "judge.json"],
+    "preference": ["measure", "preference", "--criterion", f"{world.NAME}: {world.DEFINITION}", "--likelihood"],
+}
+
+
+@pytest.mark.usefixtures("_opened")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
+    fields = ("id", "input_id", "source", "output", "scores")
+    rows = [{k: e[k] for k in fields} for e in world.documents(24, 4, seed=9)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
+    command = [*COMMANDS[name], "--data", "items.jsonl", "--lm", "embedded"]
+    evalbias(*command, "--out", "here", cwd=tmp_path)
+    evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
+    check_same(tmp_path / "here", tmp_path / "there")
+
+
+@pytest.mark.usefixtures("_opened")
+def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, monkeypatch):
+    rows = [{"id": f"i{n}", "source": e.source, "output": e.output} for n, e in enumerate(world.examples(400, seed=3))]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
+    command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded"]
+    evalbias(*command, "--out", "here", cwd=tmp_path)
+    pool = workers._pool
+    actors, answers = [*pool._idle, *pool._starting.values()], pool.answers
+    pid = ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))
+
+    def killing(parts):
+        for count, answer in enumerate(answers(parts)):
+            if not count:
+                os.kill(pid, signal.SIGKILL)
+            yield answer
+
+    monkeypatch.setattr(pool, "answers", killing)
+    evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
+    here, there = (
+        [json.loads(line) for line in (tmp_path / run / "scores.jsonl").read_text().splitlines()]
+        for run in ("here", "there")
+    )
+    assert [row["id"] for row in here] == [row["id"] for row in there] == [f"i{n}" for n in range(400)]
+    assert [row["score"] for row in there] == pytest.approx([row["score"] for row in here], abs=1e-5)
+    left = [*pool._idle, *pool._starting.values()]
+    assert (len(left), actors[0] in left, actors[1] in left) == (2, False, True)

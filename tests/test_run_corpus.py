@@ -1,0 +1,194 @@
+"""A corpus that is read in parts: the scores of one call, and a stopped run goes on where it was."""
+
+import json
+
+import pytest
+from commands import evalbias
+
+from evalbias import PointwiseJudge
+from evalbias.commands import run_corpus
+from evalbias.commands.models import open_lm
+from evalbias.commands.options import ModelOptions
+from evalbias.commands.run_corpus import Corpus
+from evalbias.commands.score_rows import rows_of, summary
+from evalbias.data import DataError, load, world
+from evalbias.data.chunks import Chunk, chunks, joined, load_chunk
+from evalbias.lm.types import Unanswered
+from evalbias.programs.criteria import SYNTHETIC
+from evalbias.runs.values import to_json
+
+ITEMS = 700
+OPENED = ModelOptions()
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """A folder with items.jsonl and judge.json."""
+    folder = tmp_path_factory.mktemp("corpus")
+    rows = [
+        {"id": f"i{n}", "source": item.source, "output": item.output if n != 300 else " "}
+        for n, item in enumerate(world.examples(ITEMS, seed=3))
+    ]
+    (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    PointwiseJudge(SYNTHETIC).save(folder / "judge.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lm():
+    """The embedded judge, opened once; it counts what it is asked and fails on demand."""
+    return Watched(open_lm("embedded"))
+
+
+@pytest.fixture(scope="module")
+def expected(corpus, lm):
+    """What one process writes."""
+    items = load("jsonl", corpus / "items.jsonl")
+    found = run_corpus.load_judge(corpus / "judge.json").batch(items, lm=lm)
+    return [json.loads(json.dumps(to_json(row))) for row in rows_of(items, found)]
+
+
+class Watched:
+    """A model that notes the sizes of its calls; ``fault`` is the number of the call that answers half and fails."""
+
+    def __init__(self, lm):
+        self.lm, self.model, self.sizes, self.fault = lm, lm.model, [], None
+        self.provenance, self.loglikelihood = lm.provenance, lm.loglikelihood
+
+    def choice_logprobs(self, prompts, choices):
+        self.sizes.append(len(prompts))
+        if len(self.sizes) == self.fault:
+            half = self.lm.choice_logprobs(prompts[: len(prompts) // 2], choices)
+            raise Unanswered("3 workers died", dict(enumerate(half.rows())))
+        return self.lm.choice_logprobs(prompts, choices)
+
+
+@pytest.fixture
+def opened(corpus, lm, monkeypatch):
+    """Function that opens a run in a folder, with a model that is asked about so many items at once."""
+
+    def run_in(out, in_flight=0, data="items.jsonl"):
+        lm.sizes, lm.fault, lm.in_flight = [], None, in_flight
+        monkeypatch.setattr(run_corpus, "open_lm", lambda name, models: lm)
+        return Corpus(corpus / "judge.json", corpus / data, "embedded", OPENED, out)
+
+    return run_in
+
+
+def same(file, expected):
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [row["id"] for row in expected]
+    assert [row["score"] for row in rows] == pytest.approx([row["score"] for row in expected], abs=1e-5)
+    assert len(rows) == ITEMS - 1  # one output is empty
+
+
+def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
+    found, sha256 = chunks(corpus / "items.jsonl", 256)
+    whole = load("jsonl", corpus / "items.jsonl")
+    parts = [load_chunk(corpus / "items.jsonl", chunk) for chunk in found]
+    assert [chunk.lines for chunk in found] == [256, 256, 188]
+    assert [dict(e) for part in parts for e in part] == [dict(e) for e in whole]
+    assert sha256 == whole.sha256
+    assert parts[1].left_out == whole.left_out
+    last = load_chunk(corpus / "items.jsonl", joined(found[1:]))
+    assert [dict(e) for e in last] == [dict(e) for part in parts[1:] for e in part]
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"source": "a", "output": "b"}\n' * 5 + '{"source": "a"}\n')
+    with pytest.raises(DataError, match=r"bad.jsonl:6: 'output' is missing"):
+        load_chunk(bad, chunks(bad, 4)[0][1])
+    with pytest.raises(DataError, match="cannot be read in chunks; give an uncompressed"):
+        chunks(tmp_path / "items.jsonl.gz", 4)
+
+
+def test_consecutive_chunks_are_joined():
+    assert joined([Chunk(5, 100, 40, 4), Chunk(9, 140, 50, 4), Chunk(13, 190, 9, 1)]) == Chunk(5, 100, 99, 9)
+
+
+@pytest.mark.parametrize(("in_flight", "sizes"), [(0, [256, 255, 188]), (64, [511, 188]), (128, [699])])
+def test_scores_are_those_of_one_call_and_calls_have_the_size_that_the_model_takes(
+    opened, lm, expected, tmp_path, in_flight, sizes
+):
+    seen = []
+    with opened(tmp_path / "run", in_flight) as run:
+        assert run.run(seen.append) == {"left_out": {"empty output": 1}}
+    assert lm.sizes == sizes
+    assert sum(seen) == ITEMS - 1
+    same(run.scores, expected)
+    brief, coverage = summary(run.scores)
+    assert (brief["n"], len(coverage)) == (ITEMS - 1, ITEMS - 1)
+    recorded = json.loads((tmp_path / "run/run.json").read_text())
+    assert recorded["lm"] == lm.provenance()
+    assert not (tmp_path / "run/answers.jsonl").exists()
+
+
+def test_a_call_that_fails_keeps_its_answers_and_the_run_goes_on_there_with_other_workers(
+    opened, lm, expected, tmp_path
+):
+    with opened(tmp_path / "run") as run:
+        lm.fault = 2
+        with pytest.raises(Unanswered, match="3 workers died"):
+            run.run(lambda _: None)
+    assert len(run.scores.read_text().splitlines()) == 256
+    with opened(tmp_path / "run", 64) as again:
+        again.run(lambda _: None)
+    assert lm.sizes == [255 - 127 + 188]  # half of the second call is journaled, and calls are twice as large now
+    same(again.scores, expected)
+
+
+def test_what_a_kill_tore_is_judged_again_and_what_came_before_is_kept(opened, lm, expected, tmp_path):
+    with opened(tmp_path / "run") as run:
+        run.run(lambda _: None)
+    log = tmp_path / "run" / "chunks.jsonl"
+    whole = log.read_text()
+    first = whole.splitlines()[0]
+    before = run.scores.read_bytes()[: json.loads(first)["bytes"]]
+    for torn, kept in ((first + "\n" + '{"line": 257, "by', None), (whole, len(before) + 10)):
+        log.write_text(torn)
+        run.scores.write_bytes(run.scores.read_bytes()[:kept])
+        with opened(tmp_path / "run") as again:
+            again.run(lambda _: None)
+        assert lm.sizes == [255, 188]
+        assert again.scores.read_bytes()[: len(before)] == before
+        same(again.scores, expected)
+
+
+def test_a_bad_line_is_named_and_the_scores_before_it_are_kept(opened, corpus, tmp_path):
+    lines = (corpus / "items.jsonl").read_text().splitlines(keepends=True)
+    (corpus / "bad.jsonl").write_text("".join([*lines[:256], '{"source": "a"}\n', *lines[256:]]))
+    with opened(tmp_path / "run", data="bad.jsonl") as run, pytest.raises(ValueError, match=r"bad.jsonl:257: 'output'"):
+        run.run(lambda _: None)
+    assert len(run.scores.read_text().splitlines()) == 256
+
+
+def test_probabilities_are_estimated_with_the_seed_of_the_command(corpus, tmp_path):
+    files = (corpus / "judge.json", corpus / "items.jsonl", "embedded", ModelOptions(samples=2))
+    with Corpus(*files, tmp_path / "run", seed=3) as sampled:
+        assert sampled._lm.sampling.seed == 3
+    recorded = json.loads((tmp_path / "run/run.json").read_text())["sampling"]
+    assert (recorded["seed"], recorded["samples"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--workers", "dask"], "write ray, or ray:N"),
+        (["--workers", "ray:0"], "write ray, or ray:N"),
+        (["--workers", "ray", "--api-base", "http://h/v1"], "--workers: embedded is asked over the network"),
+    ],
+)
+def test_the_command_refuses_workers_that_it_does_not_know(corpus, tmp_path, options, said):
+    arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--data", corpus / "items.jsonl"]
+    found = evalbias(*arguments, *options, cwd=tmp_path, check=False)
+    assert found.returncode == 2
+    assert said in " ".join(found.stderr.split())
+
+
+def test_a_corpus_without_items_is_refused(opened, corpus, tmp_path):
+    (corpus / "empty.jsonl").write_text("\n")
+    with opened(tmp_path / "run", data="empty.jsonl") as run, pytest.raises(DataError, match="holds no items"):
+        run.run(lambda _: None)
+    arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded"]
+    found = evalbias(*arguments, "--data", corpus / "empty.jsonl", cwd=tmp_path, check=False)
+    assert (found.returncode, "holds no items" in found.stderr) == (2, True)
+    found = evalbias(*arguments, "--data", corpus / "items.csv", "--workers", "ray", cwd=tmp_path, check=False)
+    assert (found.returncode, "cannot be read in chunks" in found.stderr) == (2, True)
