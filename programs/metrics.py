@@ -15,7 +15,7 @@ from evalbias.programs.adapter import text_problem
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
-_counting = threading.Lock()  # of the module: a metric is copied and pickled with its program
+_counting = threading.Lock()  # of the module: DSPy deep-copies a metric with its program, and locks cannot be copied
 
 
 class ProgramMetric:

@@ -40,9 +40,20 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
 
 
 def input_key(example: dspy.Example) -> str:
-    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id."""
-    names = (example.get(name) for name in ("input_id", "source", "id"))
-    return str(next((name for name in names if name is not None), None))
+    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id.
+
+    Raises:
+        ValueError: It has none of them.
+    """
+    field = input_field(example)
+    if field is None:
+        raise ValueError(f"The example {example} has no input_id, source or id; give each example an id.")
+    return str(example[field])
+
+
+def input_field(example: dspy.Example) -> str | None:
+    """Return the field that identifies an example's input, None if it has none of them."""
+    return next((name for name in ("input_id", "source", "id") if example.get(name) is not None), None)
 
 
 def pairs(

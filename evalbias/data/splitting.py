@@ -11,6 +11,8 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.pairing import input_field, input_key
+
 BY = ("instance", "input")
 
 
@@ -69,5 +71,4 @@ def _key(example: Any, by: str) -> tuple[str, str]:
     """Identify the group that stays in one set; the field's name keeps an ``input_id`` apart from an equal source."""
     if by == "instance":
         return "id", str(example.id)
-    named = ((name, example.get(name)) for name in ("input_id", "source", "id"))
-    return next((name, str(value)) for name, value in named if value is not None)
+    return str(input_field(example)), input_key(example)

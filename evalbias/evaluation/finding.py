@@ -15,7 +15,7 @@ from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.needs import Given, what_is_lacking
-from evalbias.evaluation.quality import rated_once
+from evalbias.evaluation.quality import are_verdicts, rated_once
 from evalbias.evaluation.sample_size import items_needed
 from evalbias.measures.quality_slope import SLOPE
 from evalbias.measures.resampling import defined_items
@@ -224,7 +224,7 @@ def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> 
     """Return the win rate that an effect makes of an even pair; scores are log-odds, or verdicts from -1 to 1."""
     values = measurement.samples[name].values
     shifts = [_score_sd(name, measurement) * end for end in ends]
-    if np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all():
+    if are_verdicts(values):
         return [0.5 + shift / 2 for shift in shifts]
     return [float(scipy.special.expit(shift)) for shift in shifts]
 

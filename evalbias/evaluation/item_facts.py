@@ -11,6 +11,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.choices import chosen_candidate
+from evalbias.data.pairing import input_field, input_key
 from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -132,11 +133,8 @@ def item_id(example: dspy.Example, index: int) -> str:
 
 
 def _input(example: dspy.Example, index: int) -> str:
-    """Identify the input; an item without ``input_id`` and ``source`` has its own."""
-    for name in ("input_id", "source"):
-        if example.get(name) is not None:
-            return str(example[name])
-    return f"item {index}"
+    """Identify the input; an item that names none has its own."""
+    return f"item {index}" if input_field(example) is None else input_key(example)
 
 
 def _shaped(values: Any, pairwise: bool) -> FloatArray:

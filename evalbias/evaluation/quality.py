@@ -80,6 +80,11 @@ def position_scores(judged: Judged) -> FloatArray:
     return np.asarray(_advantages(judged).mean(axis=1))
 
 
+def are_verdicts(scores: FloatArray) -> bool:
+    """Return whether ``judge_scores`` (n,) of pairs are mean verdicts, and not log-odds."""
+    return bool(np.isin(scores[~np.isnan(scores)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all())
+
+
 def _advantages(judged: Judged) -> FloatArray:
     """Return (n, r) log-odds of the first position in each order, or verdicts from -1 to 1 if there are only those."""
     wins = first_position(judged)

@@ -209,7 +209,7 @@ def test_what_alignment_cannot_use_is_refused(experiment, lm):
         made(kind=float).align(found, optimizer=JudgeAlignment(evalbias.BiasedDemos(k=2), lm=lm, scale=(7, 9)))
 
 
-def test_ratings_of_several_people_are_averaged_and_replaced_ones_left_out(experiment, lm):
+def test_ratings_of_several_people_stay_apart_and_replaced_ones_are_left_out(experiment, lm):
     seen = []
 
     class Spy(evalbias.BiasedDemos):
@@ -217,8 +217,8 @@ def test_ratings_of_several_people_are_averaged_and_replaced_ones_left_out(exper
             seen.extend(trainset)
             return student
 
-    (item,) = world.examples(1, seed=10)
-    (trace,) = rated_traces([item])
+    found = rated_traces(world.examples(2, seed=10))
+    trace = found[0]
     other = AssessmentSource(source_type="HUMAN", source_id="bob")
     first = mlflow.log_feedback(trace_id=trace.info.trace_id, name="quality", value=1, source=other)
     mlflow.override_feedback(
@@ -227,4 +227,8 @@ def test_ratings_of_several_people_are_averaged_and_replaced_ones_left_out(exper
     machine = AssessmentSource(source_type="LLM_JUDGE", source_id="m")
     mlflow.log_feedback(trace_id=trace.info.trace_id, name="quality", value=2, source=machine)
     MeasuredJudge(evalbias.PointwiseJudge(SYNTHETIC)).align(traces(), optimizer=JudgeAlignment(Spy(), lm=lm))
-    assert [e.scores["quality"] for e in seen] == [pytest.approx((item.scores["quality"] + 5) / 2)]
+    ann = {one.info.trace_id: one.info.assessments[0].feedback.value for one in found}
+    expected = {key: (rating, [rating, None]) for key, rating in ann.items()}
+    own = ann[trace.info.trace_id]
+    expected[trace.info.trace_id] = (pytest.approx((own + 5) / 2), [own, 5])  # ann's column, then bob's
+    assert {e.id: (e.scores["quality"], e.ratings["quality"]) for e in seen} == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
@@ -48,14 +48,15 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
         Args:
             judge: Judge with ``inputs`` and ``outputs`` as its only fields.
             traces: Traces; those without human feedback of the judge's name are left out, and their number is logged.
-                Several people's ratings of a trace are averaged.
+                Several people are told apart by the ``source_id`` of their feedback, so that effects at equal quality
+                can be measured.
 
         Raises:
             ValueError: The judge reads other fields, its scale is not known, no trace has human feedback, a rating is
                 not a number on the scale, or the optimizer needs more items.
         """
         student = self._student(judge)
-        rated = [example for trace in traces for example in _examples(trace, student.criterion)]
+        rated = _examples(traces, student.criterion)
         if not rated:
             raise ValueError(
                 f"None of the {len(traces)} traces has human feedback named {judge.name!r}: log it with "
@@ -109,24 +110,37 @@ def _scale(judge: Judge) -> tuple[int, int]:
     )
 
 
-def _examples(trace: Trace, criterion: Criterion) -> Iterator[dspy.Example]:
-    """Yield the trace as a rated example, unless nobody rated it."""
-    ratings = [
-        _number(assessment, criterion)
-        for assessment in trace.info.assessments or []
-        if assessment.feedback is not None
-        and assessment.feedback.value is not None
-        and assessment.valid is not False  # another feedback replaced it
-        and assessment.source.source_type == AssessmentSourceType.HUMAN
-        and assessment.name.strip().lower() == criterion.name.strip().lower()
-    ]
-    if ratings:
-        yield dspy.Example(
+def _examples(traces: Sequence[Trace], criterion: Criterion) -> list[dspy.Example]:
+    """Return the traces that people rated as examples, with every person's ratings in a column of their own."""
+    rated = [(trace, ratings) for trace in traces if (ratings := _ratings(trace, criterion))]
+    people = sorted({person for _, ratings in rated for person in ratings})
+    examples = []
+    for trace, ratings in rated:
+        example = dspy.Example(
             id=trace.info.trace_id,
             source=input_text(extract_inputs_from_trace(trace)),
             output=output_text(extract_outputs_from_trace(trace)),
-            scores={criterion.name: sum(ratings) / len(ratings)},
-        ).with_inputs("source", "output")
+            scores={criterion.name: sum(ratings.values()) / len(ratings)},
+        )
+        if len(people) > 1:
+            example["ratings"] = {criterion.name: [ratings.get(person) for person in people]}
+        examples.append(example.with_inputs("source", "output"))
+    return examples
+
+
+def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
+    """Return each person's rating of a trace, the mean where one rated it several times."""
+    given: dict[str, list[float]] = {}
+    for assessment in trace.info.assessments or []:
+        if (
+            assessment.feedback is not None
+            and assessment.feedback.value is not None
+            and assessment.valid is not False  # another feedback replaced it
+            and assessment.source.source_type == AssessmentSourceType.HUMAN
+            and assessment.name.strip().lower() == criterion.name.strip().lower()
+        ):
+            given.setdefault(str(assessment.source.source_id), []).append(_number(assessment, criterion))
+    return {person: sum(ratings) / len(ratings) for person, ratings in given.items()}
 
 
 def _number(assessment: Assessment, criterion: Criterion) -> float:

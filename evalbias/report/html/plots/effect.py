@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.quality import are_verdicts
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect import QUALITY, FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
@@ -45,7 +46,7 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
-    if pairs and _are_verdicts(measurement.samples[names[0]].values):
+    if pairs and are_verdicts(measurement.samples[names[0]].values):
         unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
     low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
@@ -104,11 +105,6 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     slope = _quality_slope(x, scores, quality, effect)
     y = scores - slope * quality
     return Points(x, y - y.mean(), effect)
-
-
-def _are_verdicts(values: FloatArray) -> bool:
-    """Return whether the scores of pairs are mean verdicts and not log-odds."""
-    return bool(np.isin(values[~np.isnan(values)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all())
 
 
 def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
