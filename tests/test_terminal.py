@@ -134,6 +134,9 @@ def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeyp
     assert opened == [((str(tmp_path / "model"), alone), 4)]
     open_lm("Qwen/Qwen3-8B", ModelOptions(workers="ray"))
     assert opened[1] == (("Qwen/Qwen3-8B", ModelOptions()), None)
+    (tmp_path / "embedded").mkdir()  # the name means the embedded judge all the same
+    open_lm("embedded", ModelOptions(workers="ray"))
+    assert opened[2] == (("embedded", ModelOptions()), None)
     assert given.of_another().workers is None
     for name, address in (("openai/gpt-4o-mini", None), ("dspy:any/model", None), ("served", "http://h/v1")):
         with pytest.raises(ValueError, match=f"--workers: .*{name} is asked over the network"):

@@ -99,7 +99,7 @@ def _distributed(name: str, options: ModelOptions) -> DistributedLM:
 
     actors = actors_of(options.workers or "")
     adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
-    resolved = str(Path(name).resolve()) if Path(name).exists() else name
+    resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
     opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
     return DistributedLM(RayPool(opening, identity, actors))
 
