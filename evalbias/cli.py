@@ -25,15 +25,15 @@ app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
 app.add_typer(runs.app, name="runs")
 app.command(short_help="Measure every bias of a judge and its agreement with people.")(audit)
-app.command(short_help="Find an instruction without position bias; needs no labels.")(optimize)
+app.command(short_help="Search for an instruction without position bias, without labels.")(optimize)
 app.command(short_help="Score every item of a data set.")(judge)
-app.command(short_help="Rank the outputs of every document by comparisons.")(rank)
+app.command(short_help="Rank the outputs of each document by comparing them.")(rank)
 app.command(short_help="Run a refine loop, or best of k, on every item.")(refine)
-app.command(short_help="Show two methods on the embedded judge, offline.")(demo)
+app.command(short_help="Measure and mitigate two biases of the embedded judge, offline.")(demo)
 measure_app.command("likelihood", short_help="Measure the likelihood bias of a judge that scores.")(measure_likelihood)
 measure_app.command("preference", short_help="Measure the biases of a judge that compares.")(measure_preference)
 measure_app.command("self", short_help="Measure the self-bias of refine loops.")(measure_self)
-measure_app.command("style", short_help="Measure a preference for the model's own style.")(measure_style)
+measure_app.command("style", short_help="Measure a model's preference for its own style.")(measure_style)
 compile_app.command("likelihood", short_help="Compile a judge with less likelihood bias.")(compile_likelihood)
 compile_app.command("refine", short_help="Compile a refine loop with less self-bias.")(compile_refine)
 
@@ -52,10 +52,10 @@ def evalbias(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Measure the biases of LLM judges; compile them away.
+    """Measure the biases of LLM judges, and compile them away.
 
-    Exit codes: 0 done, 1 a --fail-on condition is met or a question is answered with no, 2 something is to be
-    corrected (the message says what), 130 stopped by Ctrl-C: the same command goes on.
+    Exit codes: 0 done; 1 a --fail-on condition is met, or you answered a question with no; 2 an error that you can
+    correct (the message says how); 130 stopped by Ctrl-C (run the same command again to continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)
 

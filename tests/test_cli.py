@@ -611,4 +611,4 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
     if command == "audit":
         assert "source=question,output=answer,score=rating" in text
         assert "'agreement.spearman<0.3'" in text
-        assert "\n  Exit codes: 0 done, 1 a --fail-on condition is met, 2 something is to be\n" in text
+        assert "\n  Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can\n" in text

@@ -26,49 +26,57 @@ from evalbias.commands.options import (
 
 AnyJudge = Annotated[
     Path | None,
-    typer.Option("--judge", help="A judge's JSON file; it answers with --lm.", exists=True, dir_okay=False),
+    typer.Option("--judge", help="JSON file of a judge to run on --lm.", exists=True, dir_okay=False),
 ]
-ScoresField = Annotated[str | None, typer.Option(help="Field of a judge's recorded scores.")]
+ScoresField = Annotated[str | None, typer.Option(help="Field that holds the judge's recorded scores.")]
 WinnerField = Annotated[
     str | None,
-    typer.Option(help="Field of a judge's recorded choices between two outputs: 0 or A, 1 or B, tie, or null."),
+    typer.Option(
+        help="Field that holds the judge's recorded choices between two outputs: 0 or A, 1 or B, tie, or null."
+    ),
 ]
 SwappedField = Annotated[
     str | None,
-    typer.Option(help="Field of its choices when the two were shown in the other order; 0 stays the same output."),
+    typer.Option(
+        help="Field that holds its choices when the outputs were shown in the other order; 0 still means the same "
+        "output."
+    ),
 ]
-BetterField = Annotated[str, typer.Option(help="Field of people's choices between two outputs.")]
+BetterField = Annotated[str, typer.Option(help="Field that holds people's choices between two outputs.")]
 Labels = Annotated[
     str | None,
     typer.Option(
-        metavar="FIRST,SECOND[,TIE]", help="Other codes of the first output, the second and a tie, such as 1,2,tie."
+        metavar="FIRST,SECOND[,TIE]",
+        help="Codes that your data use for the first output, the second and a tie, such as 1,2,tie.",
     ),
 ]
 AnyLM = Annotated[
     str | None,
     typer.Option(
         "--lm",
-        help="Model of --judge, named as for the other commands; of recorded answers, the model whose likelihood "
-        "defines LS.",
+        help="Model that --judge runs on, named as for the other commands. For recorded answers: the model whose "
+        "likelihood defines LS.",
     ),
 ]
 AnyScale = Annotated[
     str | None,
-    typer.Option("--scale", help="Lowest and highest score that recorded scores can have: 1-5, 0.0-1.0 or -2-2."),
+    typer.Option(
+        "--scale", help="Lowest and highest possible score, for recorded scores, such as 1-5, 0.0-1.0 or -2-2."
+    ),
 ]
 WrittenFor = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="Task that the outputs were written for, such as 'Summarise the article.'; of recorded answers, LS is the "
-        "likelihood of an output after it and the source.",
+        help="Task that the outputs were written for, such as 'Summarise the article.' For recorded answers, LS is the "
+        "likelihood of an output given this task and the source.",
     ),
 ]
 By = Annotated[
     str | None,
     typer.Option(
-        help="Field whose values name groups of items on which the agreement is measured too, such as set; by default "
-        "the kinds of bias of evalbiasbench."
+        help="Field whose values name groups of items, such as set: agreement is also measured in each group. By "
+        "default, the kinds of bias in evalbiasbench."
     ),
 ]
 FailOn = Annotated[
@@ -76,7 +84,7 @@ FailOn = Annotated[
     typer.Option(
         metavar="CONDITION",
         help="Exit with code 1 if the condition holds, such as 'likelihood>0.2' (distance from an unbiased judge) or "
-        "'agreement.spearman<0.3', or if the number was not measured. Repeatable.",
+        "'agreement.spearman<0.3', or if its number could not be measured. Repeatable.",
     ),
 ]
 
@@ -99,7 +107,7 @@ def audit(
     lm: AnyLM = None,
     likelihood_lm: LikelihoodLM = None,
     own_system: Annotated[
-        str | None, typer.Option(help="The judge's own system among the writers of the outputs (field system).")
+        str | None, typer.Option(help="Name of the judge's own system in the field system, which names the writers.")
     ] = None,
     reliability: Reliability = None,
     by: By = None,
@@ -111,11 +119,11 @@ def audit(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Measure every bias of any judge and its agreement with people, and conclude: biased or not, and what helps.
+    """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
 
-    Name the judge by --judge with --lm, by --scores-field, or by --winner-field.
+    Say which judge: --judge with --lm, --scores-field, or --winner-field.
 
-    Exit codes: 0 done, 1 a --fail-on condition is met, 2 something is to be corrected.
+    Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how).
     """
     from evalbias.commands.fail_on import parse_conditions
     from evalbias.commands.run_audit import Audited, run_audit

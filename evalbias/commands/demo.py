@@ -6,7 +6,10 @@ from evalbias.commands.options import Json, ModelOptions, Out, Seed
 
 
 def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
-    """RS demonstrations and a fairness search on the embedded judge and its synthetic world: no network, key or GPU."""
+    """Measure and mitigate two biases of the embedded judge: RS demonstrations and a fairness search.
+
+    Runs on a synthetic world and needs no network, key or GPU.
+    """
     from rich.console import Group
 
     from evalbias.commands.run import Run

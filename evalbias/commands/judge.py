@@ -22,7 +22,8 @@ def judge(
     refused: Annotated[
         Literal["undefined", "raise"],
         typer.Option(
-            help="An item that the model cannot take, such as one that is too long: undefined and named, or an error."
+            help="What to do with an item that the model cannot take, such as one that is too long: leave it "
+            "undefined and name it, or raise an error."
         ),
     ] = "undefined",
     seed: Seed = 0,
@@ -31,10 +32,10 @@ def judge(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Score every item of a data set with a compiled judge; scores.jsonl in the run's folder, one line an item.
+    """Score every item of a data set with a compiled judge.
 
-    With --workers, the data are a .jsonl file, which is read in parts: it may be larger than the memory, and ids are
-    compared within a part only.
+    Writes scores.jsonl to the run's folder, one line for each item. With --workers, the data must be a .jsonl file. It
+    is read in parts, so it may be larger than memory, and duplicate ids are found only within a part.
     """
     if models.workers is None:
         _judge_here(judge, data, columns, lm, refused, seed, models, out, as_json)

@@ -51,7 +51,7 @@ def measure_likelihood(
     limit: Limit = None,
     reliability: Reliability = None,
 ) -> None:
-    """Likelihood bias of a judge with k random demonstrations, on a fifth of human-rated items."""
+    """Measure the likelihood bias of a judge with k random demonstrations, on a fifth of the rated items."""
     from rich.console import Group
 
     from evalbias.commands.run import Run
@@ -133,7 +133,7 @@ def compile_likelihood(
     bare: Bare = False,
     keep_worse: KeepWorse = False,
 ) -> None:
-    """Compile the likelihood bias out of a judge for every criterion; before and after on a fifth of the items."""
+    """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items."""
     from evalbias.commands.run import Run
     from evalbias.commands.run_mitigation import brief_of, coverage_of, found_in, result_of, run_mitigation, shown
     from evalbias.commands.task import open_task

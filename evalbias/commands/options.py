@@ -15,8 +15,8 @@ LM = Annotated[
     str,
     typer.Option(
         "--lm",
-        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (--api-base), or a hosted "
-        "model, such as openai/gpt-4o-mini (any other of DSPy's: dspy:PROVIDER/NAME).",
+        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with --api-base), or a hosted "
+        "model such as openai/gpt-4o-mini (for any other model that DSPy reaches: dspy:PROVIDER/NAME).",
     ),
 ]
 Data = Annotated[
@@ -30,40 +30,44 @@ Columns = Annotated[
     typer.Option(
         "--map",
         metavar="OURS=THEIRS,...",
-        help="Names of the data's columns, such as source=question,output=answer,score=rating. Repeatable.",
+        help="Names of your columns, such as source=question,output=answer,score=rating. Repeatable.",
     ),
 ]
 Criteria = Annotated[
     list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
-Scale = Annotated[str, typer.Option(help="Scale of criteria given as 'name: definition', such as 1-5.")]
+Scale = Annotated[str, typer.Option(help="Scale of the criteria that you give as 'name: definition', such as 1-5.")]
 LikelihoodLM = Annotated[
-    str | None, typer.Option(help="Model whose likelihood defines LS; by default the judge's model.")
+    str | None, typer.Option(help="Model whose likelihood defines LS. By default, the judge's model.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed for everything that is drawn at random.")]
+Seed = Annotated[int, typer.Option(help="Seed for all random draws.")]
 Out = Annotated[
-    Path | None, typer.Option(help="The run's folder; by default one under runs/, the same for the same settings.")
+    Path | None,
+    typer.Option(help="The run's folder. By default, one under runs/; the same settings give the same folder."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 K = Annotated[int, typer.Option("-k", help="Number of demonstrations.", min=1)]
 Shots = Annotated[
-    int, typer.Option("-k", help="Number of random demonstrations; 0 for none, as adapted models are asked.", min=0)
+    int,
+    typer.Option("-k", help="Number of random demonstrations; 0 for none, as models with an adapter expect.", min=0),
 ]
 SplitBy = Annotated[
-    Literal["instance", "input"], typer.Option(help="By input: no input stands on both sides of the split.")
+    Literal["instance", "input"],
+    typer.Option(help="What to split by; with input, all items of one input land on the same side."),
 ]
 Reduction = Annotated[
-    Literal["sum", "mean"], typer.Option(help="Reduction of token log-probabilities to LS; the paper's is sum.")
+    Literal["sum", "mean"], typer.Option(help="How token log-probabilities are reduced to LS; the paper uses sum.")
 ]
 Normalization = Annotated[
     Literal["mean-range", "center-max"],
-    typer.Option(help="Normalization of the scores in RS: mean-range is the paper's, center-max its code's."),
+    typer.Option(help="How RS normalizes scores: mean-range as in the paper, center-max as in its code."),
 ]
-Resamples = Annotated[int, typer.Option(help="Swaps of the permutation test.", min=1)]
+Resamples = Annotated[int, typer.Option(help="Number of random swaps in the permutation test.", min=1)]
 MaxLoss = Annotated[
     float,
     typer.Option(
-        help="Fall in performance (Spearman's rho) that a smaller bias may cost, such as 0.05; 0: no significant fall.",
+        help="Loss of performance (Spearman's rho) to allow for a smaller bias, such as 0.05; 0 allows no "
+        "significant loss.",
         min=0.0,
         max=0.99,
     ),
@@ -71,73 +75,79 @@ MaxLoss = Annotated[
 Bare = Annotated[
     bool,
     typer.Option(
-        "--bare", help="The paper's method as it is, which may make a judge worse, instead of what is shown to help."
+        "--bare", help="Return the result of the paper's method unchecked, although it may make a judge worse."
     ),
 ]
 KeepWorse = Annotated[
     bool,
-    typer.Option("--keep-worse", help="Write the result also where it is not better than what was given, or is worse."),
+    typer.Option("--keep-worse", help="Write the result even if it is no better than what was given, or worse."),
 ]
 Reliability = Annotated[
     float | None,
     typer.Option(
-        help="Share of a single rating's variance that is quality, for items with one rating each; without it, "
-        "effects at equal quality have bounds only.",
+        help="Share of a single rating's variance that is quality, for items with one rating each. Without it, "
+        "effects at equal quality have only bounds.",
         min=0.01,
         max=1.0,
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Use only so many items, drawn with the seed.", min=1)]
+Limit = Annotated[int | None, typer.Option(help="Use only this many items, drawn with the seed.", min=1)]
 Candidates = Annotated[
     Path | None,
     typer.Option(
-        help="File of ids, one a line: only these training items may become demonstrations.",
+        help="File of ids, one per line: only these training items may become demonstrations.",
         exists=True,
         dir_okay=False,
     ),
 ]
 ProposerLM = Annotated[
     str,
-    typer.Option(help="Model that rewords: 'grammar' (no model), or one as for --lm."),
+    typer.Option(help="Model that rewords the instruction: 'grammar' (no model), or any that --lm takes."),
 ]
-ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that --proposer-lm names.")]
+ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that runs --proposer-lm.")]
 SourceLabel = Annotated[str | None, typer.Option(help="Name of the source in prompts, such as Dialogue.")]
 OutputLabel = Annotated[str | None, typer.Option(help="Name of an output in prompts, such as Reply.")]
 OneCriterion = Annotated[
-    str | None, typer.Option("--criterion", help="'name: definition', or the name of one of the data set's own.")
+    str | None, typer.Option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
 ]
 SavedPairwise = Annotated[
     Path | None, typer.Option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
 ]
 Debias = Annotated[
     Literal["none", "permutation"] | None,
-    typer.Option(help="permutation asks in both orders and averages; by default as the saved judge does."),
+    typer.Option(help="permutation asks in both orders and averages. By default, what the saved judge does."),
 ]
 Calibration = Annotated[
     Literal["none", "contextual", "batch", "pride", "calibraeval"] | None,
-    typer.Option(help="Remove the positions' own probabilities, without labels; by default as the saved judge does."),
+    typer.Option(
+        help="Correct for the judge's position preference, without labels. By default, what the saved judge does."
+    ),
 ]
-Ties = Annotated[bool, typer.Option("--ties", help="Let the judge answer that there is no difference.")]
+Ties = Annotated[bool, typer.Option("--ties", help="Allow the judge to answer that there is no difference.")]
 Pairs = Annotated[
-    str, typer.Option("--pairs", metavar="N|all", help="Largest number of pairs, drawn with the seed, or 'all'.")
+    str, typer.Option("--pairs", metavar="N|all", help="Maximum number of pairs, drawn with the seed, or 'all'.")
 ]
-Documents = Annotated[int | None, typer.Option(help="Use only so many documents (inputs), drawn with the seed.", min=1)]
-Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search by which comparisons make an order.")]
+Documents = Annotated[
+    int | None, typer.Option(help="Use only this many documents (inputs), drawn with the seed.", min=1)
+]
+Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search that turns comparisons into a ranking.")]
 
 Metric = Annotated[
     Literal["chrf", "bleu", "comet", "bleurt"],
-    typer.Option("--metric", help="Reference metric of translations; comet and bleurt run in a Python of their own."),
+    typer.Option(
+        "--metric", help="Reference metric for translations; comet and bleurt run in a separate Python environment."
+    ),
 ]
 MetricPython = Annotated[
-    Path | None, typer.Option(help="Python of the environment in which comet or bleurt is installed.")
+    Path | None, typer.Option(help="Python interpreter of the environment that has comet or bleurt.")
 ]
-Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint of comet (name or file) or bleurt (folder).")]
+Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint of comet (a name or file) or bleurt (a folder).")]
 QuantileMapFile = Annotated[
     Path | None,
     typer.Option(
         "--quantile-map",
-        help="Pairs of the metric's and human MQM scores, for Bias: .jsonl or .csv with a field named after the metric "
-        "and a field mqm; or a saved QuantileMap (.json).",
+        help="Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
+        "named after the metric and a field mqm, or a saved QuantileMap (.json).",
         exists=True,
         dir_okay=False,
     ),
@@ -161,47 +171,52 @@ class ModelOptions:
         str | None,
         typer.Option(
             metavar="URL[,URL,...]",
-            help="Address of the server that --lm names, or of several servers of that model.",
+            help="Address of the server that runs --lm, or of several servers that run it.",
         ),
     ] = None
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Tokenizer of a server's model: a folder or a name; vLLM and SGLang name their own."),
+        typer.Option(help="Tokenizer of a server's model: a folder or a name. vLLM and SGLang report theirs."),
     ] = None
-    in_flight: Annotated[int, typer.Option(help="Requests to each server at the same time.", min=1)] = 64
-    adapter: Annotated[str | None, typer.Option(help="Folder of a LoRA adapter of --lm, a local model.")] = None
-    device: Annotated[str, typer.Option(help="Device of local models: auto, cpu, cuda or cuda:0.")] = "auto"
-    dtype: Annotated[str, typer.Option(help="Type of local models: auto, float32, bfloat16 or float16.")] = "auto"
+    in_flight: Annotated[int, typer.Option(help="Maximum number of concurrent requests to each server.", min=1)] = 64
+    adapter: Annotated[
+        str | None, typer.Option(help="Folder of a LoRA adapter for --lm, if that is a local model.")
+    ] = None
+    device: Annotated[str, typer.Option(help="Device for local models: auto, cpu, cuda or cuda:0.")] = "auto"
+    dtype: Annotated[str, typer.Option(help="Data type of local models: auto, float32, bfloat16 or float16.")] = "auto"
     template_options: Annotated[
         str | None,
-        typer.Option(help="Variables of --lm's chat template as JSON, such as '{\"enable_thinking\": true}'."),
+        typer.Option(help="Variables for the chat template of --lm, as JSON, such as '{\"enable_thinking\": true}'."),
     ] = None
     samples: Annotated[
         int | None,
-        typer.Option(help="Estimate probabilities from so many answers to each prompt: for models without any.", min=2),
+        typer.Option(
+            help="Estimate probabilities from this many answers to each prompt, for models that report none.", min=2
+        ),
     ] = None
     sample_temperature: Annotated[float, typer.Option(help="Sampling temperature of these answers.")] = 1.0
     sample_tokens: Annotated[
-        int, typer.Option(help="Token limit of each of these answers; models that reason first need a high one.", min=1)
+        int,
+        typer.Option(help="Token limit for each of these answers. Models that reason first need a high limit.", min=1),
     ] = 16
-    dialect: Annotated[str, typer.Option(help="How the server is asked, such as vllm or chat; auto finds out.")] = (
+    dialect: Annotated[str, typer.Option(help="Protocol of the server, such as vllm or chat; auto detects it.")] = (
         "auto"
     )
     exact_resume: Annotated[
         bool,
         typer.Option(
             "--exact-resume",
-            help="Repeat the last digits too when a stopped run goes on; local models read shared texts more often.",
+            help="Make a resumed run give exactly the same numbers. Local models then read shared texts more often.",
         ),
     ] = False
     workers: Annotated[
         str | None,
         typer.Option(
             metavar="ray[:N]",
-            help="Open --lm, a local model, in N workers on a Ray cluster; by default one a GPU, or one for two cores.",
+            help="Run --lm, a local model, in N workers on a Ray cluster. Default: one per GPU, or per two cores.",
         ),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Begin a long run without a question.")] = False
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start long runs without asking.")] = False
 
     def of_another(self, api_base: str | None = None) -> ModelOptions:
         """Return the options for another model than --lm, behind another address or none."""

@@ -37,7 +37,7 @@ from evalbias.commands.options import (
 Objective = Annotated[
     str,
     typer.Option(
-        help="Objective of the search: fairness (the paper's), confidence, context-free, calibration, or a bias "
+        help="What the search optimizes: fairness (the paper's), confidence, context-free, calibration, or a bias "
         "(position, verbosity)."
     ),
 ]
@@ -45,41 +45,45 @@ Objective = Annotated[
 
 @opening_models
 def optimize(
-    criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of one of the data set's own.")],
+    criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of a criterion of the data set.")],
     data: Data,
     lm: LM,
     columns: Columns = None,
     proposer_lm: ProposerLM = "grammar",
-    population: Annotated[int, typer.Option(help="Wordings in an epoch.", min=1)] = 5,
-    epochs: Annotated[int, typer.Option(help="Rounds of wordings.", min=1)] = 5,
+    population: Annotated[int, typer.Option(help="Number of wordings in each epoch.", min=1)] = 5,
+    epochs: Annotated[int, typer.Option(help="Number of epochs.", min=1)] = 5,
     objective: Objective = "fairness",
     pairs: Pairs = "200",
     exact: Annotated[
         bool,
         typer.Option(
-            "--exact", help="Judge every wording on every pair: no racing, which drops those that cannot win any more."
+            "--exact",
+            help="Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).",
         ),
     ] = False,
-    budget: Annotated[int | None, typer.Option(help="Largest number of judgments in the search.", min=1)] = None,
+    budget: Annotated[int | None, typer.Option(help="Maximum number of judgments in the search.", min=1)] = None,
     ties: Ties = False,
     instruction: Annotated[
         str | None,
-        typer.Option(help="Your own wording to begin with; it must hold the criterion's name, and no answers."),
+        typer.Option(help="Your own wording to start from. It must contain the criterion's name and no answers."),
     ] = None,
     instruction_place: Annotated[
         Literal["first", "last"],
-        typer.Option(help="Place of the instruction in the prompt: last is faster, first is the paper's."),
+        typer.Option(
+            help="Where the instruction stands in the prompt: first, as in the paper, or last, which is faster."
+        ),
     ] = "first",
     search: Search = "greedy",
     curve: Annotated[
         bool,
         typer.Option(
-            "--curve", help="Rank with every wording tried, as it is and debiased: decision rate against agreement."
+            "--curve",
+            help="Also rank with every wording tried, with and without debiasing: agreement by decision rate.",
         ),
     ] = False,
     bare: Bare = False,
     keep_worse: KeepWorse = False,
-    test_fraction: Annotated[float, typer.Option(help="Fraction of the documents kept out of the search.")] = 0.5,
+    test_fraction: Annotated[float, typer.Option(help="Fraction of the documents to keep out of the search.")] = 0.5,
     documents: Documents = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
@@ -90,10 +94,10 @@ def optimize(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Find a fair instruction for one criterion from unlabeled outputs (ZEPO); test it on other documents.
+    """Search for a fair instruction for one criterion from unlabeled outputs (ZEPO), and test it on other documents.
 
-    The items need a source and an output, several outputs a source, or are pairs. Where people rated outputs, the
-    agreement is reported.
+    The data must hold a source and an output per item, with several outputs for each source; or pairs of outputs. If
+    people rated the outputs, agreement with them is reported too.
     """
     from evalbias.commands.run import Run
     from evalbias.commands.run_zepo import SearchOptions, objective_of, run_zepo
@@ -151,7 +155,7 @@ def measure_preference(
     ties: Ties = False,
     pairs: Pairs = "500",
     likelihood: Annotated[
-        bool, typer.Option("--likelihood", help="Also measure whether the likelier output is preferred.")
+        bool, typer.Option("--likelihood", help="Also measure whether the judge prefers the likelier output.")
     ] = False,
     likelihood_lm: LikelihoodLM = None,
     documents: Documents = None,
@@ -163,7 +167,10 @@ def measure_preference(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Position, verbosity and likelihood bias of a pairwise judge. Every pair is asked in both orders; no labels."""
+    """Measure the position, verbosity and likelihood bias of a pairwise judge.
+
+    Asks about every pair in both orders. Needs no labels.
+    """
     from rich.console import Group
 
     from evalbias.commands.run import Run
@@ -226,8 +233,11 @@ def rank(
     criterion: OneCriterion = None,
     judge: SavedPairwise = None,
     search: Search = "greedy",
-    beam_size: Annotated[int, typer.Option(help="Partial orders that beam keeps.", min=1)] = 10,
-    gap: Annotated[float, typer.Option(help="Beam follows both outcomes of closer calls.", min=0, max=1)] = 0.2,
+    beam_size: Annotated[int, typer.Option(help="Number of partial orders that beam search keeps.", min=1)] = 10,
+    gap: Annotated[
+        float,
+        typer.Option(help="Difference of probabilities below which beam search follows both outcomes.", min=0, max=1),
+    ] = 0.2,
     debias: Debias = None,
     calibration: Calibration = None,
     ties: Ties = False,
@@ -240,7 +250,10 @@ def rank(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Rank the outputs of every document by comparisons (PairS); rankings.jsonl in the run's folder, one line each."""
+    """Rank the outputs of each document by comparing them in pairs (PairS).
+
+    Writes rankings.jsonl to the run's folder, one line for each document.
+    """
     from evalbias.commands.run import Run
     from evalbias.commands.run_ranking import open_pairwise, run_ranking
     from evalbias.commands.task import open_documents

@@ -22,7 +22,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run
 
 @app.command("list")
 def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
-    """List the run folders, the latest first."""
+    """List the run folders, latest first."""
     from rich.table import Table
 
     from evalbias.commands.terminal import PlainConsole
@@ -67,7 +67,9 @@ def show_command(run: Folder, as_json: Json = False) -> None:
 def compare_command(
     first: Folder,
     second: Folder,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with their estimates side by side.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page that shows their estimates side by side.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the settings and numbers in which two runs differ."""

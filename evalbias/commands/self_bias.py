@@ -30,33 +30,42 @@ Loops = Annotated[
 Task = Annotated[
     Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"],
     typer.Option(
-        help="Task that is written and refined. In mathematics votes replace the answer, as in the paper; in "
-        "mathematics-refiner a refiner is told the vote, and its solution is accepted if its score is better."
+        help="Task of the loop. In mathematics, votes replace the answer, as in the paper. In mathematics-refiner, a "
+        "refiner is told the vote, and its solution is accepted if its score is better."
     ),
 ]
 Items = Annotated[
-    str, typer.Option("--data", help="Items with the fields of the task: a file as for judge, or hf:NAME.")
+    str,
+    typer.Option(
+        "--data", help="Items with the fields of the task: a file of the same formats as for judge, or hf:NAME."
+    ),
 ]
 MaxIterations = Annotated[
-    int | None, typer.Option(help="Largest number of refinements of an item; by default 10.", min=0)
+    int | None, typer.Option(help="Maximum number of refinements per item (10 if not given).", min=0)
 ]
 MaxTokens = Annotated[
-    int | None, typer.Option(help="Largest length of an answer; by default what the task needs.", min=1)
+    int | None, typer.Option(help="Maximum length of an answer, in tokens. By default, what the task needs.", min=1)
 ]
-Threads = Annotated[int, typer.Option("--threads", help="Items at a time.", min=1)]
-Limit = Annotated[int | None, typer.Option(help="Run only the first so many items.", min=1)]
+Threads = Annotated[int, typer.Option("--threads", help="Number of items to process at a time.", min=1)]
+Limit = Annotated[int | None, typer.Option(help="Process only this many items, from the start.", min=1)]
 InstructScoreLM = Annotated[
-    str | None, typer.Option("--instructscore", help="Model that lists errors by the reference: external feedback.")
+    str | None,
+    typer.Option(
+        "--instructscore", help="Model for external feedback: it lists the errors by comparing with the reference."
+    ),
 ]
 InstructScorePrompt = Annotated[
     Path | None,
-    typer.Option(help="Its request, with {reference} and {output}; see InstructScore.", exists=True, dir_okay=False),
+    typer.Option(
+        help="File with the prompt of --instructscore; holds {reference} and {output}.", exists=True, dir_okay=False
+    ),
 ]
 
 ExamplesFile = Annotated[
     Path | None,
     typer.Option(
-        help="JSON of in-context examples for generate, feedback and refine, instead of the built-in ones ({}: none).",
+        help="JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones ({}: "
+        "none).",
         exists=True,
         dir_okay=False,
     ),
@@ -66,16 +75,16 @@ ExamplesFile = Annotated[
 def measure_self(
     data: Loops,
     columns: Columns = None,
-    own: Annotated[str, typer.Option(help="Field with the loop's own score.")] = "self_score",
-    expected: Annotated[str, typer.Option(help="Field with the expected score of the output.")] = "expected",
+    own: Annotated[str, typer.Option(help="Field that holds the loop's own score.")] = "self_score",
+    expected: Annotated[str, typer.Option(help="Field that holds the output's expected score.")] = "expected",
     by: Annotated[Literal["iteration", "k"], typer.Option(help="Field that numbers the rounds.")] = "iteration",
     map_file: QuantileMapFile = None,
-    resamples: Annotated[int, typer.Option(help="Resamples of the intervals and the test.", min=1)] = 2_000,
+    resamples: Annotated[int, typer.Option(help="Number of resamples for the intervals and the test.", min=1)] = 2_000,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Bias and distance skewness of loops' own scores, round by round, with intervals. No model is asked.
+    """Measure the Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model.
 
     Several loops, such as those of several models, are shown side by side.
     """
@@ -115,7 +124,10 @@ def measure_style(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Preference for the own style: the model paraphrases outputs of others (field 'output') and judges both."""
+    """Measure a model's preference for its own style.
+
+    The model paraphrases outputs that others wrote (field 'output'), and judges both versions.
+    """
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
     from evalbias.commands.run_refine import run_style
@@ -137,15 +149,20 @@ def refine(
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
     feedback: Annotated[
-        Literal["own", "external"], typer.Option(help="The model's own, or the task's external source.")
+        Literal["own", "external"],
+        typer.Option(help="Source of feedback: the model itself, or the task's external source."),
     ] = "own",
     program: Annotated[
         Path | None,
-        typer.Option(help="A compiled loop; it decides the refinements.", exists=True, dir_okay=False),
+        typer.Option(
+            help="JSON file of a compiled loop, which decides the number of refinements.", exists=True, dir_okay=False
+        ),
     ] = None,
     best_of: Annotated[
         int | None,
-        typer.Option(help="Draw so many outputs and keep the one with the best feedback, without refining.", min=1),
+        typer.Option(
+            help="Instead of refining, draw this many outputs and keep the one with the best feedback.", min=1
+        ),
     ] = None,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
@@ -155,9 +172,9 @@ def refine(
     map_file: QuantileMapFile = None,
     aspects_lm: Annotated[
         str | None,
-        typer.Option(help="Model that judges fluency and understandability of every output; 'same' is --lm itself."),
+        typer.Option(help="Model that judges the fluency and understandability of every output; 'same' means --lm."),
     ] = None,
-    aspects_api_base: Annotated[str | None, typer.Option(help="Address of the server that --aspects-lm names.")] = None,
+    aspects_api_base: Annotated[str | None, typer.Option(help="Address of the server that runs --aspects-lm.")] = None,
     threads: Threads = 1,
     limit: Limit = None,
     *,
@@ -166,9 +183,10 @@ def refine(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Run a refine loop, or best of k, on every item; outputs.jsonl and steps.jsonl in the run's folder.
+    """Run a refine loop, or best of k, on every item.
 
-    A stopped run goes on. evalbias measure self --data FOLDER shows Bias and Dskew by refinement, or by k.
+    Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
+    refinement, or by k, run evalbias measure self --data FOLDER.
     """
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
@@ -201,15 +219,17 @@ def compile_refine(
     max_iterations: MaxIterations = None,
     max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
-    k: Annotated[int, typer.Option("-k", help="Largest number of demonstrations.", min=0)] = 4,
+    k: Annotated[int, typer.Option("-k", help="Maximum number of demonstrations.", min=0)] = 4,
     until: Annotated[
         Literal["quality", "quality or bias"],
-        typer.Option(help="Stop where the quality rises no more, or also before the bias rises."),
+        typer.Option(help="Stop when quality stops rising, or already before the bias rises."),
     ] = "quality",
     budget: Annotated[
-        int | None, typer.Option(help="Requests to the model for training items, approximately.", min=1)
+        int | None, typer.Option(help="Approximate number of requests to the model for training items.", min=1)
     ] = None,
-    test_fraction: Annotated[float, typer.Option(help="Fraction of the items kept to compare before and after.")] = 0.5,
+    test_fraction: Annotated[
+        float, typer.Option(help="Fraction of the items to keep for comparing before and after.")
+    ] = 0.5,
     bare: Bare = False,
     keep_worse: KeepWorse = False,
     instructscore: InstructScoreLM = None,
@@ -226,7 +246,7 @@ def compile_refine(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Compile a loop under external feedback: where it stops, and demonstrations from accepted refinements."""
+    """Compile a loop under external feedback: when to stop, and demonstrations from accepted refinements."""
     from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
     from evalbias.commands.run_refine import compile_loop
