@@ -35,6 +35,7 @@ def items(tmp_path_factory):
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 
 
+@pytest.mark.slow
 def test_measure_likelihood(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--out", "run"]
     told = evalbias("measure", "likelihood", *options, "--json", cwd=tmp_path)
@@ -81,6 +82,7 @@ def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
     assert found["performance"]["value"] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_compile_and_judge(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--resamples", 200, "--limit", 200]
     options += ["--keep-worse"]  # 80 items may show nothing to be better
@@ -409,6 +411,7 @@ def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
     assert "agreement" not in told
 
 
+@pytest.mark.slow
 def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     options = [CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve", "--out", "run", "--json"]
     told = json.loads(evalbias("optimize", *options, cwd=tmp_path).stdout)
@@ -424,6 +427,7 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
     assert (tmp_path / "run/curve.png").exists()
 
 
+@pytest.mark.slow
 def test_optimize_begins_with_a_wording_of_ones_own(outputs, tmp_path):
     own = ["--instruction", "Which text is better on politeness?", "--instruction-place", "first"]
     options = [

@@ -32,6 +32,7 @@ def write(path, rows):
     return path
 
 
+@pytest.mark.slow
 def test_measure_self_on_the_recordings(data_dir, tmp_path):
     folder = data_dir / "self_bias_recorded/mt"
     file = folder / "gpt-3.5-turbo__yor-en.jsonl"
@@ -260,6 +261,7 @@ def test_a_vote_has_no_refiner_to_compile(model, tmp_path):
         assert "In the task mathematics votes replace the answer: use --task mathematics-refiner." in told.stderr
 
 
+@pytest.mark.slow
 def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     folder = data_dir / "self_bias_recorded"
     recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]

@@ -72,6 +72,7 @@ def test_best_of_k_as_published(folder):
         assert distance_skewness(own - expected[row]) == pytest.approx(skewness, abs=0.005)
 
 
+@pytest.mark.slow
 def test_parsing_rarely_differs_from_counting_substrings(folder):
     differs = undefined = total = 0
     for file in sorted((folder / "mt").iterdir()):

@@ -194,6 +194,7 @@ def test_a_model_behind_litellm_that_refuses_one_item_judges_the_others(lms, nam
     assert words_of(BODIES[name]) in predictions[3].undefined
 
 
+@pytest.mark.slow
 def test_one_judgment_of_a_refused_item_raises_its_reason(lms):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown = set()

@@ -192,6 +192,7 @@ def request_for(text):
     return lm15.Request(model="server/tiny", messages=(lm15.Message.user(text),), config=GENERATION)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vllm", "chat"])
 def test_asynchronous_calls_are_all_in_flight(lms, kind):
     requests = [request_for(f"the cat {n}") for n in range(40)]

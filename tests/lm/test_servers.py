@@ -297,6 +297,7 @@ def test_calls_are_large_enough_for_the_requests_in_flight(lms):
     assert chunk_of(local) == 256
 
 
+@pytest.mark.slow
 def test_other_weights_under_the_same_name_are_refused(lms, tmp_path):
     folder = RunFolder(tmp_path, {"command": "judge"})
     for dialect in ("vllm", "sglang", "llama.cpp", "echo"):

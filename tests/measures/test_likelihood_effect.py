@@ -171,7 +171,13 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
     assert ours.first_stage_f == pytest.approx(first, rel=0.1)
 
 
-@pytest.mark.parametrize(("n", "outputs", "draws"), [(30, 1, 400), (120, 1, 1500), (568, 1, 800), (960, 16, 500)])
+@pytest.mark.parametrize(
+    ("n", "outputs", "draws"),
+    [
+        (30, 1, 400),
+        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((120, 1, 1500), (568, 1, 800), (960, 16, 500))),
+    ],
+)
 def test_an_unbiased_judge_is_rejected_in_about_one_case_of_twenty(n, outputs, draws):
     rejected, shared = 0, 0.3 if outputs > 1 else 0.0
     for seed in range(draws):
@@ -182,6 +188,7 @@ def test_an_unbiased_judge_is_rejected_in_about_one_case_of_twenty(n, outputs, d
     assert rejected / draws == pytest.approx(0.05, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", [-0.3, -0.1, 0.3])
 def test_a_planted_effect_is_recovered_and_covered(effect):
     estimates, covered = [], 0

@@ -131,6 +131,7 @@ COMPARING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARING)
 def test_a_judge_that_compares_is_compiled_inside_a_program(name):
     (train, val), lm = labeled_pairs(), Attached()
@@ -147,6 +148,7 @@ def test_a_judge_that_compares_is_compiled_inside_a_program(name):
     assert [judge.dump_state() for judge in compiled.judges] == states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARING)
 def test_an_optimizer_of_comparisons_is_a_step_of_better_together(name, caplog):
     train, val = labeled_pairs()

@@ -55,6 +55,7 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
     assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
 
 
+@pytest.mark.slow
 def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
     accepted = []
     for seed in range(0, 600, 4):

@@ -151,6 +151,7 @@ def test_the_prompts_of_a_fit_are_counted_and_a_failed_fit_is_a_failed_trial():
     assert few.failed > 0  # 8 pairs are too few for a map
 
 
+@pytest.mark.slow
 def test_a_study_is_of_one_model_and_one_student(tmp_path):
     storage, train = f"sqlite:///{tmp_path}/study.db", sides(labels=False)[0]
     students = [PairwiseJudge(C), PairwiseJudge(C, ties=True), PairwiseJudge(C, min_coverage=0.5)]
