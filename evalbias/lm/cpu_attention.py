@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -21,7 +22,7 @@ Result = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True)
 class _Block:
-    """Queries from ``start`` to ``stop``, the runs of keys they attend to, and the mask of both."""
+    """Queries from ``start`` to ``stop``, the runs of keys they attend to, and the (q, k) mask of both."""
 
     start: int
     stop: int
@@ -40,7 +41,6 @@ class CPUAttention:
 
     def __init__(self, mask: LayerMask) -> None:
         self.mask = mask
-        self._masks: dict[int, list[_Block]] = {}  # queries per key head -> blocks
 
     @staticmethod
     def usable() -> bool:
@@ -56,19 +56,17 @@ class CPUAttention:
         softcap: float | None,
     ) -> Result:
         """Attend to the suffix and the pack, block by block under the tree mask."""
-        groups = query.shape[1] // key.shape[1]
-        if groups not in self._masks:
-            self._masks[groups] = self._blocks(groups)
+        groups = query.shape[1] // key.shape[1]  # queries per key head
         done = [
             _flash(
                 query[:, :, block.start : block.stop],
                 _taken(key, block.runs),
                 _taken(value, block.runs),
-                block.mask,
+                block.mask.repeat(groups, 1)[None, None],  # not kept: with few key heads, it is many times larger
                 scaling,
                 softcap,
             )
-            for block in self._masks[groups]
+            for block in self._blocks
         ]
         outs, lses = zip(*done, strict=True)
         return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
@@ -84,15 +82,15 @@ class CPUAttention:
         """Attend to the shared prefix, all queries at once without a mask."""
         return _flash(query, key, value, None, scaling, softcap)
 
-    def _blocks(self, groups: int) -> list[_Block]:
+    @cached_property
+    def _blocks(self) -> list[_Block]:
         edges, blocks = self.mask.tiles.queries, []
         for number in range(len(edges) - 1):
             start, stop, runs = int(edges[number]), int(edges[number + 1]), self.mask.tiles.runs(number)
             span = slice(runs[0].start, runs[-1].stop)
             if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
                 runs = [span]
-            mask = self.mask.part(slice(start, stop), runs).repeat(groups, 1)[None, None]  # (1, 1, groups * q, k)
-            blocks.append(_Block(start, stop, runs, mask))
+            blocks.append(_Block(start, stop, runs, self.mask.part(slice(start, stop), runs)))
         return blocks
 
 

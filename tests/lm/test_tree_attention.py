@@ -87,6 +87,17 @@ def test_both_parts_are_one_softmax(kernel, sinks, monkeypatch):
     assert seen >= 2
 
 
+def test_masks_are_kept_once_for_all_heads():
+    """With 12 query heads on one key head, masks by head would take 12 times the memory."""
+    (_, tiles), *_ = some_packs(np.random.default_rng(0), 4096, 16)
+    kernel = CPUAttention(LayerMask(0, False, tiles, torch.empty(0)))
+    key = torch.zeros(1, 1, len(tiles.ends), 8)
+    kernel.near(torch.zeros(1, 12, len(tiles.reach), 8), key, key, None, None)
+    sizes = [block.mask.numel() for block in kernel._blocks]
+    assert len(sizes) > 1
+    assert sum(sizes) <= len(tiles.reach) * len(tiles.ends)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_cpus_kernel_gives_the_models_own_answers(kind):
     check(*MODELS[kind])
