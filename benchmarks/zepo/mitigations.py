@@ -1,16 +1,22 @@
-"""Compare mitigations of position bias on held-out pairs of the synthetic world, where the truth is known.
+"""Compare mitigations of position bias on held-out pairs: of the synthetic world, LLMBar, or PandaLM.
 
-usage: python -m benchmarks.zepo.mitigations [--lm MODEL] [--fit-pairs N] [--test-pairs N] [--seed N] [--write]
+usage: python -m benchmarks.zepo.mitigations [--lm MODEL] [--adapter FOLDER] [--dtype bfloat16] [--pairs llmbar]
+           [--fit-pairs N] [--test-pairs N] [--seed N] [--write]
 
-Everything is fitted to pairs without labels. The test pairs are of other documents and asked in both orders, because a
-judge's fairness and consistency show only there; the column of prompts counts what a user's pair takes.
+In the synthetic world the truth is known. LLMBar's better output carries out the instruction by construction, PandaLM's
+is the choice of two of three people; both are read from EVALBIAS_DATA (default ../shared/data). Everything is fitted to
+pairs without labels. The test pairs have other sources and are asked in both orders, because a judge's fairness and
+consistency show only there; the column of prompts counts what a user's pair takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -18,8 +24,9 @@ import numpy as np
 
 from benchmarks.results import write_section
 from evalbias import data
-from evalbias.commands.models import identity, open_lm
+from evalbias.commands.models import ModelOptions, identity, open_lm
 from evalbias.data import wordings, world
+from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.estimates import Sample, clusters_of, measured
 from evalbias.evaluation.position import PositionBias
@@ -27,9 +34,12 @@ from evalbias.measures import decision_shares
 from evalbias.measures.calibration import by_candidate, rotations
 from evalbias.measures.statistic import MeanStatistic
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.programs import SYNTHETIC, PairwiseJudge
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.programs.position_calibration import CalibrationError
 
+SYNTHETIC_WORLD = "synthetic"
+FILES = {"llmbar": "llmbar.jsonl.gz", "pandalm": "pandalm.jsonl.gz"}
+INSTRUCTION = Criterion("quality", "How well does the output carry out the instruction?")
 DOCUMENTS = 40
 """Documents with six outputs each, for fitting and as many others for the test."""
 
@@ -69,25 +79,36 @@ def true_pairs(n: int, *, seed: int, known: frozenset[str] = frozenset()) -> lis
     return labeled[:n]
 
 
-def mitigations(fit: Sequence[dspy.Example], lm: Any, *, seed: int) -> dict[str, Mitigation]:
+def recorded_pairs(name: str, fit: int, test: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Draw pairs of recorded data for fitting, and others of other sources for the test, of which one is better."""
+    folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / "pairs"
+    pairs = [e for e in data.load(name, folder / FILES[name]) if e.better is not None]
+    random.Random(seed).shuffle(pairs)
+    known = frozenset(e.source for e in pairs[:fit])
+    return pairs[:fit], [e for e in pairs[fit:] if e.source not in known][:test]
+
+
+def mitigations(
+    fit: Sequence[dspy.Example], lm: Any, *, seed: int, criterion: Criterion = SYNTHETIC
+) -> dict[str, Mitigation]:
     """Return every mitigation, fitted to pairs without labels."""
-    pairs = [dspy.Example(source=e.source, candidates=e.candidates, input_id=e.input_id) for e in fit]
-    made = {"none": Mitigation(PairwiseJudge(SYNTHETIC), 0)}
-    made["contextual"] = Mitigation(PairwiseJudge(SYNTHETIC, calibration="contextual"), 1)
+    pairs = [dspy.Example(source=e.source, candidates=e.candidates, input_id=input_key(e)) for e in fit]
+    made = {"none": Mitigation(PairwiseJudge(criterion), 0)}
+    made["contextual"] = Mitigation(PairwiseJudge(criterion, calibration="contextual"), 1)
     for title, kind in (("batch", "batch"), ("PriDe", "pride"), ("CalibraEval", "calibraeval")):
-        judge = PairwiseJudge(SYNTHETIC, calibration=kind)
+        judge = PairwiseJudge(criterion, calibration=kind)
         try:
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))
         except CalibrationError as error:
             made[title] = Mitigation(None, 0, str(error))
     compiled = ZEPO(GrammarParaphraser(wordings.PARTS), seed=seed, select=False).compile(
-        PairwiseJudge(SYNTHETIC), trainset=pairs, lm=lm
+        PairwiseJudge(criterion), trainset=pairs, lm=lm
     )
     made["ZEPO"] = Mitigation(compiled, compiled.report.judgments)
     both = compiled.deepcopy()
     both.calibration = "pride"
     made["ZEPO + PriDe"] = Mitigation(both, compiled.report.judgments + both.calibrate(pairs, lm=lm))
-    made["permutation"] = Mitigation(PairwiseJudge(SYNTHETIC, debias="permutation"), 0)
+    made["permutation"] = Mitigation(PairwiseJudge(criterion, debias="permutation"), 0)
     return made
 
 
@@ -112,24 +133,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm", default="embedded")
+    parser.add_argument("--adapter")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--pairs", choices=[SYNTHETIC_WORLD, *FILES], default=SYNTHETIC_WORLD)
     parser.add_argument("--fit-pairs", type=int, default=100)
     parser.add_argument("--test-pairs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args(arguments)
-    lm = open_lm(args.lm)
-    fit = true_pairs(args.fit_pairs, seed=5_000_001 + args.seed)
-    known = frozenset(e.source for e in fit)
-    test = true_pairs(args.test_pairs, seed=5_100_001 + args.seed, known=known)
-    rows = [row(title, one, test, lm, seed=args.seed) for title, one in mitigations(fit, lm, seed=args.seed).items()]
+    lm = open_lm(args.lm, ModelOptions(adapter=args.adapter, dtype=args.dtype))
+    if args.pairs == SYNTHETIC_WORLD:
+        criterion, truth = SYNTHETIC, "the candidate of higher true quality"
+        fit = true_pairs(args.fit_pairs, seed=5_000_001 + args.seed)
+        known = frozenset(e.source for e in fit)
+        test = true_pairs(args.test_pairs, seed=5_100_001 + args.seed, known=known)
+    else:
+        criterion, truth = INSTRUCTION, "the candidate that people prefer"
+        fit, test = recorded_pairs(args.pairs, args.fit_pairs, args.test_pairs, seed=args.seed)
+    made = mitigations(fit, lm, seed=args.seed, criterion=criterion)
+    rows = [row(title, one, test, lm, seed=args.seed) for title, one in made.items()]
+    name = Path(args.lm).name + (", tuned" if args.adapter else "")
+    title = name if args.pairs == SYNTHETIC_WORLD else f"{name}, {args.pairs}"
     judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
     text = "\n".join(
         [
-            f"## Mitigations of position bias: {args.lm}",
+            f"## Mitigations of position bias: {title}",
             "",
             f"Judge: {judge}. Fitted to {len(fit)} pairs without labels, measured on {len(test)} pairs of other "
-            f"documents of the synthetic world; seed {args.seed}. Agreement: share of pairs, in both orders, in which "
-            "the candidate of higher true quality is preferred, a tie counting half. 95% intervals resample documents. "
+            f"sources, {args.pairs} data; seed {args.seed}. Agreement: share of pairs, in both orders, in which "
+            f"{truth} is preferred, a tie counting half. 95% intervals resample sources. "
             "Where permutation agrees with the truth in every pair, the table cannot rank the corrections.",
             "",
             "| mitigation | fairness | consistency | agreement with the truth | prompts to fit | prompts a pair |",
@@ -139,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print(text)
     if args.write:
-        write_section(f"position mitigations {args.lm}", text)
+        write_section(f"position mitigations {title}", text)
 
 
 if __name__ == "__main__":

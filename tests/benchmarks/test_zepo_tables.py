@@ -10,6 +10,7 @@ from benchmarks.zepo import baselines, racing
 from benchmarks.zepo.baselines import BERTScore
 from benchmarks.zepo.labeled import compiled, gepa, miprov2
 from benchmarks.zepo.methods import CriterionResult, Settings, run
+from benchmarks.zepo.mitigations import recorded_pairs
 from benchmarks.zepo.published import SPEARMAN
 from benchmarks.zepo.table import agreement_table, report
 from benchmarks.zepo.writer import grammar_writer
@@ -160,3 +161,12 @@ def test_the_formula_leans_as_its_wordings_say():
     assert first[:, 0].mean() > 0.7
     assert last[:, 0].mean() < 0.3
     assert first.sum(axis=1) == pytest.approx(np.ones(len(pool)))
+
+
+@pytest.mark.parametrize("name", ["llmbar", "pandalm"])
+def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name):
+    fit, test = recorded_pairs(name, 30, 50, seed=1)
+    assert (len(fit), len(test)) == (30, 50)
+    assert not {e.source for e in fit} & {e.source for e in test}
+    assert all(e.preference == "AB"[e.better] for e in [*fit, *test])
+    assert recorded_pairs(name, 30, 50, seed=1)[1][0].id == test[0].id != recorded_pairs(name, 30, 50, seed=2)[1][0].id
