@@ -119,5 +119,6 @@ def _line(brief: dict[str, object], file: Path) -> str:
     named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
     return (
         f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
-        "Whether these scores can be trusted, 'evalbias audit' with the same --judge, --lm and rated items tells."
+        "To find out whether these scores can be trusted, run 'evalbias audit' with the same --judge and --lm on rated "
+        "items."
     )

@@ -38,47 +38,50 @@ class Advice:
     words: str = ""
 
 
+OTHER_JUDGES = (
+    "use a judge that wrote none of the outputs, or average several judges, which lessens it and costs as much as all "
+    "of them"
+)
 UNKNOWN = Advice(favored="what the bias favors")
 
 ADVICE: dict[str, Advice] = {
     "likelihood": Advice(
         favored="an output that is one standard deviation likelier",
         for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
-        "keeps what is shown to help; it takes some thousand judgments once, and prompts that are longer by 2 to 8 "
-        "examples, or one more likelihood an output",
-        for_others="a correction of its scores by their likelihoods takes this effect out, at one likelihood an output "
-        "(evalbias.measures.likelihood_calibration); or use a judge with less of it: 'evalbias compile likelihood --lm "
-        "MODEL --data FILE' makes one of a model at hand",
+        "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are "
+        "longer by 2 to 8 examples, or one more likelihood for each output",
+        for_others="correct the scores by the outputs' likelihoods, one for each output "
+        "(evalbias.measures.likelihood_calibration), or switch to a judge that has less of it: 'evalbias compile "
+        "likelihood --lm MODEL --data FILE' makes one from any model that you can run",
     ),
     "position": Advice(
         favored="the output shown first",
         only="pairs",
-        for_pairs="asking in both orders and averaging removes it at twice the prompts (PairwiseJudge with "
-        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches a wording that needs one "
-        "prompt a pair",
-        for_others="asking in both orders and averaging removes it at twice the prompts",
+        for_pairs="ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
+        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches for a wording that needs "
+        "only one prompt for each pair",
+        for_others="ask in both orders and average, which removes it at twice the prompts",
     ),
     "verbosity": Advice(
         favored="an output that is one standard deviation longer",
-        for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches a wording "
-        "without it; the search takes some thousand judgments once, the wording nothing",
-        for_scores="'evalbias compile likelihood' lessens it where long outputs are likely ones (measure again after "
-        "it); outputs of equal length avoid it",
-        for_others="outputs of equal length avoid it; change the judge's wording or examples and audit it again",
+        for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a "
+        "wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
+        for_scores="'evalbias compile likelihood' lessens it where long outputs are also likely ones (measure again "
+        "afterwards); outputs of equal length avoid it",
+        for_others="judge outputs of equal length, or change the judge's wording or examples and audit it again",
     ),
     "self_preference": Advice(
         favored="an output of the judge's own system",
-        for_pairs="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
-        "price of each",
-        for_scores="a judge that wrote none of the outputs avoids it; the mean of several judges lessens it, at the "
-        "price of each",
+        for_pairs=OTHER_JUDGES,
+        for_scores=OTHER_JUDGES,
     ),
     "scale_use": Advice(
         favored="the middle of the scale",
         only="scores",
-        for_scores="a map of the scores, or likelihood calibration, stretches them but ranks no better; demonstrations "
-        "of the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 to 8 examples",
-        for_others="a map of its scores to people's stretches them at no cost, but ranks no better",
+        for_scores="a map of the scores, or a likelihood calibration, stretches them but ranks no better; "
+        "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
+        "to 8 examples",
+        for_others="a map from its scores to people's stretches them at no cost, but ranks no better",
         words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
         "{high:.2f})",
     ),

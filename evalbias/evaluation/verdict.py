@@ -32,13 +32,13 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
     parts = [_first(biased, clear, open_)]
-    parts += [f"What helps against {title(f)}: {f.remedy}." for f in biased if f.remedy]
+    parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
         parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
     if open_:
         parts.append(f"Too few items to decide on {', '.join(map(_open, open_))}.")
     if missing := verdict.having("not measured"):
-        parts.append(f"Not measured: {', '.join(map(title, missing))}.")
+        parts.append(f"Not measured: {', '.join(title(f.bias) for f in missing)}.")
     return Verdict(" ".join(parts), verdict.findings)
 
 
@@ -46,31 +46,31 @@ def _first(biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[
     if biased:
         return f"The judge is biased ({_names(biased)}): {'; '.join(finding.sentence for finding in biased)}."
     if open_:
-        return "No bias is shown, but the data do not suffice to exclude one."
+        return "No bias was found, but there are too few items to rule one out."
     if clear:
-        return "No bias is shown, and the data suffice to say so."
+        return "No bias was found, and there are enough items to say so."
     return "No bias could be measured."
 
 
-def title(finding: Finding) -> str:
-    """Return the name of a finding's bias in words."""
-    return finding.bias.replace("_", " ")
+def title(bias: str) -> str:
+    """Return the name of a bias in words."""
+    return "self-preference" if bias == "self_preference" else bias.replace("_", " ")
 
 
 def _names(findings: Sequence[Finding]) -> str:
-    *others, last = map(title, findings)
+    *others, last = (title(f.bias) for f in findings)
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def _excluded(finding: Finding) -> str:
     if not finding.margin_in_words:
-        return f"{title(finding)} ({finding.sentence})"
-    return f"{title(finding)} (an effect of {finding.margin_in_words} or more is excluded)"
+        return f"{title(finding.bias)} ({finding.sentence})"
+    return f"{title(finding.bias)} (an effect of {finding.margin_in_words} or more is ruled out)"
 
 
 def _open(finding: Finding) -> str:
     if finding.items_needed is not None:
         rated = " with two ratings each" if finding.rated_twice else ""
-        return f"{title(finding)} (about {count(finding.items_needed, 'item')}{rated} would do)"
+        return f"{title(finding.bias)} (about {count(finding.items_needed, 'item')}{rated} would be enough)"
     reason = "" if finding.estimate is None else finding.estimate.reason
-    return f"{title(finding)} ({reason})" if reason else title(finding)
+    return f"{title(finding.bias)} ({reason})" if reason else title(finding.bias)

@@ -34,11 +34,11 @@ def audit_view(audit: Audit) -> Group:
         parts.append(
             Text(f"LS is the likelihood of an output after its source and the task: {audit.provenance['task']}")
         )
-    parts += [Text(f"Not measured: {bias.replace('_', ' ')}: {why}") for bias, why in audit.not_measured.items()]
+    parts += [Text(f"Not measured: {title(bias)}: {why}") for bias, why in audit.not_measured.items()]
     if audit.label_next:
         first = ", ".join(audit.label_next[:5])
         parts.append(Text(f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"))
-    if wide := [name.replace("_", " ") for name, m in others.items() if len(m.estimates) > ROWS]:
+    if wide := [title(name) for name, m in others.items() if len(m.estimates) > ROWS]:
         parts.append(Text(f"Numbers in result.json and the report only: {', '.join(wide)}"))
     if reasons := audit.judged.reasons:
         name, why = next(iter(reasons.items()))
@@ -80,4 +80,4 @@ def _row(finding: Finding) -> tuple[str, ...]:
     assert estimate is not None
     interval = f"{number(estimate.low)} to {number(estimate.high)}"
     figures = (number(estimate.value), interval, str(estimate.n), str(estimate.undefined))
-    return (title(finding), finding.status, *figures)
+    return (title(finding.bias), finding.status, *figures)

@@ -65,11 +65,11 @@ def test_a_taste_for_the_first_position_is_found():
 def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
     assert [f.status for f in many.verdict.findings if f.bias == "position"] == ["no sign"]
-    assert "No sign of position (an effect of 10 of 100 comparisons or more is excluded)." in many.verdict.sentence
+    assert "No sign of position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict.sentence
     (open_,) = [f for f in few.verdict.findings if f.bias == "position"]
     assert open_.status == "too few items"
-    assert "No bias is shown, but the data do not suffice" in few.verdict.sentence
-    assert f"position (about {open_.items_needed} items would do)" in few.verdict.sentence
+    assert "No bias was found, but there are too few items" in few.verdict.sentence
+    assert f"position (about {open_.items_needed} items would be enough)" in few.verdict.sentence
 
 
 def test_no_number_of_items_is_promised_that_is_there_already():
@@ -110,10 +110,10 @@ def test_the_verdict_names_every_status():
         Finding("self_preference", "not measured", None, "it needs the writers"),
     ]
     assert verdict_of(found).sentence == (
-        "No bias is shown, but the data do not suffice to exclude one. Too few items to decide on position (about 400 "
-        "items would do), verbosity. Not measured: self preference."
+        "No bias was found, but there are too few items to rule one out. Too few items to decide on position (about "
+        "400 items would be enough), verbosity. Not measured: self-preference."
     )
-    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self preference."
+    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self-preference."
 
 
 def scored_world(n, effect, seed=0):
@@ -305,9 +305,8 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
 
 def test_what_helps_is_open_to_the_judge_that_was_audited():
     recorded = of_pairs(first_places(200, first=0.4)).verdict.sentence
-    assert (
-        "What helps against position: asking in both orders and averaging removes it at twice the prompts." in recorded
-    )
+    helps = "What helps against position: ask in both orders and average, which removes it at twice the prompts."
+    assert helps in recorded
     texts = rated_texts(200, 1)
     judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
     ours = evalbias.audit(texts, judge=judge, lm=FormulaLM(bias=0.5))
