@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.mitigation.measure import MAX_LOSS
+from evalbias.optimizers.likelihood_rule import HINT
 from evalbias.runs.values import number as read_number
 
 Row = Mapping[str, Any]
@@ -70,7 +71,9 @@ def _cells(row: Row, name: str) -> list[str]:
     mark = " (z)" if bias[0] == "bias_score_z" else ""
     published, performance = (e for _, e in others)
     against = (
-        "" if name == "given" else f"p less biased {_text(tried['p_smaller'], '.3f')}; {tried['loss'] or 'no loss'}"
+        ""
+        if name == "given"
+        else f"p less biased {_text(tried['p_smaller'], '.3f')}; {tried['loss'].removesuffix(HINT) or 'no loss'}"
     )
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
@@ -131,7 +134,7 @@ def _performance(row: Row, name: str) -> float:
 
 def _interval(estimate: Mapping[str, Any]) -> str:
     value, low, high = (_text(estimate[key], "+.2f") for key in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
+    return value if value == low == high else f"{value} [{low}, {high}]"
 
 
 def _text(value: Any, form: str) -> str:
