@@ -70,11 +70,10 @@ def _cells(row: Row, name: str) -> list[str]:
     bias, *others = tried["estimates"].items()
     mark = " (z)" if bias[0] == "bias_score_z" else ""
     published, performance = (e for _, e in others)
-    against = (
-        ""
-        if name == "given"
-        else f"p less biased {_text(tried['p_smaller'], '.3f')}; {tried['loss'].removesuffix(HINT) or 'no loss'}"
-    )
+    against = ""
+    if name != "given":
+        loss = tried["loss"].replace(HINT, "") or "no loss"
+        against = f"p less biased {_text(tried['p_smaller'], '.3f')}; {loss}"
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
 
