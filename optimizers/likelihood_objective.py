@@ -12,6 +12,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judge
 from evalbias.measures import FeatureEffect, bias_score_statistic, likelihood_effect
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined
+from evalbias.measures.effect import TOO_WEAK
 from evalbias.measures.equal_quality import likelihood_effects
 from evalbias.measures.ranks import pearson_rows
 from evalbias.measures.resampling import cluster_codes, drawn
@@ -71,7 +72,15 @@ class Effect:
         """Measure it; see ``Objective``."""
         found = self._found(judged)
         return Estimate(
-            self.name, self.label, found.effect, found.low, found.high, 0.0, n=found.n, undefined=found.undefined
+            self.name,
+            self.label,
+            found.effect,
+            found.low,
+            found.high,
+            0.0,
+            n=found.n,
+            undefined=found.undefined,
+            reason=found.reason or TOO_WEAK * found.weak,
         )
 
     def with_errors(self, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:

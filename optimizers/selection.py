@@ -16,6 +16,7 @@ from evalbias.optimizers.compile_report import Cost, Tried
 
 FEWEST_INPUTS = 8
 """Fewest inputs that a paired test can decide on."""
+INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
 LEVEL = 0.05
 """Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
 GIVEN = "given"
@@ -171,7 +172,7 @@ def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> s
     if more > 0:
         return f"leaves {more} more undefined"
     if math.isnan(p_value):
-        return "cannot be compared: what it should improve is undefined for it or for the given program"
+        return INCOMPARABLE
     if not p_value < LEVEL:
         return f"is not significantly better (adjusted p = {p_value:.4f})"
     return rule.loss(answers, given)
@@ -203,6 +204,11 @@ def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule
     if len(tried) == 2:
         tested = f"{others} for {rule.aim}, {tried[1].reason}"
         return f'The given program was kept: "{tried[1].name}", {tested}, on {where}.'
+    if all(one.reason == INCOMPARABLE for one in tried[1:]):
+        reasons = (e.reason for e in tried[0].estimates.values() if e.reason)
+        return (
+            f"The given program was kept: {rule.aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
+        )
     nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
     return (
         f"The given program was kept: none of {others} showed {rule.aim} on {where}. The nearest, "

@@ -262,3 +262,12 @@ def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations
         LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=sourced(60, 1), lm=Short())
     with pytest.raises(ValueError, match=r"k=\(1, 4\)"):
         LikelihoodMitigation(k=(1, 4))
+
+
+def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():
+    given = judged(0.5, n=40)
+    given.covariates[RATINGS] = np.random.default_rng(5).normal(size=(40, 2))
+    estimate = Effect().estimate(given)
+    assert estimate.reason.startswith("the ratings are too few or too unreliable to hold the quality fixed")
+    assert math.isnan(p_value(judged(0.0, n=40), given))
+    assert Effect().estimate(judged(0.5)).reason == ""

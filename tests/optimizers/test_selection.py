@@ -100,17 +100,25 @@ def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(er
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ((0.1, 0.4, float("nan"), "", 0), "cannot be compared: what it should improve is undefined"),
         ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined"),
         ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000"),
     ],
 )
 def test_the_given_program_is_kept_with_the_reason(row, reason):
-    found = chosen({"given": GIVEN, "other": row, "third": (0.6, 0.4, float("nan"), "", 0)})
+    third = (0.6, 0.4, float("nan"), "", 0)
+    found = chosen({"given": GIVEN, "other": row, "third": third})
     assert found.chosen.name == "given"
+    assert found.fields["candidates"][2].reason.startswith("cannot be compared: what it should improve is undefined")
     kept = "The given program was kept: none of 2 candidates showed less bias on 9 held-back inputs."
     assert found.fields["decision"].startswith(f'{kept} The nearest, "other", {reason}')
     assert found.fields["candidates"][0].reason == "is kept: nothing is better"
+
+
+def test_where_nothing_can_be_tested_the_decision_says_why():
+    undefined = (0.1, 0.4, float("nan"), "", 0)
+    found = chosen({"given": GIVEN, "other": undefined, "third": undefined})
+    kept = "The given program was kept: less bias cannot be tested on 9 held-back inputs: it is undefined."
+    assert found.fields["decision"] == kept
 
 
 def test_half_of_the_inputs_are_held_back_whole():
