@@ -119,6 +119,7 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
     assert all(1 <= score <= 5 for score in scores)
 
 
+@pytest.mark.slow
 def test_a_table_with_columns_of_its_own_is_judged_and_measured(items, tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     found = list(data.read(items))[:60]

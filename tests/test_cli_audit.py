@@ -120,6 +120,7 @@ def judges(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_saved_judge_that_scores(judges, tmp_path):
     items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(40, seed=3)]
     file = written(tmp_path / "items.jsonl", items)
@@ -204,6 +205,7 @@ def audit_on(scale, tmp_path, **options):
     return evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, cwd=tmp_path, **options)
 
 
+@pytest.mark.slow
 def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
     runs = set()
     for scale, ends in (("0-4", [0, 4]), ("-2-6", [-2, 6]), ("0.0-4.5", [0, 4.5])):

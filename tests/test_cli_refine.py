@@ -10,6 +10,8 @@ from lm.models import save
 
 from evalbias.programs.tasks import TASKS
 
+pytestmark = pytest.mark.slow
+
 ITEMS = {
     "translation": {"source": "un chien court", "target_language": "English", "reference": "a dog runs"},
     "constrained-generation": {"concepts": ["dog", "park"]},

@@ -17,6 +17,8 @@ from evalbias.lm.types import Unanswered
 from evalbias.programs.criteria import SYNTHETIC
 from evalbias.runs.values import to_json
 
+pytestmark = pytest.mark.slow
+
 ITEMS = 700
 OPENED = ModelOptions()
 

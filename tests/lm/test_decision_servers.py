@@ -17,6 +17,8 @@ from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.servers.dialects.question import QUESTION
 from evalbias.programs import Criterion
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"patience": 5.0, "timeout": 10.0}
 DIALECTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
 CHAT = [

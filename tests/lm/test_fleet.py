@@ -22,6 +22,8 @@ from evalbias.lm.servers.routing import route
 from evalbias.lm.servers.transport import Pool
 from evalbias.lm.types import PromptRefused, Unanswered
 
+pytestmark = pytest.mark.slow
+
 
 class Stub:
     """A server that repeats the item and notes it; ``fault`` is a function from the item to a status or None."""

@@ -136,6 +136,7 @@ def test_a_model_that_only_writes_is_asked_k_times():
     assert prediction.score == pytest.approx(mean, abs=4 * error)
 
 
+@pytest.mark.slow
 def test_the_standard_error_is_that_of_repeated_estimates():
     lm, _ = writer(lambda *_: MIX)
     example, scores, errors = dspy.Example(source="s", output="o"), [], []

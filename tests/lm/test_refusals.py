@@ -23,6 +23,8 @@ from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import Interrupted, NoProbabilities, PromptRefused, RequestRefused, Unanswered
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric
 
+pytestmark = pytest.mark.slow
+
 C = Criterion("quality", "is it good?", (1, 3))
 WORDS = ("cat", "dog", "sat", "poison", "mat", "hat")
 ITEMS = [dspy.Example(id=f"i{i}", source="s", output=f"a {w}").with_inputs("source") for i, w in enumerate(WORDS)]

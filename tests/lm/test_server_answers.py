@@ -16,6 +16,8 @@ from evalbias.lm.servers.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import Unanswered
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = ["the cat", "the mat", "a cat sat"]
 GENERATION = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
 

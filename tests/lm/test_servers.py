@@ -23,6 +23,8 @@ from evalbias.lm.types import PromptRefused, Unanswered, chunk_of
 from evalbias.programs import Criterion
 from evalbias.runs.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 PROMPTS = [
     CHAT,

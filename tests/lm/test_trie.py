@@ -59,6 +59,7 @@ def flat(logprobs):
     return np.concatenate(logprobs)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40), st.sampled_from(FAMILIES))
 def test_packed_alone_and_permuted_answers_agree(models, seed, n, pack, family):
@@ -75,6 +76,7 @@ def test_packed_alone_and_permuted_answers_agree(models, seed, n, pack, family):
     np.testing.assert_allclose(packed([sequences[one]])[0], expected[one], atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_two_thousand_prompts(models, family):
     sequences = random_trie(np.random.default_rng(7), 2000, depth=10)

@@ -267,6 +267,7 @@ def test_one_rating_of_known_reliability_by_hand():
     assert perfect.effect == pytest.approx(least_squares[0], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_known_reliability_recovers_the_effect_and_its_test_holds_its_level():
     rejected, effects = 0, []
     for seed in range(500):

@@ -66,6 +66,7 @@ def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
     assert 0.01 <= np.mean(accepted) <= 0.09
 
 
+@pytest.mark.slow
 def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
     """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
     passed = []

@@ -79,6 +79,7 @@ class Sharp(FormulaLM):
         return list(row - np.log(np.exp(row).sum()))
 
 
+@pytest.mark.slow
 def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
     lm, judge = Sharp(), PointwiseJudge(C)
     compiled = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3), select=False).compile(

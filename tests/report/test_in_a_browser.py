@@ -4,7 +4,10 @@ import pytest
 from browser import Browser, program
 from report.test_page import HOSTILE, folder, measured  # noqa: F401
 
-pytestmark = pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)"),
+]
 
 
 def test_the_page_is_silent_and_asks_for_nothing(folder):  # noqa: F811

@@ -65,6 +65,7 @@ def test_what_a_table_cannot_show_is_said(searched):
     assert "Spearman" not in printed(rows_table(bare, compiled.report))
 
 
+@pytest.mark.slow
 def test_plots_show_something(searched, tmp_path):
     compiled, rows = searched
     history_plot(compiled.report, tmp_path / "history.png")
