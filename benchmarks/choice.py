@@ -40,7 +40,7 @@ PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting")
 
 @dataclass(frozen=True)
 class Taste:
-    """What decides a judge's scores: slope on LS, and standard deviation of its own noise."""
+    """Parameters of a judge's scores: slope on LS, and standard deviation of its own noise."""
 
     slope: float
     noise: float = 0.5
@@ -126,12 +126,12 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
         "step-down max-T": ([p < LEVEL for p in rule.p_values([*half, *rest], held)], half_effects),
         "with cross-fitting": ([p < LEVEL for p in rule.p_values([*whole, *rest], given)], whole_effects),
     }
-    found = {}
+    chances = {}
     for name, (chosen, effects) in passed.items():
         smaller = [abs(effect) < abs(world.given.effect) - 1e-12 for effect in (*effects, *rest_effects)]
         false = any(one and not right for one, right in zip(chosen, smaller, strict=True))
-        found[name] = (false, any(one and right for one, right in zip(chosen, smaller, strict=True)), chosen[1])
-    return found
+        chances[name] = (false, any(one and right for one, right in zip(chosen, smaller, strict=True)), chosen[1])
+    return chances
 
 
 def section(repeats: int, sizes: Sequence[int], seed: int) -> str:

@@ -149,7 +149,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             rivals.append((shown, shown.quality))
         iterations, chosen = self._choose(rivals)
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
-        found = {"iterations": iterations, "margin": chosen.record.margin, "demonstrations": demonstrations}
+        details_of_choice = {"iterations": iterations, "margin": chosen.record.margin, "demonstrations": demonstrations}
         compiled = taught if chosen is shown else self._with_margin(student, chosen)
         compiled.max_iterations = iterations
         problem.calls = variants.calls + (0 if shown is None else shown.calls)
@@ -163,7 +163,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
         kept = {"iterations": student.max_iterations, "margin": self._given_margin(student), "demonstrations": ()}
         given = Candidate("given", student, {"chosen": "the given loop", **kept})
-        return Outcome([Candidate(name, compiled, found)], given, student, details)
+        return Outcome([Candidate(name, compiled, details_of_choice)], given, student, details)
 
     def rule(self, problem: Problem) -> Rule:
         """See ``JudgeOptimizer``."""

@@ -258,12 +258,12 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         calibration = fitted(judged, objective.slope, reduction=self.reduction)
         if calibration is None:
             return []
-        found = []
+        candidates = []
         for strength in STRENGTHS:
             copy: PointwiseJudge = judge.deepcopy()
             copy.likelihood_calibration = calibration.at(strength)
-            found.append(Candidate(f"{name} of strength {strength:g}", copy))
-        return found
+            candidates.append(Candidate(f"{name} of strength {strength:g}", copy))
+        return candidates
 
 
 def _rs_name(k: int, reduction: str) -> str:

@@ -22,7 +22,7 @@ LOSS = 0.05
 MARGIN = 0.1
 """Fall in performance (Spearman's rho) that the held-back items must rule out, where no loss is allowed."""
 HINT = "; max_loss allows some"
-"""What a user can do about a significant but small loss."""
+"""Hint for a user whose candidate has a significant but small loss."""
 DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 

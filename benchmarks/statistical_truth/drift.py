@@ -25,16 +25,18 @@ def drift(effects: Sequence[float], *, seed: int) -> list[dict[str, Any]]:
     for effect in effects:
         noise = np.sqrt(1 - 0.36 - effect**2 - 0.6 * effect)
         for n, sets in SIZES.items():
-            found = []
+            drawn_scores = []
             for _ in range(sets):
                 quality, other, own = rng.normal(size=(3, n))
                 ls = 0.5 * quality + np.sqrt(0.75) * other
                 human = likert(3 + quality + 0.7 * rng.normal(size=(3, n))).mean(axis=0)
                 model = 0.6 * quality + effect * ls + noise * own
-                found.append(
+                drawn_scores.append(
                     [likelihood_bias(ls, model, human, normalization=name).bias_score for name in NORMALIZATIONS]
                 )
-            rows.append({"effect": effect, "n": n, **dict(zip(NORMALIZATIONS, np.mean(found, axis=0), strict=True))})
+            rows.append(
+                {"effect": effect, "n": n, **dict(zip(NORMALIZATIONS, np.mean(drawn_scores, axis=0), strict=True))}
+            )
     return rows
 
 

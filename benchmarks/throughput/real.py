@@ -81,7 +81,7 @@ class Contender:
 
 @dataclass
 class Measured:
-    """What was measured of one contender.
+    """Measurements of one contender.
 
     Attributes:
         seconds: Time of every repeat.

@@ -91,14 +91,14 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]
         >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
         {'source': 'Question', 'output': 'reply', 'score': 'rating'}
     """
-    found: dict[str, str] = {}
+    column_of: dict[str, str] = {}
     for field in (field for field in wanted if field not in columns):
-        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in found.values()}
+        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
         exact = [free[name] for name in (field, *SYNONYMS.get(field, ())) if name in free]
         close = [free[name] for name in difflib.get_close_matches(field, free, 1, cutoff=0.75)]
         if exact or close:
-            found[field] = (exact or close)[0]
-    return found
+            column_of[field] = (exact or close)[0]
+    return column_of
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -38,22 +38,22 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
     for column in ("id", *chosen):
         if column not in columns:
             raise DataError(f"{name} has no column {column!r}; it has {', '.join(map(repr, columns))}.")
-    found: dict[str, dict[str, Any]] = {}
+    rows_by_id: dict[str, dict[str, Any]] = {}
     for where, row in table.rows:
         if row.get("id") is None:
             raise DataError(f"{where} has no 'id'; name the item that the row is about.")
         if all(row.get(column) == value for column, value in chosen.items()):
-            first = found.setdefault(str(row["id"]), row)
+            first = rows_by_id.setdefault(str(row["id"]), row)
             if first is not row:
                 differing = {c: (first.get(c), row.get(c)) for c in columns if first.get(c) != row.get(c)}
                 raise DataError(
                     f"{where}: a second row for the item {row['id']!r}, with other values {differing}; choose one by "
                     "its columns, such as join(..., judge=NAME)."
                 )
-    joined = [_with(e, found[str(e.get("id"))], name) for e in examples if str(e.get("id")) in found]
+    joined = [_with(e, rows_by_id[str(e.get("id"))], name) for e in examples if str(e.get("id")) in rows_by_id]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
-    missing = [str(e.get("id")) for e in examples if str(e.get("id")) not in found]
+    missing = [str(e.get("id")) for e in examples if str(e.get("id")) not in rows_by_id]
     before = examples if isinstance(examples, Dataset) else None
     left_out = {**(before.left_out if before else {}), **({f"no row in {name}": missing} if missing else {})}
     sha256 = hashlib.sha256(f"{before.sha256 if before else ''} {table.source.digest.hexdigest()} {chosen}".encode())

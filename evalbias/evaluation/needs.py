@@ -14,7 +14,7 @@ from evalbias.evaluation.quality import is_rated_by_people, on_one_scale
 
 @dataclass(frozen=True)
 class Given:
-    """What an audit is given.
+    """Inputs of an audit.
 
     Attributes:
         judged: The judge's answers, and what is known about the items.

@@ -21,7 +21,7 @@ from evalbias.lm.passed_checks import PassedChecks, passed_checks
 from evalbias.lm.placement import placement
 
 CAUSAL = "causal, with logits that follow from the hidden states"
-"""What ``check_model`` checks."""
+"""Name of the check of ``check_model``."""
 
 
 @dataclass(frozen=True)

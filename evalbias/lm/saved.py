@@ -122,6 +122,6 @@ def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | 
 
 
 def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two states are the same JSON."""
+    """Return whether two states are the same JSON."""
     first, second = (json.dumps(state, sort_keys=True, default=str) for state in (one, other))
     return first == second

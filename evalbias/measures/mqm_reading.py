@@ -98,7 +98,7 @@ def parse_mqm(text: str | None) -> list[MQMError] | None:
 
 @dataclass
 class _Reader:
-    """What was read so far.
+    """State of a reading.
 
     Attributes:
         spans: Quoted texts of the masked quotations.

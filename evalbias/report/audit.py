@@ -23,10 +23,10 @@ ROWS = 12
 def audit_view(audit: Audit) -> Group:
     """Return the whole audit for a terminal."""
     parts: list[object] = [Text(audit.verdict.sentence, style="bold"), ""]
-    found = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
-    if found:
+    decided = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
+    if decided:
         parts.append(_biases(audit))
-    others = {name: m for name, m in audit.measurements.items() if name not in found and not is_of_bias(m)}
+    others = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
     parts += [m.table() for m in others.values() if len(m.estimates) <= ROWS]
     if audit.groups:
         parts.append(_groups(audit.groups))

@@ -80,10 +80,10 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
         return []
     # A concept may hold "and" or a comma, so concepts become marks before the list is cut; longer ones come first.
     marks = {concept.lower(): chr(_MARK + n) for n, concept in enumerate(dict.fromkeys(concepts))}
-    found = "|".join(re.escape(concept) for concept in sorted(marks, key=len, reverse=True)) or "(?!)"
+    pattern = "|".join(re.escape(concept) for concept in sorted(marks, key=len, reverse=True)) or "(?!)"
     entries = []
     for part in [listed] if words is None else words:
-        marked = re.sub(rf"(?<!\w)(?:{found})(?!\w)", lambda m: marks[m.group().lower()], part, flags=re.IGNORECASE)
+        marked = re.sub(rf"(?<!\w)(?:{pattern})(?!\w)", lambda m: marks[m.group().lower()], part, flags=re.IGNORECASE)
         entries += [_IS_MISSING.sub("", entry).strip(_AROUND) for entry in _BREAK.split(marked)]
     named = {entry for entry in entries if entry in marks.values()}
     rest = [entry for entry in entries if entry not in named]

@@ -38,13 +38,13 @@ def write_report(
         more: Sections that follow those of the result; None is left out.
     """
     settings = read_json(folder / SETTINGS)
-    found = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
+    parts = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
     worst = worst_of(result, examples)
     title = result.judge if isinstance(result, Audit) else title_of_run(settings)
     page = Page(
         title[:1].upper() + title[1:],
         str(settings["command"]),
-        found if worst is None else [*found, worst],
+        parts if worst is None else [*parts, worst],
         verdict=verdict,
         run=_run(settings),
         settings={name: str(value) for name, value in flatten(settings).items()},

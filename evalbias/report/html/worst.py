@@ -157,13 +157,13 @@ def _standard(values: FloatArray, kept: np.ndarray) -> FloatArray:
 
 def passages_of(example: Mapping[str, Any]) -> tuple[Passage, ...]:
     """Return the texts of an item: its input, and its output or its two."""
-    found = [("input", example.get("source"))]
+    passages = [("input", example.get("source"))]
     outputs = example.get("candidates") or example.get("outputs")
     if outputs:
-        found += [(f"reply {n}", text) for n, text in enumerate(outputs, start=1)]
+        passages += [(f"reply {n}", text) for n, text in enumerate(outputs, start=1)]
     else:
-        found.append(("output", example.get("output")))
-    return tuple(passage(label, str(text)) for label, text in found if text not in (None, ""))
+        passages.append(("output", example.get("output")))
+    return tuple(passage(label, str(text)) for label, text in passages if text not in (None, ""))
 
 
 def passage(label: str, text: str) -> Passage:
