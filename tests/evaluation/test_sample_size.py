@@ -46,6 +46,7 @@ def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
         items_needed(FOUND, wanted, power=power)
 
 
+@pytest.mark.slow
 def test_so_many_items_show_the_effect_with_the_stated_power():
     pilot = measure(VerbosityBias(), scored(np.random.default_rng(0), 2000, length=0.15), seed=0)["length_effect"]
     large = measure(VerbosityBias(), scored(np.random.default_rng(9), 40_000, length=0.15), seed=0)["length_effect"]

@@ -28,6 +28,7 @@ def test_an_unbiased_judge_is_not_flagged_although_longer_text_is_better(n, draw
     assert flagged(VerbosityBias(), "length_effect", lambda rng: draw(rng, n), sets=150) <= 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"orders": 2}, {"orders": 1}])
 def test_verdicts_without_probabilities_do_not_flag_an_unbiased_judge(options):
     def draw(rng):
@@ -119,6 +120,7 @@ def choose(judged, rng, errors=0.0):
     return replace(judged, covariates={LENGTHS: judged.covariates[LENGTHS], BETTER: better})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("errors", [0.0, 0.1])
 def test_peoples_choices_alone_give_bounds_that_do_not_flag_an_unbiased_judge(errors):
     def draw(rng):

@@ -103,6 +103,7 @@ def test_the_cpus_kernel_gives_the_models_own_answers(kind):
     check(*MODELS[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS | CAPPED)
 def test_the_gpus_kernel_gives_the_models_own_answers(kind, on_a_gpu):
     check(*(MODELS | CAPPED)[kind])

@@ -65,6 +65,7 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     assert compile_judge(order="descending").report.demonstrations == report.demonstrations[::-1]
 
 
+@pytest.mark.slow
 def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_named():
     reports = {name: compile_judge(normalization=name).report for name in ("mean-range", "center-max")}
     for name, report in reports.items():
@@ -99,6 +100,7 @@ def test_the_report_tells_the_lengths_of_the_demonstrations():
     )
 
 
+@pytest.mark.slow
 def test_seeds_and_the_student():
     first, again, other = compile_judge(), compile_judge(), compile_judge(seed=1)
     assert first.dump_state() == again.dump_state()

@@ -41,6 +41,7 @@ def test_without_labels_the_fairest_is_taken():
     assert student.calibration is None
 
 
+@pytest.mark.slow
 def test_with_labels_accuracy_bias_and_prompts_are_weighed():
     train, test = sides()
     compiled = study(k=3, demo_sets=2).compile(PairwiseJudge(C), trainset=train, valset=test, lm=Wording(first=6.5))

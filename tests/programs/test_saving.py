@@ -175,6 +175,7 @@ def behavior(program):
     return judged, (feedback.name, feedback.low, feedback.high), steps, drafts, demos, settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
