@@ -156,9 +156,11 @@ def concurrently(
         Exception: The first other error.
     """
     pool = ThreadPoolExecutor(IN_FLIGHT)
-    futures = [pool.submit(copy_context().run, ask, item) for item in items]
+    futures: list[Future[Answer]] = []
     error, refused = None, {}
     try:
+        for item in items:  # starting threads takes a while on a busy machine, in which the user may interrupt too
+            futures.append(pool.submit(copy_context().run, ask, item))
         try:
             refused = _refused(futures, items, explain)
         except Exception as first:

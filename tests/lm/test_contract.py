@@ -4,12 +4,14 @@ import math
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import dspy
 import numpy as np
 import pytest
 from fake_server import serving
 
+from evalbias.lm import conversation
 from evalbias.lm.contract import measuring, written
 from evalbias.lm.conversation import IN_FLIGHT
 from evalbias.lm.journal import JournaledLM
@@ -68,6 +70,7 @@ class SlowEngine:
 
     def __init__(self, quick):
         self.quick, self.calls, self.lock = quick, 0, threading.Lock()
+        self.begun = threading.Semaphore(0)
 
     def complete(self, request):
         with self.lock:
@@ -75,9 +78,12 @@ class SlowEngine:
         number = int(request.messages[-1].text.split()[-1])
         if number >= self.quick:
             if number == self.quick:
+                for _ in range(self.quick):
+                    self.begun.acquire()
                 time.sleep(0.3)  # the quick ones arrive before
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             time.sleep(5)
+        self.begun.release()
         return dspy.lm15.Response(
             id=None,
             model=request.model,
@@ -91,6 +97,24 @@ class SlowEngine:
 
     def close(self):
         pass
+
+
+def test_an_interrupt_while_requests_are_queued_keeps_the_answers(monkeypatch):
+    class Interrupting(ThreadPoolExecutor):
+        sent = 0
+
+        def submit(self, *arguments):
+            if self.sent == 3:
+                raise KeyboardInterrupt
+            self.sent += 1
+            future = super().submit(*arguments)
+            wait([future])
+            return future
+
+    monkeypatch.setattr(conversation, "ThreadPoolExecutor", Interrupting)
+    with pytest.raises(Interrupted) as raised:
+        conversation.concurrently(str.upper, ["a", "b", "c", "d", "e"])
+    assert raised.value.answered == {0: "A", 1: "B", 2: "C"}
 
 
 @pytest.mark.usefixtures("interruptible")
