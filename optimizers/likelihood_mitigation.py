@@ -237,6 +237,11 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bare.likelihood_calibration = None
         judged = self.judge(problem, bare, everything)
         candidates = self._calibrated("likelihood calibration", bare, judged, objective)
+        inputs = count(len(set(map(self.input_of, everything))), "training input")
+        some = count(len(set(map(self.input_of, held))), "held-back input")
+        given = replace(given, answers=self.judge(problem, problem.student, everything), items=some)
+        if not candidates:
+            return [], given
         answers = cross_fitted(
             judged,
             STRENGTHS,
@@ -245,13 +250,9 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             scale=criterion.scale,
             seed=self.seed,
         )
-        inputs = count(len(set(map(self.input_of, everything))), "training input")
-        tested = [
-            replace(one, answers=own, items=f"all {inputs}") for one, own in zip(candidates, answers, strict=False)
-        ]
-        some = count(len(set(map(self.input_of, held))), "held-back input")
-        both = f"{some} (calibrations of the given judge: on all {inputs})" if tested else some
-        return tested, replace(given, answers=self.judge(problem, problem.student, everything), items=both)
+        where = f"all {inputs}"
+        tested = [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
+        return tested, replace(given, items=f"{some} (calibrations of the given judge: on {where})")
 
     def _calibrated(self, name: str, judge: PointwiseJudge, judged: Judged, objective: Objective) -> list[Candidate]:
         """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
