@@ -84,9 +84,13 @@ def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[Judged, list[
 
 
 def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged], list[float]]:
-    """Return a judge calibrated by a fit on other items, and its effects in the population, at every strength."""
+    """Return a judge calibrated by a fit on other items, and its effects in the population, at every strength.
+
+    Both are empty where the ratings of the other items agree too little for a fit; a compiler has no such candidate.
+    """
     calibration = fitted(on, Effect().slope, reduction="sum")
-    assert calibration is not None
+    if calibration is None:
+        return [], []
     parts = [calibration.at(strength) for strength in STRENGTHS]
     scores = [part(judge.answers, judge.covariate(LIKELIHOODS), scale=WIDE) for part in parts]
     slopes = [taste.slope - part.strength * part.slope for part in parts]
@@ -120,7 +124,7 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     other, other_effects = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_effects = [*shown_held, *other], [world.shown.effect] * len(shown) + other_effects
     _, whole_effects = calibrations(given, given, world.given)
-    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)
+    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)[: len(whole_effects)]
     passed = {
         "Bonferroni": (bonferroni([*half, *rest], held), half_effects),
         "step-down max-T": ([p < LEVEL for p in rule.p_values([*half, *rest], held)], half_effects),
@@ -129,8 +133,9 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     chances = {}
     for name, (chosen, effects) in passed.items():
         smaller = [abs(effect) < abs(world.given.effect) - 1e-12 for effect in (*effects, *rest_effects)]
-        false = any(one and not right for one, right in zip(chosen, smaller, strict=True))
-        chances[name] = (false, any(one and right for one, right in zip(chosen, smaller, strict=True)), chosen[1])
+        false = any(one and not less for one, less in zip(chosen, smaller, strict=True))
+        right = any(one and less for one, less in zip(chosen, smaller, strict=True))
+        chances[name] = (false, right, bool(effects) and chosen[1])
     return chances
 
 
