@@ -223,3 +223,26 @@ def test_a_score_off_the_scale_and_a_scale_of_another_form_are_the_users_errors(
         failed = audit_on(scale, tmp_path, check=False)
         assert failed.returncode == 2
         assert error in " ".join(failed.stderr.replace("│", " ").split())
+
+
+def test_a_bias_is_named_in_a_condition_as_the_tables_name_it():
+    found = parse_conditions(["scale use>0.2", "self-preference > 0.2", "self_preference.excess_of_my model>0"])
+    assert [c.bias for c in found] == ["scale_use", "self_preference", "self_preference"]
+
+
+def test_a_stranger_is_told_what_is_wrong_with_a_table(tmp_path):
+    def told(text, *options):
+        (tmp_path / "a.csv").write_text(text)
+        names = ["--map", "source=question,output=answer,rating_1=anna,rating_2=ben"]
+        return evalbias("audit", "--data", "a.csv", *names, *options, cwd=tmp_path, check=False)
+
+    header = "question,answer,GPT score,anna,ben\n"
+    empty = told(header, "--scores-field", "GPT score")
+    assert empty.returncode == 2
+    assert empty.stderr == "evalbias: a.csv holds no items to judge: give at least one row with an output.\n"
+    near = told(header + "q,a,3,4,5\n", "--scores-field", "gpt score")
+    assert near.stderr.endswith("Did you mean 'GPT score'?\n")
+    alone = told(header + "q,a,3,4,5\n", "--scores-field", "GPT score")
+    assert alone.returncode == 0
+    assert "Warning" not in alone.stderr
+    assert "undefined to" not in alone.stdout

@@ -18,7 +18,7 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_FORM = re.compile(r"\s*([a-z_]+)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
+_FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ def _parse(text: str) -> Condition:
             "'agreement.spearman<0.3'."
         )
     bias, estimate, comparison, limit = match.groups()
+    bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
     known = [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
     if bias not in known:
         raise ValueError(f"--fail-on {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")

@@ -94,6 +94,8 @@ def run_audit(
     items = data_sets.read(spec, mapping=mapping, **asked.recorded())
     if items.left_out:
         say(items.summary())
+    if not items:
+        raise ValueError(f"{spec} holds no items to judge: give at least one row with an output.")
     judge = None if asked.judge is None else load_any_judge(asked.judge)
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

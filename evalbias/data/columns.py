@@ -11,8 +11,10 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
     "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
     "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars"),
-    "better": ("preference", "preferred", "chosen", "label", "winner"),
+    "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
     "system": ("model", "writer", "generator"),
+    "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
+    "output_2": ("output_b", "answer_b", "response_b", "reply_b", "completion_b", "answer_2", "response_2", "reply_2"),
 }
 """Names that other data sets give to our fields, the likelier first."""
 
@@ -43,7 +45,22 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
         if ours in mapping:
             raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
         mapping[ours] = theirs
+    check_raters(mapping)
     return mapping
+
+
+def check_raters(mapping: Mapping[str, str]) -> None:
+    """Refuse one column as the ratings of two raters: they would agree by construction, and seem free of noise.
+
+    Raises:
+        ValueError: A column is mapped to two ratings.
+    """
+    raters = [theirs for ours, theirs in mapping.items() if ours.startswith("rating_")]
+    for twice in {column for column in raters if raters.count(column) > 1}:
+        raise ValueError(
+            f"The column {twice!r} is given as the ratings of two raters: give each rater's own column, or this one as "
+            f"the only score (score={twice})."
+        )
 
 
 def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
@@ -52,6 +69,7 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
     Raises:
         DataError: It does not; the message lists the columns.
     """
+    check_raters(mapping)
     for ours, theirs in mapping.items():
         if theirs not in columns:
             close = difflib.get_close_matches(theirs, columns, 1)
@@ -84,8 +102,13 @@ def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable
     return DataError(f"{place} has no column {wanted!r}; it has {_listed(columns)}.{hint}\n{EXPECTED}")
 
 
-def suggestions(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]:
+def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
     """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
+
+    Args:
+        columns: Names of the columns.
+        wanted: Fields.
+        alike: Whether names that are spelled like a field's count, besides its synonyms.
 
     Examples:
         >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
@@ -95,7 +118,7 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str]) -> dict[str, str]
     for field in (field for field in wanted if field not in columns):
         free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
         exact = [free[name] for name in (field, *SYNONYMS.get(field, ())) if name in free]
-        close = [free[name] for name in difflib.get_close_matches(field, free, 1, cutoff=0.75)]
+        close = [free[name] for name in difflib.get_close_matches(field, free, 1, cutoff=0.75) if alike]
         if exact or close:
             column_of[field] = (exact or close)[0]
     return column_of

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ from evalbias.data.dataset import DataError
 from evalbias.data.reading import Source
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
+SEPARATORS = (",", ";", "\t")
+"""Separators of the cells of a CSV file; of equally frequent ones, the first is used."""
+_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
 
 
 def json_rows(source: Source) -> Rows:
@@ -31,25 +35,22 @@ def json_rows(source: Source) -> Rows:
 
 
 def csv_rows(source: Source) -> Rows:
-    """Yield the rows of a CSV file under its header; a header with semicolons and no comma is read with semicolons.
+    """Yield the rows of a CSV file under its header, whose most frequent separator (comma, semicolon, tab) is used.
 
-    Programs write semicolons where the comma is the decimal mark. Cells are texts; quoted ones may hold line breaks. An
-    empty file has no rows.
+    Programs write semicolons where the comma is the decimal mark. A first line such as ``sep=;``, as Excel knows it,
+    names the separator. Cells are texts; quoted ones may hold line breaks. Columns without a name are left out, such as
+    the index that pandas writes. An empty file has no rows.
 
     Raises:
         DataError: A row is not valid CSV or has another number of cells than the header, or two columns have one name.
     """
-    content = source.read(source.path)
-    header = content.partition("\n")[0]
-    if ";" not in header or "," in header:
-        return _separated(source.path, content, ",")
-    source.decimal_mark = ","
-    return _separated(source.path, content, ";")
+    return _rows_of(source, source.read(source.path))
 
 
 def tsv_rows(source: Source) -> Rows:
-    """Yield the rows of a file whose cells are separated by tabs; otherwise as ``csv_rows``."""
-    return _separated(source.path, source.read(source.path), "\t")
+    """Yield the rows of a file whose cells are separated by tabs; without a tab in its header, as ``csv_rows``."""
+    content = source.read(source.path)
+    return _separated(source, content, "\t") if "\t" in content.partition("\n")[0] else _rows_of(source, content)
 
 
 def parquet_rows(source: Source) -> Rows:
@@ -97,16 +98,30 @@ def format_of(path: str) -> str | None:
     return ending if ending in FORMATS else None
 
 
-def _separated(path: Path, content: str, delimiter: str) -> Rows:
-    """Yield the rows of a table; the number of a place is that of the row's first line."""
-    line, limit = 1, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
+def _rows_of(source: Source, content: str) -> Rows:
+    """Yield the rows of a table with the separator that its first line names or has most often."""
+    header, _, rest = content.partition("\n")
+    if named := _NAMED_SEPARATOR.fullmatch(header.strip("\r")):
+        return _separated(source, rest, named[1], first=2)
+    return _separated(source, content, max(SEPARATORS, key=header.count))
+
+
+def _separated(source: Source, content: str, delimiter: str, *, first: int = 1) -> Rows:
+    """Yield the rows of a table whose header is line ``first``; the number of a place is that of the row's first line.
+
+    Where semicolons separate the cells, the source's decimal mark is the comma.
+    """
+    path = source.path
+    if delimiter == ";":
+        source.decimal_mark = ","
+    line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
     try:
         reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
-        repeated = {name for name in header if header.count(name) > 1}
+        repeated = {name for name in header if name and header.count(name) > 1}
         if repeated:
-            raise DataError(f"{path}:1 has several columns named {min(repeated)!r}; give each column its own name.")
-        line = reader.line_num + 1
+            raise DataError(f"{path}:{first} has several columns named {min(repeated)!r}; give each its own name.")
+        line = reader.line_num + first
         for cells in reader:
             if cells:  # a blank line has none
                 if len(cells) != len(header):
@@ -114,8 +129,8 @@ def _separated(path: Path, content: str, delimiter: str) -> Rows:
                         f"{path}:{line} has {len(cells)} cells, the header has {len(header)}; correct the row, and "
                         f"quote texts that contain {'a tab' if delimiter == chr(9) else repr(delimiter)}."
                     )
-                yield f"{path}:{line}", dict(zip(header, cells, strict=True))
-            line = reader.line_num + 1
+                yield f"{path}:{line}", {name: cell for name, cell in zip(header, cells, strict=True) if name}
+            line = reader.line_num + first
     except csv.Error as error:
         raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
     finally:

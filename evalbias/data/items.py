@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from evalbias.data.choices import recorded_choice
-from evalbias.data.columns import lacking
+from evalbias.data.columns import lacking, suggestions
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.numbers import recorded_number
 from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
@@ -42,8 +42,17 @@ def items_of(
     """
     columns = table.columns
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
-        beside = ("source",) if {"scores", "ratings", "rating_1"} & set(columns) else ("source", "score")
-        raise lacking(str(table.source.path), columns, "output", beside=beside)
+        place, rated = str(table.source.path), bool({"scores", "ratings", "rating_1"} & set(columns))
+        if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
+            raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
+        raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
+    for name in (*(choices or {}), *numbers):
+        ours = next((o for o, theirs in table.mapping.items() if theirs == name != o), None)
+        if ours is not None and name not in columns:
+            raise DataError(
+                f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
+                "column, or leave it out of --map."
+            )
     try:
         return load_records(table.source, table.rows, choices=choices, numbers=numbers)
     except DataError as error:

@@ -144,10 +144,10 @@ def parse_spec(spec: str) -> tuple[str, str]:
         return ending, spec
     raise ValueError(
         f"{spec!r} names no data; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), "
-        f"NAME:PATH with one of {sorted(LOADERS)}, or hf:NAME."
+        f"NAME:PATH with one of {sorted(LOADERS)}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
     )
 
 
 def _check_exists(path: str | os.PathLike[str]) -> None:
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path, and the name before it, one of {[*LOADERS]}.")
+        raise FileNotFoundError(f"{path} does not exist; check the path.")

@@ -29,7 +29,7 @@ def recorded_number(value: Any, label: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.inf
     if math.isinf(number):
-        remedy = remedy_for(value) or "or null where there is none"
+        remedy = remedy_for(value) or "or leave it empty (null in JSON) where there is none"
         raise DataError(f"{label} is {value!r:.80}: give a number, {remedy}.")
     return number
 

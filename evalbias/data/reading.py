@@ -141,7 +141,10 @@ class Source:
         """
         if fields["id"] in self.places:
             first = self.places[fields["id"]]
-            raise DataError(f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id.")
+            raise DataError(
+                f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id. If it "
+                "names an input that several outputs share: --map input_id=id."
+            )
         self.places[fields["id"]] = where
         judged = "candidates" if "candidates" in fields else "output"
         texts = fields[judged] if judged == "candidates" else [fields[judged]]
@@ -227,7 +230,8 @@ def number(value: object, label: str, *, low: float = -sys.float_info.max, high:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         bounds = "a finite number" if high == sys.float_info.max else f"a number from {low:g} to {high:g}"
         remedy = remedy_for(value)
-        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}{remedy and f': write {remedy}'}.")
+        remedy = f"write {remedy}" if remedy else "leave it empty (null in JSON) where there is none"
+        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}: {remedy}.")
     return float(value)
 
 

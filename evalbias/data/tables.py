@@ -21,6 +21,8 @@ TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns of tables whose cells stay texts even where all of them are numbers."""
 ABSENT = ("", "na", "n/a", "nan", "null", "none")
 """Cells without a value in a column of numbers, in lower case."""
+_RATED = re.compile(r"score|scores\..+|rating_\d+")
+"""Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -128,20 +130,27 @@ def _typed(rows: list[tuple[str, dict[str, Any]]], decimal_mark: str) -> list[tu
     """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text."""
     columns = rows[0][1].keys() if rows else ()
     cells = {name: [record[name] for _, record in rows] for name in columns if name not in TEXTS}
-    marks = {name: mark for name, column in cells.items() if (mark := _mark_of_numbers(column, decimal_mark))}
+    marks = {name: mark for name, column in cells.items() if (mark := _mark_of_numbers(name, column, decimal_mark))}
     return [
         (where, {name: _cell(name, cell, marks.get(name, "")) for name, cell in record.items()})
         for where, record in rows
     ]
 
 
-def _mark_of_numbers(cells: Sequence[str], decimal_mark: str) -> str:
-    """Return the decimal mark with which every cell that is not empty is a number; empty where there is none."""
+def _mark_of_numbers(name: str, cells: Sequence[str], decimal_mark: str) -> str:
+    """Return the decimal mark with which every cell that is not empty is a number; empty where there is none.
+
+    In a column of ratings, it is the mark with which most of them are.
+    """
     given = [cell.strip() for cell in cells if cell.strip().lower() not in ABSENT]
-    for mark in (".", decimal_mark):
-        if given and all(_NUMBER.fullmatch(_with_point(cell, mark)) for cell in given):
-            return mark
-    return ""
+    read = {mark: sum(_is_number(cell, mark) for cell in given) for mark in (".", decimal_mark)}
+    mark = max(read, key=read.__getitem__)
+    enough = 1 if _RATED.fullmatch(name) else max(len(given), 1)
+    return mark if read[mark] >= enough else ""
+
+
+def _is_number(cell: str, mark: str) -> bool:
+    return _NUMBER.fullmatch(_with_point(cell, mark)) is not None
 
 
 def _with_point(cell: str, mark: str) -> str:
@@ -150,8 +159,10 @@ def _with_point(cell: str, mark: str) -> str:
 
 
 def _cell(name: str, cell: str, mark: str) -> Any:
-    if mark:
-        return None if cell.strip().lower() in ABSENT else json.loads(_with_point(cell.strip(), mark))
+    if mark and cell.strip().lower() in ABSENT:
+        return None
+    if mark and _is_number(cell.strip(), mark):
+        return json.loads(_with_point(cell.strip(), mark))
     return cell if cell.strip() or name.startswith("output") else None
 
 

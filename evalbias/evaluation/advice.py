@@ -25,6 +25,7 @@ class Advice:
         for_scores: The same for a judge that scores.
         for_others: The same for a judge that evalbias cannot ask, such as recorded answers or a function; empty where
             it is the same.
+        for_reversed: What helps where the scores do not rise with the quality at all; empty where it is the same.
         only: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
         words: The finding as a sentence with ``{value}``, ``{low}``, ``{high}`` and ``{null}``, where it is not about
             what is favored.
@@ -34,6 +35,7 @@ class Advice:
     for_pairs: str = ""
     for_scores: str = ""
     for_others: str = ""
+    for_reversed: str = ""
     only: str = ""
     words: str = ""
 
@@ -82,6 +84,7 @@ ADVICE: dict[str, Advice] = {
         "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
         "to 8 examples",
         for_others="a map from its scores to people's stretches them at no cost, but ranks no better",
+        for_reversed="check that a high score is a good one: these scores do not rise with the quality at all",
         words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
         "{high:.2f})",
     ),

@@ -89,7 +89,7 @@ def findings_of(
         else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
         for bias, measurement in measurements.items()
     ]
-    found = [replace(f, remedy=_remedy(f.bias, judged, askable)) if f.status == "biased" else f for f in found]
+    found = [replace(f, remedy=_remedy(f, judged, askable)) if f.status == "biased" else f for f in found]
     return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
 
 
@@ -165,8 +165,10 @@ def _finding(
     )
 
 
-def _remedy(bias: str, judged: Judged, askable: bool) -> str:
-    advice = advice_on(bias)
+def _remedy(finding: Finding, judged: Judged, askable: bool) -> str:
+    advice, estimate = advice_on(finding.bias), finding.estimate
+    if advice.for_reversed and estimate is not None and estimate.unit == SLOPE and estimate.high <= -1:
+        return advice.for_reversed
     ours = advice.for_pairs if judged.pairwise else advice.for_scores
     return ours if askable else advice.for_others or ours
 
@@ -252,7 +254,7 @@ def _signed(value: float, digits: int) -> str:
 def _span(value: float, low: float, high: float, digits: int = 2) -> str:
     """Return the interval; of bounds, which are an interval themselves, for which reliabilities they hold."""
     if math.isnan(value):
-        return " (95 %, for every reliability of one rating from .5 to 1)"
+        return " (95 %, if the reliability of one rating is .5 or more)"
     return f" (95 % {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
 
 

@@ -27,6 +27,7 @@ class Given:
     own: str | None = None
 
 
+MAPPED = "name yours by --map rating_1=COLUMN,rating_2=COLUMN"
 Need = Callable[[Given], str]
 """Says what is lacking, as the end of "it needs ..."; empty where nothing is."""
 
@@ -58,7 +59,7 @@ def _people(given: Given) -> str:
         return ""
     if given.judged.pairwise:
         return "people's choices between the outputs (field better, or --better-field)"
-    return "people's ratings (fields rating_1, rating_2, ...) or scores (field score)"
+    return f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
 
 
 def _both_orders(given: Given) -> str:
@@ -84,12 +85,12 @@ def _own_system(given: Given) -> str:
 def _two_ratings(given: Given) -> str:
     ratings = given.judged.covariates.get(RATINGS)
     there = ratings is not None and bool(((~np.isnan(ratings)).sum(axis=1) > 1).any())
-    return "" if there else "two or more ratings of each item (fields rating_1, rating_2, ...)"
+    return "" if there else f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
 
 
 def _same_scale(given: Given) -> str:
     there = HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged)
-    return "" if there else "people's ratings on the judge's scale"
+    return "" if there else "people's ratings on the judge's scale (state it: --scale LOW-HIGH)"
 
 
 NEEDS: Mapping[str, Sequence[Need]] = {

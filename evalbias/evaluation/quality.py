@@ -120,7 +120,13 @@ def effect_statistic(
     columns = {key: v if v.ndim == 1 else v[:, 0] - v[:, 1] for key, v in features.items()}
     feature, ratings = columns.pop(name), people_ratings(judged)
     return EffectStatistic(
-        feature, ratings, name=name, covariates=columns, standardized=standardized, reliability=reliability
+        feature,
+        ratings,
+        name=name,
+        covariates=columns,
+        standardized=standardized,
+        reliability=reliability,
+        differences=judged.pairwise,
     )
 
 

@@ -151,8 +151,9 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
         raise ValueError("There are no items: give at least one.")
     if not any(field in e for e in examples):
         names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
-        near = get_close_matches(field, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        folded = {name.lower(): name for name in names}
+        near = get_close_matches(field.lower(), folded, n=1)
+        hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
         raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names)}.{hint}")
     return examples
 

@@ -31,22 +31,27 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     verdict = Verdict("", tuple(findings))
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
-    parts = [_first(biased, clear, open_)]
+    missing = verdict.having("not measured")
+    parts = [_first(biased, clear, open_, missing)]
     parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
         parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
     if open_:
         parts.append(f"Too few items to decide on {', '.join(map(_open, open_))}.")
-    if missing := verdict.having("not measured"):
-        parts.append(f"Not measured: {', '.join(title(f.bias) for f in missing)}.")
+    if missing:
+        parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
     return Verdict(" ".join(parts), verdict.findings)
 
 
-def _first(biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding]) -> str:
+def _first(
+    biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding], missing: Sequence[Finding]
+) -> str:
     if biased:
         return f"The judge is biased ({_names(biased)}): {'; '.join(finding.sentence for finding in biased)}."
     if open_:
         return "No bias was found, but there are too few items to rule one out."
+    if clear and missing:
+        return "No bias was found among those measured, and there are enough items to say so."
     if clear:
         return "No bias was found, and there are enough items to say so."
     return "No bias could be measured."
@@ -66,6 +71,11 @@ def _excluded(finding: Finding) -> str:
     if not finding.margin_in_words:
         return f"{title(finding.bias)} ({finding.sentence})"
     return f"{title(finding.bias)} (an effect of {finding.margin_in_words} or more is ruled out)"
+
+
+def _missing(finding: Finding) -> str:
+    """Name a bias, and why its number is undefined where the items seemed to allow it."""
+    return title(finding.bias) if finding.estimate is None else f"{title(finding.bias)} ({finding.sentence})"
 
 
 def _open(finding: Finding) -> str:

@@ -42,6 +42,8 @@ class KendallStatistic(Statistic):
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
         pairs = zip(scores, np.broadcast_to(references[0], scores.shape), strict=True)
+        if scores.shape[1] < 2:  # scipy warns
+            return np.full(len(scores), np.nan)
         return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
 
     def interval(

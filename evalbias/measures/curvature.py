@@ -37,8 +37,16 @@ def hermite_coefficients(values: FloatArray) -> FloatArray:
         variance as ORDER grows.
     """
     levels, counts = np.unique(values, return_counts=True)
-    thresholds = scipy.special.ndtri(np.cumsum(counts)[:-1] / counts.sum())  # (levels - 1,)
-    weights = np.diff(levels) * np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)
+    return coefficients(counts / counts.sum(), levels)
+
+
+def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatArray:
+    """Compute the same from the share of each level; by default, the levels are 0, 1, 2, ..."""
+    steps = np.ones(len(shares) - 1) if levels is None else np.diff(levels)
+    thresholds = scipy.special.ndtri(np.minimum(np.cumsum(shares)[:-1], 1.0))  # (levels - 1,)
+    weights = steps * np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)
+    kept = weights > 0  # a threshold that nothing reaches adds nothing
+    thresholds, weights = thresholds[kept], weights[kept]
     below, polynomial = np.zeros_like(thresholds), np.ones_like(thresholds)  # degrees k - 2 and k - 1, normalized
     found = np.empty(ORDER)
     for k in range(1, ORDER + 1):
@@ -70,21 +78,22 @@ def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covaria
         0.05
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
-    among_raters = _correlation(lambda r: _covariance(r, c, c) - shared, 0.0, LIMIT)
+    among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
     largest = np.sqrt(among_raters)
-    with_judge = _correlation(lambda r: _covariance(r, a, c) - covariance, -largest, largest)
+    with_judge = solved_correlation(lambda r: covariance_at(r, a, c) - covariance, -largest, largest)
     straight = with_judge * a[0] * c[0]  # covariance of scores and ratings by their straight parts
     if not straight:
         return 0.0
-    explained = _covariance(with_judge, a, c) * among_raters * c[0] ** 2 / _covariance(among_raters, c, c)
+    explained = covariance_at(with_judge, a, c) * among_raters * c[0] ** 2 / covariance_at(among_raters, c, c)
     return float(straight / explained - 1)
 
 
-def _covariance(r: float, a: FloatArray, b: FloatArray) -> float:
+def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
+    """Compute the covariance of two step functions, by their coefficients, of normals that correlate r."""
     return float((r ** np.arange(1, ORDER + 1) * a * b).sum())
 
 
-def _correlation(excess: Callable[[float], float], low: float, high: float) -> float:
+def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
     """Find where a rising function is 0; the nearer end where it is not between them."""
     if excess(low) >= 0 or excess(high) <= 0:
         return low if excess(low) >= 0 else high

@@ -23,6 +23,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.curvature import curvature
 from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability, without_levels
 from evalbias.measures.joint_model import JointModel, joint_model
+from evalbias.measures.sides import curvature_of_sides
 
 RELIABILITIES = (0.5, 1.0)
 """Reliabilities of a single rating between which bounds are given where it is unknown."""
@@ -90,7 +91,13 @@ class FeatureEffect:
 
 
 def fitted_effect(
-    feature: FloatArray, scores: FloatArray, ratings: ArrayLike, *, reliability: float | None, **options: Any
+    feature: FloatArray,
+    scores: FloatArray,
+    ratings: ArrayLike,
+    *,
+    reliability: float | None,
+    differences: bool = False,
+    **options: Any,
 ) -> FeatureEffect:
     """Fit the effect on scores (n, 1), or on the second of (n, 2) less the first; see ``effect_at_equal_quality``."""
     if reliability is not None and not 0 < reliability <= 1:
@@ -101,7 +108,7 @@ def fitted_effect(
     if problem := model.problem():
         return _undefined(model, problem)
     if model.several:
-        return _fitted(model, pool(model.ratings))
+        return _fitted(model, pool(model.ratings), differences=differences)
     single = np.nansum(model.ratings, axis=1)  # the one rating of each item
     if reliability is not None:
         return _fitted(model, with_reliability(single, reliability))
@@ -109,13 +116,13 @@ def fitted_effect(
     return _between(*(_fitted(model, with_reliability(single, r)) for r in ends))
 
 
-def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:
+def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> FeatureEffect:
     x = model.matrix
     found = fit(model.scores, x, rated, model.clusters, unit=model.unit)
     if not found.identified:
         return _undefined(model, UNRELATED.format(feature=model.feature), rated.reliability)
     effect, *slopes = found.slopes()[1:]  # the first is the constant
-    weak, ends = found.first_stage_f < STRONG, _ends(model, rated)
+    weak, ends = found.first_stage_f < STRONG, _ends(model, rated, differences)
     unbiased = min(max(effect.value, ends[0]), ends[1])
     if weak:
         low, high, p_value = weak_test(model.target, x, 1, rated, model.clusters, null=unbiased)
@@ -143,19 +150,21 @@ def _fitted(model: JointModel, rated: Rated) -> FeatureEffect:
     )
 
 
-def _ends(model: JointModel, rated: Rated) -> tuple[float, float]:
+def _ends(model: JointModel, rated: Rated, differences: bool) -> tuple[float, float]:
     """Compute the effects of an unbiased judge between which the ends of the scales put it; see ``FeatureEffect``."""
     if not model.several or model.scores.shape[1] == 2:
         return 0.0, 0.0
     x, ratings = model.matrix, without_levels(model.ratings)[~np.isnan(model.ratings)]
     shared, covariance = float(rated.product.mean()), float((model.target * rated.mean).mean())
     bent = curvature(model.target, ratings, shared=shared, covariance=covariance)
+    given = model.ratings[~np.isnan(model.ratings)]
+    least = max(curvature_of_sides(given, shared=shared), BENT) if differences else BENT
     design = np.column_stack([x, rated.mean])
     products = design.T @ design / len(x)
     products[-1, -1] = shared
     surplus = np.append(x.T @ rated.mean / len(x) * covariance / shared, 0.0)  # what a curvature of 1 adds
     of_one = float(np.linalg.solve(products, surplus)[1])
-    low, high = sorted((of_one * min(bent, 0.0), of_one * max(bent, BENT)))
+    low, high = sorted((of_one * min(bent, 0.0), of_one * max(bent, least)))
     return low, high
 
 

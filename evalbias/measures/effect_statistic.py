@@ -26,6 +26,7 @@ class EffectStatistic(Statistic):
         covariates: Name -> (n,) other features that are held fixed.
         standardized: Whether the effect is that of one standard deviation of the feature.
         reliability: Reliability of a single rating.
+        differences: Whether feature, scores and ratings are differences between the candidates of pairs.
     """
 
     unit: ClassVar[str] = SCORE_SD
@@ -39,10 +40,12 @@ class EffectStatistic(Statistic):
         covariates: Mapping[str, FloatArray] | None = None,
         standardized: bool = True,
         reliability: float | None = None,
+        differences: bool = False,
     ) -> None:
         self._columns = {name: feature, **(covariates or {})}
         self._ratings = ratings
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
+        self._options["differences"] = differences
 
     @property
     def feature(self) -> FloatArray:

@@ -25,6 +25,7 @@ def effect_at_equal_quality(
     clusters: Sequence[object] | None = None,
     covariates: Mapping[str, Sequence[object]] | None = None,
     reliability: float | None = None,
+    differences: bool = False,
 ) -> FeatureEffect:
     """Estimate the effect of a feature of the items on a judge's scores, with the quality held fixed.
 
@@ -36,7 +37,7 @@ def effect_at_equal_quality(
 
     Judges that compare are measured by the same function: give the feature of the first candidate less that of the
     second, the log-odds of the first one's win, and the differences in rating or the single annotators' preferences
-    (1, 0, -1).
+    (1, 0, -1), and say so by ``differences``.
 
     Args:
         feature: (n,) numbers, such as the log of the length.
@@ -51,6 +52,8 @@ def effect_at_equal_quality(
             own level.
         reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two
             ratings.
+        differences: Whether feature, scores and ratings are differences between the candidates of pairs. The interval
+            then allows for ratings near the end of their scale, which hides differences between them.
 
     Returns:
         The effect, in standard deviations of the scores. Without two ratings and without ``reliability`` it is NaN and
@@ -68,7 +71,7 @@ def effect_at_equal_quality(
         (0.18, -0.24, 0.6)
     """
     x, scores = vectors(**{name: feature, "model_scores": model_scores})
-    options: dict[str, Any] = {"name": name, "standardized": standardized}
+    options: dict[str, Any] = {"name": name, "standardized": standardized, "differences": differences}
     return fitted_effect(
         x, scores[:, None], ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
     )
@@ -85,6 +88,7 @@ def effect_change(
     clusters: Sequence[object] | None = None,
     covariates: Mapping[str, Sequence[object]] | None = None,
     reliability: float | None = None,
+    differences: bool = False,
 ) -> FeatureEffect:
     """Estimate how the effect differs between two judges on the same items: the second's minus the first's.
 
@@ -101,6 +105,7 @@ def effect_change(
         clusters: (n,) input of each item.
         covariates: What else is held fixed.
         reliability: Reliability of a single rating.
+        differences: As for ``effect_at_equal_quality``; the interval of a change needs no such allowance.
 
     Returns:
         The result for the difference; ``score_sd`` is 1.
@@ -109,7 +114,7 @@ def effect_change(
         ValueError: See ``effect_at_equal_quality``.
     """
     x, first, second = vectors(**{name: feature, "before": before, "after": after})
-    scores, options = np.column_stack([first, second]), {"name": name, "standardized": standardized}
+    scores, options = np.column_stack([first, second]), dict[str, Any](name=name, standardized=standardized)
     return fitted_effect(
         x, scores, ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
-from evalbias.evaluation.formatting import count, number
+from evalbias.evaluation.formatting import count, ends, number
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.quality import rated_once
 from evalbias.evaluation.verdict import title
@@ -78,6 +78,6 @@ def _groups(groups: Mapping[str, Measurement]) -> Table:
 def _row(finding: Finding) -> tuple[str, ...]:
     estimate = finding.estimate
     assert estimate is not None
-    interval = f"{number(estimate.low)} to {number(estimate.high)}"
+    interval = ends(number(estimate.low), number(estimate.high))
     figures = (number(estimate.value), interval, str(estimate.n), str(estimate.undefined))
     return (title(finding.bias), finding.status, *figures)

@@ -122,6 +122,57 @@ def test_semicolons_separate_where_the_header_has_no_comma(tmp_path):
     assert (item.source, item.output, item.score) == ("q; r", "a, b", 2.0)
 
 
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [
+        ("csv", "source;output;score, in points;judge\nq;a, b;2;2,9\n"),  # a comma in the name of a column
+        ("csv", "sep=;\nsource;output;judge\nq;a, b;2,9\n"),  # as Excel names it
+        ("csv", '"sep=;"\r\nsource;output;judge\r\nq;a, b;2,9\r\n'),
+        ("csv", "source\toutput\tjudge\nq\ta, b\t2.9\n"),
+        ("tsv", "source;output;judge\nq;a, b;2,9\n"),
+        ("tsv", "source\toutput\tjudge\tmean, by people; rounded, twice\nq\ta, b\t2.9\t3\n"),
+        ("csv", 'source,output,judge,,\nq,"a, b",2.9,,\n'),  # columns without a name
+        ("csv", ',source,output,judge\n0,q,"a, b",2.9\n'),
+    ],
+)
+def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
+    path = tmp_path / f"a.{ending}"
+    path.write_text(text)
+    (item,) = data.read(path, numbers=["judge"])
+    assert (item.source, item.output, item.judge) == ("q", "a, b", 2.9)
+    assert "" not in item
+    text = text.replace("2,9", "3.0").replace("2.9", "3.0")
+    path.write_text(text + text.splitlines(keepends=True)[-1].replace("3.0", "x"))
+    with pytest.raises(DataError, match=rf"a\.{ending}:{len(text.splitlines()) + 1}: 'judge' is 'x'"):
+        data.read(path, numbers=["judge"])
+
+
+def test_what_cannot_be_read_is_named_with_a_remedy(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer,anna,ben\nq,a,4,5\nq,b,-,3\n")
+    mapping = {"source": "question", "output": "answer", "rating_1": "anna", "rating_2": "ben"}
+    with pytest.raises(DataError, match=r"a\.csv:3: 'rating_1' is '-'.* leave it empty"):
+        data.read(path, mapping=mapping)
+    with pytest.raises(ValueError, match=r"'anna' is given as the ratings of two raters: give each rater's own column"):
+        data.read(path, mapping=mapping | {"rating_2": "anna"})
+    with pytest.raises(DataError, match=r"column 'ben' is read as 'rating_2' \(--map\) and is asked for as 'ben' too"):
+        data.read(path, mapping=mapping, numbers=["ben"])
+    path.write_text("source;output;score\nq;a;2,5\nr;b;good\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: the score is 'good'"):
+        data.read(path)
+    path.write_text("id,source,output\n7,q,a\n7,q,b\n")
+    with pytest.raises(DataError, match=r"already used at .*a\.csv:2; .* --map input_id=id\."):
+        data.read(path)
+    assert [e.input_id for e in data.read(path, mapping={"input_id": "id"})] == ["7", "7"]
+    path.write_text("prompt,response_a,response_b,human\nq,a,b,A\n")
+    with pytest.raises(DataError, match="--map output_1=response_a,output_2=response_b,source=prompt,better=human"):
+        data.read(path)
+    with pytest.raises(FileNotFoundError, match=r"b\.csv does not exist; check the path\.$"):
+        data.read(tmp_path / "b.csv")
+    with pytest.raises(ValueError, match="Save a spreadsheet as CSV"):
+        data.read(tmp_path / "a.xlsx")
+
+
 def test_long_cells_are_read(tmp_path):
     (tmp_path / "a.csv").write_text("source,output\n" + "x" * 200_000 + ",o\n")
     assert len(data.read(tmp_path / "a.csv")[0].source) == 200_000
@@ -367,8 +418,8 @@ def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
         ("2,9", "2.9 with a decimal point"),
         ("True", "1 for true and 0 for false"),
         ("no", "1 for yes and 0 for no"),
-        ("good", "or null where there is none"),
-        ("inf", "or null where there is none"),
+        ("good", r"or leave it empty \(null in JSON\) where there is none"),
+        ("inf", r"or leave it empty \(null in JSON\) where there is none"),
     ],
 )
 def test_a_number_that_is_none_names_its_line_and_the_remedy(tmp_path, cell, remedy):

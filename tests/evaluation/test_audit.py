@@ -326,13 +326,14 @@ def bare_scores(n, **fields):
 
 def test_only_what_is_missing_is_asked_for():
     found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5)).not_measured
-    people = "people's ratings (fields rating_1, rating_2, ...) or scores (field score)"
+    mapped = "columns rating_1, rating_2, ...; name yours by --map rating_1=COLUMN,rating_2=COLUMN"
+    people = f"people's ratings ({mapped}) or scores (column score)"
     assert found["verbosity"] == f"it needs {people}"
     assert found["likelihood"] == (
         "it needs a model that reports likelihoods (--likelihood-lm, such as a local model), the input of every item "
         f"(field source) and {people}"
     )
-    assert found["scale_use"] == "a test needs two or more ratings of each item (fields rating_1, rating_2, ...)"
+    assert found["scale_use"] == f"a test needs two or more ratings of each item ({mapped})"
     assert "position" not in found  # a judge that scores has no positions
     rated = bare_scores(30, source="s", ratings=[3, 4], system="gpt")
     found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="gpt").not_measured
@@ -384,7 +385,7 @@ def test_one_rating_gives_bounds_that_are_said_once():
     for low, high, words in ((0.1, 0.5, "more"), (-0.5, -0.1, "fewer"), (-0.2, 0.3, "fewer and")):
         sentence = in_words("verbosity", replace(estimate, low=low, high=high), measurement, judged)
         assert f"{words} " in sentence
-        assert sentence.endswith("(95 %, for every reliability of one rating from .5 to 1)")
+        assert sentence.endswith("(95 %, if the reliability of one rating is .5 or more)")
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
 
 
@@ -398,3 +399,32 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict.sentence
     assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
+
+
+def in_points(n, *, slope=1.0, length=None):
+    """Scores on the raters' scale that rise by ``slope`` for one point of quality."""
+    rng = np.random.default_rng(5)
+    quality = rng.integers(1, 6, size=n)
+    ratings = np.clip(quality[:, None] + rng.integers(-1, 2, size=(n, 2)), 1, 5).tolist()
+    lengths = rng.integers(5, 40, size=n) if length is None else np.full(n, length)
+    scores = np.clip(3 + slope * (quality - 3) + rng.integers(-1, 2, size=n), 1, 5).tolist()
+    rows = zip(quality, ratings, scores, lengths, strict=True)
+    return [{"id": i, "output": "x" * k, "ratings": r, "mine": s} for i, (_, r, s, k) in enumerate(rows)]
+
+
+def test_no_bias_was_found_only_among_those_that_were_measured():
+    verdict = evalbias.audit(in_points(300, length=9), scores_field="mine", scale=(1, 5)).verdict
+    assert [f.bias for f in verdict.having("no sign")] == ["scale_use"]
+    assert verdict.sentence.startswith("No bias was found among those measured, and there are enough items to say so.")
+    assert "verbosity (all items have the same length)" in verdict.sentence
+
+
+def test_scores_that_do_not_rise_with_the_quality_need_no_map():
+    for rows in (in_points(200, slope=-1.0), [row | {"mine": 3} for row in in_points(200)]):
+        found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
+        (scale_use,) = (f for f in found.verdict.findings if f.bias == "scale_use")
+        assert scale_use.status == "biased"
+        assert scale_use.remedy.startswith("check that a high score is a good one")
+    crowded = evalbias.audit(in_points(400, slope=0.4), scores_field="mine", scale=(1, 5))
+    (scale_use,) = (f for f in crowded.verdict.findings if f.bias == "scale_use")
+    assert scale_use.remedy.startswith("a map from its scores")

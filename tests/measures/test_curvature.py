@@ -7,6 +7,7 @@ from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
 from evalbias.measures.curvature import curvature, hermite_coefficients
+from evalbias.measures.sides import curvature_of_sides
 
 N = 20_000
 NORMAL = ndtri((np.arange(N) + 0.5) / N)
@@ -65,3 +66,46 @@ def test_a_judge_whose_scale_ends_where_that_of_the_ratings_does_gets_the_least_
     straight = [effect_at_equal_quality(*good_outputs(3000, seed=seed)) for seed in range(5)]
     assert np.mean([one.ends[1] for one in found]) < 0.012
     assert np.mean([one.ends[1] for one in straight]) == pytest.approx(0.028, abs=0.008)  # its mean effect
+
+
+def good_pairs(n, *, seed):
+    """Feature, scores and ratings of pairs as differences; half of the ratings are 5, and the judge is unbiased."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=(n, 2))
+    feature = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=(n, 2))
+    ratings = np.clip(np.round(4.5 + quality[:, None] + 0.7 * rng.normal(size=(n, 3, 2))), 1, 5) @ [1, -1]
+    return feature @ [1, -1], quality @ [1, -1] + 0.5 * rng.normal(size=n), ratings
+
+
+def test_an_unbiased_judge_of_pairs_is_not_flagged_because_ratings_stop_at_5():
+    flagged, without, draws = 0, 0, 100
+    for seed in range(draws):
+        items = good_pairs(568, seed=seed)
+        found = effect_at_equal_quality(*items, differences=True)
+        flagged += found.p_value < 0.05
+        without += effect_at_equal_quality(*items).p_value < 0.05
+        assert found.ends[0] <= 0 < found.ends[1] < 0.12
+    assert without / draws > 0.2  # the fault, where only the differences are looked at
+    assert flagged / draws < 0.08
+
+
+@pytest.mark.parametrize("center", [3.0, 4.0, 4.5])
+def test_the_ends_of_the_scale_are_told_from_differences(center):
+    rng = np.random.default_rng(2)
+    quality = rng.normal(size=(40_000, 1, 2))
+    ratings = np.clip(np.round(center + quality + 0.7 * rng.normal(size=(40_000, 2, 2))), 1, 5)
+    first, second = (ratings[..., 0] - ratings[..., 1]).T
+    rising = np.mean([np.cov(quality[:, 0, side], ratings[:, 0, side])[0, 1] for side in (0, 1)])
+    shared = np.mean([np.cov(*ratings[:, :, side].T)[0, 1] for side in (0, 1)])
+    expected = shared / rising**2 - 1  # var(g) / cov(q, g)^2 - 1 for the expected rating g(q)
+    found = curvature_of_sides(np.concatenate([first, second]), shared=float(np.mean(first * second)))
+    assert found == pytest.approx(expected, abs=0.012)
+
+
+def test_coins_are_worked_out_by_hand():
+    differences = np.repeat([-1.0, 0.0, 1.0], [25, 50, 25])  # of two fair coins
+    r = 0.5  # of the normals behind them: coins of one output have the covariance asin(r) / 2 pi
+    found = curvature_of_sides(differences, shared=2 * np.arcsin(r) / (2 * np.pi))
+    assert found == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
+    assert curvature_of_sides(3 * differences, shared=9 * np.arcsin(r) / np.pi) == pytest.approx(found)
+    assert curvature_of_sides(differences, shared=0.0) == curvature_of_sides(np.zeros(4), shared=1.0) == 0.0

@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import evalbias
 from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.self_bias import measure_rounds
+from evalbias.optimizers.compile_report import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.html.blocks import Facts, Section, Words
 from evalbias.report.html.glossary import TERMS, split_terms
@@ -22,6 +24,7 @@ from evalbias.report.html.page import Page, fragment, visible
 from evalbias.report.html.run_comparison import comparison_page
 from evalbias.report.html.run_page import title_of_run, write_report
 from evalbias.report.html.sections import Context, sections
+from evalbias.report.html.sections.tables import candidates_table
 from evalbias.report.html.words import title_of
 from evalbias.runs.folder import RunFolder
 from evalbias.runs.listing import read_run
@@ -264,3 +267,13 @@ def test_judges_side_by_side_mark_what_is_true_by_construction():
 def test_the_same_judge_before_and_after_has_a_table_and_no_plot(measured):
     (section,) = sections(compare(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0), Context())
     assert [block.kind for block in section.blocks] == ["table"]
+
+
+def test_every_candidate_has_the_reason_why_it_was_chosen_or_not():
+    def tried(name, chosen, reason):
+        return Tried(name, {}, math.nan, Cost(), chosen, reason)
+
+    candidates = (tried("given", True, "is kept: nothing is better"), tried("k = 8", False, "the performance falls"))
+    table = candidates_table(CompileReport(chosen="", candidates=candidates))
+    assert table.headings[-1] == "result"
+    assert [row[-1] for row in table.rows] == ["is kept: nothing is better", "the performance falls"]

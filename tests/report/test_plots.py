@@ -11,10 +11,10 @@ from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
 from evalbias.evaluation.estimates import Estimate, Sample, measured
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import likelihood_effect
-from evalbias.measures.statistic import MeanStatistic
+from evalbias.measures.statistic import SHARE, MeanStatistic
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.refine_step import Step
 from evalbias.report.html.plots import drawing_of
@@ -147,4 +147,23 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
     fields = {"bias": "taste", "criterion": "wit", "ids": tuple("abc"), "headlines": ("y",), "columns": {}}
     drawn = plot(drawing_of(measured(samples, seed=0, n_resamples=9, **fields)))
     assert drawn.title.startswith("Y: +0.20")
-    assert re.findall(r">([xyz]|other)</text>", drawn.wide) == ["y", "x"]
+    assert re.findall(r">([XYZ]|Other)</text>", drawn.wide) == ["Y", "X"]
+
+
+def test_shares_are_drawn_between_0_and_100_percent():
+    for share in (0.0, 1.0):
+        estimates = {"x": Estimate("x", "x", share, share, share, 0.5 * share, 9, 0, unit=SHARE, signed=False)}
+        ticks = re.findall(r">(\S+)</text>", plot(estimate_rows(estimates, "shares", null=None)).wide)
+        numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick != "x"]
+        assert numbers
+        assert 0 <= min(numbers) <= max(numbers) <= 1
+
+
+def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
+    judged = scored()
+    judged.covariates[LENGTHS] = np.arange(1.0, len(judged.ids) + 1)
+    drawn = plot(drawing_of(measure(BIASES["agreement"], judged, seed=0, n_resamples=9))).wide
+    for name in ("one rater", "LS alone", "length alone"):
+        assert name not in drawn
+    words = " ".join(re.findall(r">([^<>]+)</text>", drawn))
+    assert "For comparison: likelihood in place of a judge" in " ".join(words.split())

@@ -1,4 +1,4 @@
-"""Terms of the report in one plain sentence each, and where they occur in our own words."""
+"""Terms of the report in one or two plain sentences each, and where they occur in our own words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Term:
 
     Attributes:
         name: The term as ``docs/glossary.md`` writes it.
-        says: One sentence for a reader who knows no paper.
+        says: One or two sentences for a reader who knows no paper.
         forms: Other words that mean it in tables and sentences.
     """
 
@@ -30,100 +30,121 @@ class Term:
 TERMS = (
     Term(
         "Likelihood effect",
-        "The change in a judge's score for a text that is one standard deviation likelier under a language model and "
-        "just as good: 0 for a judge that looks at quality alone.",
+        "How much more or less a judge gives a text that is just as good but one standard deviation likelier under "
+        "a language model. A judge that looks at quality alone has 0.",
         ("effect of LS",),
     ),
     Term(
         "BiasScore",
-        "The rank correlation, from -1 to 1, of how likely a text is and how far the judge scores it above people: 0 "
-        "for no bias.",
+        "How closely the judge's excess over people follows the likelihood of the texts, as a rank correlation "
+        "from -1 to 1. Where the two do not go together, it is 0.",
         ("BiasScore (z)",),
     ),
     Term(
         "LS",
-        "Likelihood score: the log-probability that a language model gives a text after its input. Higher is likelier.",
+        "Likelihood score: how probable a language model finds a text after its input. Higher means likelier.",
         ("likelihood score", "LS correlation"),
     ),
     Term(
         "Evaluation performance",
-        "The rank correlation of the judge's scores with those of people: 1 for the same order of the items.",
+        "How well the judge's scores put the texts into the order that people give them, as a rank correlation. "
+        "The same order has 1.",
         ("performance",),
     ),
     Term(
+        "Krippendorff's alpha",
+        "How closely the judge and people agree on the scores themselves, not only on their order. Perfect "
+        "agreement has 1, scores given at random have 0.",
+    ),
+    Term(
+        "Cohen's kappa",
+        "How much more often the judge and people make the same choice than chance would. Perfect agreement has 1, "
+        "chance has 0.",
+    ),
+    Term(
+        "Calibration error",
+        "How far the judge's probabilities lie from how often it is right. If it says 80 % and is right in 80 of "
+        "100 such cases, the error is 0.",
+        ("ECE",),
+    ),
+    Term(
         "Reliability",
-        "The share of a rating's differences that is quality and not the rater's mood: 1 for perfect raters.",
+        "How much of the differences between ratings comes from the quality of the texts rather than from the "
+        "raters. Perfect raters have 1.",
     ),
     Term(
         "Fairness",
-        "Minus the distance of the positions' win rates from equal shares: 0 if every position wins equally often.",
+        "How evenly the places win. If every place wins equally often, it is 0; otherwise it is negative.",
     ),
     Term(
         "Position consistency",
-        "The share of pairs in which the same reply wins when the two change places: 1 for a judge that ignores order.",
+        "How often the same reply wins after the two change places. A judge that ignores the order has 1.",
         ("consistent", "consistency"),
     ),
     Term(
         "Decision rate",
-        "How often a position wins: .5 for each of two if order does not matter.",
+        "How often a place wins. If order does not matter, each of two places wins half of the time.",
     ),
     Term(
         "Verbosity",
-        "A taste for long text: at equal quality, the longer text gets a higher score or wins more often.",
+        "A taste for long text: of two equally good texts, the longer one gets the higher score or wins more often.",
     ),
     Term(
         "Longer win rate",
-        "How often the longer of two replies wins: .5 for no preference for length, and more where long replies are "
-        "the better ones.",
+        "How often the longer of two replies wins. Without a preference for length it is .5, unless the long "
+        "replies are also the better ones.",
     ),
     Term(
         "Confidence",
-        "How concentrated the judge's probabilities are: 0 if one answer has all of it, more negative the evener.",
+        "How sure the judge is of its answers. It is 0 if one answer has all of the probability, and negative "
+        "otherwise.",
     ),
     Term(
         "Self-bias",
-        "The mean difference between the scores that a model gives its own outputs and the scores they deserve.",
+        "How much higher a model scores its own texts than they deserve, on average.",
     ),
     Term(
         "Dskew",
-        "How lopsided these differences are around 0, from 0 (as many above as below) to 1 (all on one side).",
+        "How lopsided the differences are. It is 0 if they lie evenly on both sides of 0, and 1 if all lie on one "
+        "side.",
     ),
     Term(
         "Coverage",
-        "The probability that the judge's answer is a label at all: near 0, its scores mean little.",
+        "How probable it is that the judge answers with one of the allowed labels at all. Near 0, its scores mean "
+        "little.",
     ),
     Term(
         "Undefined",
-        "Left out of a number because something it needs is missing or could not be read; never counted as 0.",
+        "Left out of a number because something that it needs is missing or could not be read. It never counts as 0.",
     ),
     Term(
         "Confidence interval",
-        "A range computed from these items in such a way that, of 100 samples like them, about 95 give a range that "
-        "holds the value of all such items.",
+        "A range computed in such a way that, of 100 such ranges from 100 samples, about 95 hold the true value.",
         ("95 % interval", "95 % intervals"),
     ),
     Term(
         "Paired permutation test",
-        "Asks how often a difference this large appears when the two judges' answers are swapped at random.",
+        "A check whether a difference could be chance: it swaps the two judges' answers at random many times and "
+        "counts how often the difference is as large.",
         ("paired test",),
     ),
     Term(
         "Held-back items",
-        "Items on which nothing was fitted, used to choose between candidates.",
+        "Items that were not used to make the candidates, only to choose between them.",
         ("held-back inputs", "held-back pairs"),
     ),
     Term(
         "ZEPO",
-        "A search that rewords a judge's instruction until no position wins more often than another.",
+        "A search that rewords the judge's instruction until both places win equally often.",
     ),
     Term(
         "MQM score",
-        "A score of a text from its errors: minus 5 for each grave one and minus 1 for each small one, at worst -25.",
+        "A score of a text from its errors. Each grave error costs 5 points and each small one 1 point, down to -25.",
         ("MQM",),
     ),
     Term(
         "Permutation debiasing",
-        "Asking for every pair in both orders and averaging, so that order cannot decide.",
+        "Asking about every pair in both orders and averaging, so that the order cannot decide.",
         ("permutation",),
     ),
 )

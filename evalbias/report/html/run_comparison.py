@@ -57,7 +57,7 @@ def _estimates(first: RunRecord, second: RunRecord, names: tuple[str, str]) -> I
         blocks: list[Block] = []
         rows = []
         for one, other in pairs:
-            rows.append((one.label, f"{one.text()} ({one.interval})", f"{other.text()} ({other.interval})"))
+            rows.append((name_of(one), f"{one.text()} ({one.interval})", f"{other.text()} ({other.interval})"))
             if left and one.null is not None and one.value == one.value and other.value == other.value:
                 left -= 1
                 title = f"{name_of(one)}: {one.text()} and {other.text()}"

@@ -39,19 +39,43 @@ BIASES: Mapping[str, Named] = {
 ESTIMATES: Mapping[str, str] = {
     "likelihood_effect": "Effect of likelihood at equal quality",
     "length_effect": "Effect of length at equal quality",
+    "own_excess": "Bonus for the own system at equal quality",
+    "own_excess_at_failures": "The same among outputs that people rate low",
+    "likelihood": "Effect of likelihood",
+    "length": "Effect of length",
+    "own_system": "Effect of the own system",
     "performance": "Rank correlation with people (performance)",
     "likelihood_correlation": "Rank correlation of likelihood and winning",
     "first_rate": "How often the first place wins",
+    "first_rate_balanced": "How often the first place wins, people's choices balanced",
     "position_consistency": "How often the same reply wins in both orders",
     "longer_rate": "How often the longer reply wins",
     "bias": "Own score less expected score",
     "skewness": "Lopsidedness of the differences (Dskew)",
     "spearman": "Rank correlation with people (Spearman)",
+    "kendall": "Rank correlation with people (Kendall)",
+    "pearson": "Linear correlation with people (Pearson)",
+    "alpha_interval": "Agreement in points (Krippendorff's alpha)",
+    "alpha_ordinal": "Agreement in ranks (Krippendorff's alpha)",
+    "accuracy": "Same choice as people",
+    "accuracy_swapped": "Same choice as people, other order",
+    "consistency": "Same choice in both orders",
+    "kappa": "Agreement beyond chance (Cohen's kappa)",
+    "brier": "Squared error of the probabilities (Brier)",
+    "calibration_error": "Calibration error of the probabilities (ECE)",
+    "human_ceiling": "For comparison: one person with the others",
+    "likelihood_floor": "For comparison: likelihood in place of a judge",
+    "length_floor": "For comparison: length in place of a judge",
 }
+"""Name of an estimate -> what it is, as the beginning of a sentence and the name of a row."""
+WRITER = "excess_of_"
+"""Beginning of the names of estimates about one writer, whose label is the writer's name."""
 
 
 def name_of(estimate: Estimate) -> str:
     """Return what an estimate is in words, as the beginning of a sentence; its label where there are none."""
+    if estimate.name.startswith(WRITER):
+        return f"{estimate.label} against the other writers"
     return ESTIMATES.get(estimate.name, estimate.label[:1].upper() + estimate.label[1:])
 
 

@@ -56,7 +56,7 @@ def _drawing(alike: list[Change], null: float | None) -> Drawing:
         if null is not None:
             unbiased_line(axis, null, f"{null:g} = no bias", -0.8)
         axis.set_ylim(len(alike) - 0.4, -1.15 if null is not None else -0.6)
-        axis.set_yticks(range(len(alike)), [row_label(change.label, narrow) for change in alike], color=INK)
+        axis.set_yticks(range(len(alike)), [row_label(name_of(change.after), narrow) for change in alike], color=INK)
         axis.locator_params(axis="x", nbins=4 if narrow else 7)
         grid(axis, "x")
 

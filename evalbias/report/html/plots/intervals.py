@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.measures.statistic import SHARE
 from evalbias.report.html.plots.marks import grid, interval_mark, row_label, unbiased_line
 from evalbias.report.html.svg import INK, Drawing, axis_of
 from evalbias.report.html.words import name_of
@@ -29,7 +30,7 @@ def intervals(measurement: Measurement) -> Drawing | None:
     first = (headlines or defined)[0]
     alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
     title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
-    return estimate_rows({e.label: e for e in [first, *alike][:ROWS]}, title, null=first.null)
+    return estimate_rows({name_of(e): e for e in [first, *alike][:ROWS]}, title, null=first.null)
 
 
 def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Drawing:
@@ -65,4 +66,5 @@ def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, f
     ends = [end for e in estimates for end in (e.value, e.low, e.high) if np.isfinite(end)]
     ends += [] if null is None else [null]
     room = 0.06 * (max(ends) - min(ends)) or 0.1
-    return min(ends) - room, max(ends) + room
+    low, high = min(ends) - room, max(ends) + room
+    return (max(low, 0.0), min(high, 1.0)) if all(e.unit == SHARE for e in estimates) else (low, high)

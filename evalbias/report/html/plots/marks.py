@@ -29,9 +29,9 @@ def row_label(name: str, narrow: bool) -> str:
 
 
 def interval_mark(axis: Axes, value: float, low: float, high: float, row: float, *, color: str = ACCENT) -> None:
-    """Draw a dot on its interval."""
-    axis.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.4, solid_capstyle="round")
-    axis.plot([value], [row], "o", color=color, markersize=9)
+    """Draw a dot on its interval, whole also where it lies on the edge of the axis."""
+    axis.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.4, solid_capstyle="round", clip_on=False)
+    axis.plot([value], [row], "o", color=color, markersize=9, clip_on=False)
 
 
 def unbiased_line(axis: Axes, value: float, words: str, row: float) -> None:
