@@ -23,9 +23,10 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from benchmarks.throughput.canned import canned_server
 from evalbias.lm.servers import fleet, routing
-from evalbias.lm.servers.call import Job, key_of
+from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.transport import Pool
+from evalbias.lm.tokens import key_of
 
 SERVERS = 3
 RATE = 50_000.0

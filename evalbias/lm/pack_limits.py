@@ -9,8 +9,9 @@ from evalbias.lm.head import decoder
 from evalbias.lm.layer_masks import LayerKinds
 from evalbias.lm.tiles import TILE
 
-SMALLEST_PACK = 256
-"""Lower limit of a pack's size in tokens."""
+SMALLEST_PACK, SMALLEST_TREE_PACK = 256, 768
+"""Lower limits of a pack's size in tokens, under a dense mask and in tree attention, which skips most of what the mask
+hides. Of a small model the calls of a pack cost more than its tokens."""
 
 GPU_PACKS = (1 << 14, 1 << 16)
 """Smallest and largest size in tokens of a GPU's packs. Sizes are powers of two, so that few shapes are compiled."""
@@ -60,7 +61,8 @@ def pack_tokens(model: Any, *, tiles: bool) -> int:
     weights = sum(p.numel() for p in decoder(model).parameters()) - model.get_input_embeddings().weight.numel()
     if tiles and model.device.type == "cuda":
         return gpu_pack_tokens(weights, config.num_hidden_layers, weight_bytes=model.dtype.itemsize)
-    return max(SMALLEST_PACK, int(weights / (8 * config.hidden_size * config.num_hidden_layers)))
+    smallest = SMALLEST_TREE_PACK if tiles else SMALLEST_PACK
+    return max(smallest, int(weights / (8 * config.hidden_size * config.num_hidden_layers)))
 
 
 def gpu_pack_tokens(weights: int, layers: int, *, weight_bytes: int = 2) -> int:

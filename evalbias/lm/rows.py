@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from evalbias.lm.tokens import Scored
+from evalbias.lm.tokens import Scored, key_of
 from evalbias.lm.trie import Ids, Pack, shared
 
 Reads = dict[int, list[tuple[int, int, int]]]
@@ -25,12 +25,17 @@ class Row:
 def rows_of(sequences: Sequence[Scored]) -> list[Row]:
     """Return each distinct token sequence once, sorted and without its last token, which is only a target."""
     rows: dict[bytes, Row] = {}
+    before, key = None, b""
     for number, sequence in enumerate(sequences):
-        ids = np.array(sequence.ids[:-1], dtype=np.int64)
-        row = rows.setdefault(_sort_key(ids), Row(ids))
+        run = sequence.ids[:-1]
+        if run != before:  # choices of one token each follow one another
+            before, key = run, key_of(run)
+        if key not in rows:
+            rows[key] = Row(np.frombuffer(key, dtype=">u4").astype(np.int64))
+        reads = rows[key].reads
         for position in range(sequence.start, len(sequence.ids)):
             read = (sequence.ids[position], number, position - sequence.start)
-            row.reads.setdefault(position - 1, []).append(read)
+            reads.setdefault(position - 1, []).append(read)
     return [rows[key] for key in sorted(rows)]
 
 
@@ -73,8 +78,3 @@ def padded(rows: Sequence[Row]) -> tuple[Ids, Ids]:
         ids[index, : len(row.ids)] = row.ids
         mask[index, : len(row.ids)] = 1
     return ids, mask
-
-
-def _sort_key(ids: Ids) -> bytes:
-    """Return bytes that sort as the tokens do."""
-    return ids.astype(">u4").tobytes()

@@ -42,24 +42,41 @@ class Encoded:
     tokens: list[int]
 
 
-def encode(reader: Reader, texts: Sequence[str], *, special: bool) -> list[Encoded]:
+@dataclass(frozen=True)
+class Ending:
+    """The tokens of a text from one on; those before are the first tokens of another text.
+
+    Attributes:
+        before: Number of the tokens before.
+        ids: n tokens.
+        ends: n offsets in the text of the character after each token.
+    """
+
+    before: int
+    ids: list[int]
+    ends: list[int]
+
+
+def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
     """Tokenize texts; the prefix that a text shares with the first one is not tokenized again.
 
     Args:
         reader: Copy of the tokenizer.
         texts: Texts in any order.
         special: Whether the tokenizer adds its special tokens.
+        known: Another text, with which the first one may share a prefix.
     """
     if not texts:
         return []
     first, *rest = texts
-    whole = _whole(reader, [first], special)
+    whole = _whole(reader, [first], special) if known is None else following(reader, [first], [known], special=special)
     return whole + following(reader, rest, whole * len(rest), special=special)
 
 
 def following(reader: Reader, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
     """Tokenize texts, each of which shares a prefix with its counterpart in ``known``."""
-    cuts = [_cut(text, other, reader.margin) for text, other in zip(texts, known, strict=True)]
+    shared = [alike(text, other.text) for text, other in zip(texts, known, strict=True)]
+    cuts = [_cut(other, length, reader.margin) for other, length in zip(known, shared, strict=True)]
     whole = [number for number, cut in enumerate(cuts) if cut is None]
     part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
     tails = _whole(reader, [texts[number][known[number].words[cut - 1] :] for number, cut in part], False)
@@ -74,18 +91,54 @@ def following(reader: Reader, texts: Sequence[str], known: Sequence[Encoded], *,
     return [done[number] for number in range(len(texts))]
 
 
-def _cut(text: str, other: Encoded, margin: int) -> int | None:
-    """Return the first word to tokenize again; None if the shared prefix is too short to save work.
+def endings(
+    reader: Reader,
+    known: Sequence[Encoded],
+    contexts: Sequence[int],
+    answers: Sequence[Sequence[str]],
+    *,
+    special: bool,
+) -> list[list[Ending]]:
+    """Tokenize further answers after contexts, each of which was tokenized with one answer.
+
+    Only a context's last words are tokenized again. Where contexts end alike, as the prompts of a call often do, equal
+    answers after them are tokenized once.
+
+    Args:
+        reader: Copy of the tokenizer.
+        known: n contexts with an answer.
+        contexts: n lengths of the contexts in characters.
+        answers: Further answers after each context.
+        special: Whether the tokenizer adds its special tokens.
+    """
+    cuts = [_cut(text, context, reader.margin) for text, context in zip(known, contexts, strict=True)]
+    tails = [
+        [] if cut is None else [text.text[text.words[cut - 1] : context] + answer for answer in some]
+        for text, context, some, cut in zip(known, contexts, answers, cuts, strict=True)
+    ]
+    encoded = iter(_whole(reader, list(itertools.chain(*tails)), False))
+    found: list[list[Ending | None]] = [
+        [None if cut is None else _ending(text, cut, next(encoded)) for _ in some]
+        for text, some, cut in zip(known, answers, cuts, strict=True)
+    ]
+    left = [(row, place) for row, some in enumerate(found) for place, ending in enumerate(some) if ending is None]
+    texts = [known[row].text[: contexts[row]] + answers[row][place] for row, place in left]
+    wholes = following(reader, texts, [known[row] for row, _ in left], special=special)
+    rest = {at: Ending(0, whole.ids, whole.ends) for at, whole in zip(left, wholes, strict=True)}
+    return [[ending or rest[row, place] for place, ending in enumerate(some)] for row, some in enumerate(found)]
+
+
+def _cut(known: Encoded, shared: int, margin: int) -> int | None:
+    """Return the first word to tokenize again in a text that shares so many characters; None if that saves no work.
 
     An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
     those, which some added tokens take.
     """
-    if len(other.words) <= UNCERTAIN + 1:
+    if len(known.words) <= UNCERTAIN + 1:
         return None
-    shared = alike(text, other.text)
     if margin:
-        shared = len(text[: max(0, shared - margin)].rstrip())
-    within = bisect_right(other.words, shared)  # words that begin in the shared prefix
+        shared = len(known.text[: max(0, shared - margin)].rstrip())
+    within = bisect_right(known.words, shared)  # words that begin in the shared prefix
     cut = within - 1 - UNCERTAIN
     return cut if cut >= 2 else None
 
@@ -109,11 +162,10 @@ def alike(a: Any, b: Any) -> int:
 
 def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | None:
     """Join the known tokens before a word and the tail's from that word on; None if the tail lacks the word."""
-    offset, begin, before = known.words[cut - 1], known.words[cut], known.tokens[cut]  # the tail begins a word earlier
-    if begin - offset not in tail.words:
+    word = _word(known, cut, tail)
+    if word is None:
         return None
-    word = tail.words.index(begin - offset)
-    start = tail.tokens[word]
+    offset, before, start = known.words[cut - 1], known.tokens[cut], tail.tokens[word]
     return Encoded(
         text,
         known.ids[:before] + tail.ids[start:],
@@ -121,6 +173,21 @@ def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | Non
         known.words[:cut] + [character + offset for character in tail.words[word:]],
         known.tokens[:cut] + [token + before - start for token in tail.tokens[word:]],
     )
+
+
+def _ending(known: Encoded, cut: int, tail: Encoded) -> Ending | None:
+    """Return a tail's tokens from a word of the known text on; None if the tail lacks the word."""
+    word = _word(known, cut, tail)
+    if word is None:
+        return None
+    offset, start = known.words[cut - 1], tail.tokens[word]
+    return Ending(known.tokens[cut], tail.ids[start:], [end + offset for end in tail.ends[start:]])
+
+
+def _word(known: Encoded, cut: int, tail: Encoded) -> int | None:
+    """Return the known text's word ``cut`` in a tail that begins one word earlier; None if it is no word there."""
+    begin = known.words[cut] - known.words[cut - 1]
+    return tail.words.index(begin) if begin in tail.words else None
 
 
 def _whole(reader: Reader, texts: Sequence[str], special: bool) -> list[Encoded]:

@@ -8,12 +8,13 @@ split, and never counted as context. Control tokens are read only where a chat t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from evalbias.lm.control_tokens import PromptTokenizer, Reader
 from evalbias.lm.refusals import each
-from evalbias.lm.shared_tokenization import Encoded, alike, encode, following
+from evalbias.lm.shared_tokenization import Encoded, alike, encode, endings
 from evalbias.lm.text import Joined, Rendered
 from evalbias.lm.types import PromptRefused
 
@@ -87,26 +88,41 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
     reader = _reader(tokenizer, [prompt for prompt, _ in pairs], [text for _, text in pairs])
-    return [row[0] for row in _rows(reader, ([prompt.before(text)] for prompt, text in pairs))]
+    texts = [prompt.before(continuation) for prompt, continuation in pairs]
+    done = {
+        number: _scored(encoded, texts[number], number)
+        for _, numbers, batch in _batches(reader, texts)
+        for number, encoded in zip(numbers, batch, strict=True)
+    }
+    return [done[number] for number in range(len(texts))]
 
 
 def _scored(encoded: Encoded, joined: Joined, number: int) -> Scored:
     """Return the sequence, scored from the first token with a character of the continuation on."""
-    ends, stop = encoded.ends, len(encoded.ends)
-    while stop and ends[stop - 1] <= joined.context:  # a closing special token does not belong to the continuation
+    start, stop = _continued(encoded.ends, joined.context)
+    _check_continued(start, stop, joined.text[joined.context :], number)
+    return Scored(tuple(encoded.ids[:stop]), start, joined.text)
+
+
+def _continued(ends: Sequence[int], context: int) -> tuple[int, int]:
+    """Return the first token with a character after the context, and the number after the last one."""
+    stop = len(ends)
+    while stop and ends[stop - 1] <= context:  # a closing special token does not belong to the continuation
         stop -= 1
-    if not stop:
-        dropped = joined.text[joined.context :]
-        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {dropped!r}.")
     start = stop
-    while start and ends[start - 1] > joined.context:
+    while start and ends[start - 1] > context:
         start -= 1
+    return start, stop
+
+
+def _check_continued(start: int, stop: int, text: str, number: int) -> None:
+    if not stop:
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text!r}.")
     if start == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    return Scored(tuple(encoded.ids[:stop]), start, joined.text)
 
 
 def choice_sequences(
@@ -122,14 +138,14 @@ def choice_sequences(
     """
     check_choices(choices)
     reader = _reader(tokenizer, prompts, choices)
-    rows = _rows(reader, ([prompt.before(choice) for choice in choices] for prompt in prompts))
-    unclear = [i for i, row in enumerate(rows) if _prefixes(row)]  # decided per prompt, whatever the batch
-    closed = _rows(reader, ([prompts[i].before(choice, closed=True) for choice in choices] for i in unclear))
+    rows = _rows(reader, prompts, choices, closed=False)
+    unclear = [i for i, row in enumerate(rows) if row.has_prefixes()]  # decided per prompt, whatever the batch
+    closed = _rows(reader, [prompts[i] for i in unclear], choices, closed=True)
     for number, row in zip(unclear, closed, strict=True):
-        if _prefixes(row):
+        if row.has_prefixes():
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
         rows[number] = row
-    return [_aligned(row) for row in rows]
+    return [row.aligned() for row in rows]
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -152,39 +168,70 @@ def _reader(tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: It
     return tokenizer.reader(itertools.chain((prompt.text for prompt in prompts), answers, around))
 
 
-def _rows(reader: Reader, rows: Iterable[Sequence[Joined]]) -> list[list[Scored]]:
-    """Tokenize rows of texts, ``AT_ONCE`` rows at a time."""
-    done: list[list[Scored]] = []
-    remaining = iter(rows)
-    while some := list(itertools.islice(remaining, AT_ONCE)):
-        done += _tokenized(reader, some, len(done))
-    return done
+@dataclass(frozen=True)
+class _Row:
+    """The choices after one prompt.
+
+    Attributes:
+        sequences: Their token sequences.
+        known: Number of first tokens that all are known to share.
+    """
+
+    sequences: list[Scored]
+    known: int
+
+    def has_prefixes(self) -> bool:
+        """Return whether one sequence is a prefix of another."""
+        shared = self._shared()
+        ordered = sorted(s.ids[shared:] for s in self.sequences)  # a prefix sorts right before what it begins
+        return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
+
+    def aligned(self) -> list[Scored]:
+        """Return the sequences, scored from the first token in which they differ on, or from an earlier start."""
+        start = max(1, min(self._shared(), *(s.start for s in self.sequences)))
+        return [Scored(s.ids, start, s.text) for s in self.sequences]
+
+    def _shared(self) -> int:
+        return self.known + common_prefix([s.ids[self.known :] for s in self.sequences])
 
 
-def _tokenized(reader: Reader, rows: Sequence[Sequence[Joined]], before: int) -> list[list[Scored]]:
-    """Tokenize rows of texts, with ``before`` rows before them; a row's other texts share the tokens of its first."""
-    done: dict[int, list[Scored]] = {}
+def _rows(reader: Reader, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool) -> list[_Row]:
+    """Tokenize all choices after every prompt, possibly closed with the text that would follow them."""
+    texts = [prompt.before(choices[0], closed=closed) for prompt in prompts]
+    done: dict[int, _Row] = {}
+    for special, numbers, batch in _batches(reader, texts):
+        contexts = [texts[i].context for i in numbers]
+        follows = [_follow(reader, prompts[i]) if closed else ("", "") for i in numbers]
+        answers = [[choice + coded for choice in choices[1:]] for _, coded in follows]
+        found = endings(reader, batch, contexts, answers, special=special)
+        for i, encoded, rest, (follow, _) in zip(numbers, batch, found, follows, strict=True):
+            first = _scored(encoded, texts[i], i)
+            sequences, context = [first], texts[i].text[: texts[i].context]
+            for choice, ending in zip(choices[1:], rest, strict=True):
+                start, stop = _continued(ending.ends, len(context))
+                text = context + choice + follow
+                ids = first.ids[: ending.before] + tuple(ending.ids[:stop])
+                _check_continued(ending.before + start, stop, choice + follow, i)
+                sequences.append(Scored(ids, ending.before + start, text))
+            done[i] = _Row(sequences, min((ending.before for ending in rest), default=0))
+    return [done[i] for i in range(len(prompts))]
+
+
+def _follow(reader: Reader, prompt: Rendered) -> tuple[str, str]:
+    """Return the text that would follow an answer, and the same with the other names of control tokens."""
+    return prompt.follow, reader.coded(Joined(prompt.follow, 0, False, prompt.follow_controls))
+
+
+def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, list[int], list[Encoded]]]:
+    """Tokenize texts; yield whether special tokens are added, the texts' numbers, and their tokens."""
     for special in (True, False):  # a chat template has written its special tokens already
-        indices = [i for i, row in enumerate(rows) if row[0].special is special]
-        first = encode(reader, [reader.coded(rows[i][0]) for i in indices], special=special)
-        others = [(reader.coded(x), encoded) for i, encoded in zip(indices, first, strict=True) for x in rows[i][1:]]
-        rest = iter(following(reader, *map(list, zip(*others, strict=True)), special=special) if others else ())
-        for i, encoded in zip(indices, first, strict=True):
-            texts = [encoded, *(next(rest) for _ in rows[i][1:])]
-            done[i] = [_scored(x, joined, before + i) for x, joined in zip(texts, rows[i], strict=True)]
-    return [done[i] for i in range(len(rows))]
-
-
-def _prefixes(row: Sequence[Scored]) -> bool:
-    """Return whether one sequence is a prefix of another."""
-    shared = common_prefix([s.ids for s in row])
-    ordered = sorted(s.ids[shared:] for s in row)  # a prefix sorts right before a sequence that it begins
-    return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
-
-
-def _aligned(row: Sequence[Scored]) -> list[Scored]:
-    shared = min(min(s.start for s in row), common_prefix([s.ids for s in row]))
-    return [Scored(s.ids, max(1, shared), s.text) for s in row]
+        numbers = [number for number, text in enumerate(texts) if text.special is special]
+        first = None
+        for start in range(0, len(numbers), AT_ONCE):
+            some = numbers[start : start + AT_ONCE]
+            batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, known=first)
+            first = batch[0]
+            yield special, some, batch
 
 
 def common_prefix(sequences: Sequence[Ids]) -> int:
@@ -195,3 +242,13 @@ def common_prefix(sequences: Sequence[Ids]) -> int:
         2
     """
     return alike(min(sequences), max(sequences))
+
+
+def key_of(ids: Sequence[int]) -> bytes:
+    r"""Return tokens as bytes that sort and share prefixes as the tokens do.
+
+    Example:
+        >>> key_of([1, 300])
+        b'\x00\x00\x00\x01\x00\x00\x01,'
+    """
+    return struct.pack(f">{len(ids)}I", *ids)

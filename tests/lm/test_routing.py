@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.lm.servers.call import key_of
 from evalbias.lm.servers.routing import groups, rendezvous, route
+from evalbias.lm.tokens import key_of
 
 SERVERS = ["http://a/v1", "http://b/v1", "http://c/v1"]
 IDLE = [0, 0, 0]

@@ -9,6 +9,7 @@ from lm.models import TEXTS, byte_level, sentencepiece_like
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from evalbias.lm import shared_tokenization
 from evalbias.lm.control_tokens import PRIVATE, PromptTokenizer
 from evalbias.lm.shared_tokenization import encode, following
 from evalbias.lm.text import Rendered
@@ -122,6 +123,59 @@ def test_a_common_prefix_is_tokenized_once(tokenizers, name):
     beginning = "the cat sat on a mat. " * 50
     encode(replace(reader, backend=counting), [f"{beginning}{k} it is" for k in range(20)], special=True)
     assert counting.characters < 1.5 * len(beginning) + 20 * 60
+
+
+def slowly(tokenizer, prompts, choices):
+    """Return tokens and first scored token of every choice, each tokenized whole by the tokenizer itself."""
+    rows = []
+    for prompt in prompts:
+        for closed in (False, True):
+            texts = [prompt.before(choice, closed=closed) for choice in choices]
+            read = [tokenizer(text.text, return_offsets_mapping=True) for text in texts]
+            ids = [tuple(one["input_ids"]) for one in read]
+            if not any(a is not b and b[: len(a)] == a for a in ids for b in ids):
+                break
+        starts = [
+            next(place for place, (_, end) in enumerate(one["offset_mapping"]) if end > text.context)
+            for one, text in zip(read, texts, strict=True)
+        ]
+        differ = [len(set(column)) > 1 for column in zip(*ids, strict=False)]
+        shared = differ.index(True) if True in differ else len(ids[0])
+        start = max(1, min(shared, *starts))
+        rows.append([(one, start) for one in ids])
+    return rows
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    texts,
+    st.lists(texts.filter(bool), min_size=1, max_size=5),
+    st.lists(
+        st.sampled_from(["1", "10", " A", "B", "no", "n", "café", " the cat"]), min_size=1, max_size=4, unique=True
+    ),
+    st.sampled_from(["", " "]),
+    st.sampled_from([*MAKERS]),
+    st.integers(1, 3),
+)
+def test_choices_have_the_tokens_of_whole_texts_whatever_precedes_them(
+    tokenizers, beginning, ends, choices, lead, name, at_once
+):
+    tokenizer = tokenizers[name]
+    prompts = [Rendered("4 5 " + beginning * 3 + end, lead) for end in ends]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evalbias.lm.tokens.AT_ONCE", at_once)  # prompts of one batch share those of the batch before
+        rows = choice_sequences(PromptTokenizer(tokenizer), prompts, choices)
+    assert [[(s.ids, s.start) for s in row] for row in rows] == slowly(tokenizer, prompts, choices)
+
+
+def test_equal_choices_after_prompts_that_end_alike_are_tokenized_once(monkeypatch):
+    read, encoded = [], shared_tokenization._encoded
+    monkeypatch.setattr(
+        shared_tokenization, "_encoded", lambda text, encoding: read.append(text) or encoded(text, encoding)
+    )
+    prompts = [Rendered(f"the cat sat on {n} mats. " * 5 + "Quality of the text:") for n in range(AT_ONCE)]
+    choice_sequences(PromptTokenizer(byte_level()), prompts, ["1", "2", "3", "4", "5"])
+    assert len(read) == AT_ONCE + 4
 
 
 def test_all_prompts_of_a_call_are_tokenized_by_one_copy_of_the_tokenizer(monkeypatch):

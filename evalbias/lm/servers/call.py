@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,16 +28,6 @@ class Job(Generic[Answer]):
 
     run: Callable[[Any], Awaitable[Answer]]
     key: bytes = b""
-
-
-def key_of(ids: Sequence[int]) -> bytes:
-    r"""Return tokens as bytes that sort and share prefixes as the tokens do.
-
-    Example:
-        >>> key_of([1, 300])
-        b'\x00\x00\x00\x01\x00\x00\x01,'
-    """
-    return struct.pack(f">{len(ids)}I", *ids)
 
 
 class Call(Generic[Answer]):

@@ -14,12 +14,12 @@ from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import check_agreement, part
-from evalbias.lm.servers.call import Job, key_of
+from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.text import Joined, Rendered
-from evalbias.lm.tokens import Ids, Scored, check_length, check_lengths, choice_sequences, joint
+from evalbias.lm.tokens import Ids, Scored, check_length, check_lengths, choice_sequences, joint, key_of
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
