@@ -85,6 +85,27 @@ def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
     assert asked == ([] if yes else ["Go on?"])
 
 
+IMPORTING = """
+import gc, sys
+runs = []
+gc.callbacks.append(lambda phase, info: runs.append(phase))
+from evalbias.cli import main
+sys.argv = ["evalbias", "--version"]
+try:
+    main()
+except SystemExit:
+    pass
+runs.clear()
+import dspy
+print(len(runs))
+"""
+
+
+def test_what_a_command_imports_is_not_searched_for_garbage_again_and_again():
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 20  # hundreds with Python's own threshold
+
+
 def test_the_version(tmp_path):
     assert evalbias("--version", cwd=tmp_path).stdout == f"evalbias {package.__version__}\n"
     assert package.__version__[0].isdigit()
