@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.control_tokens import PromptTokenizer, unused_characters
-from evalbias.lm.text import FOLLOW, Joined, Rendered, as_text
+from evalbias.lm.text import FOLLOW, Closing, Joined, Rendered, as_text
 from evalbias.lm.types import Message, Prompt
 
 
@@ -28,6 +29,7 @@ class Renderer:
     def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
         self._template = template_of(tokenizer.tokenizer, options)
+        self._shows_answers = False  # whether the template is known to write the assistant's messages
 
     def __call__(self, prompt: Prompt) -> Rendered:
         """Return the prompt's text up to the beginning of an answer.
@@ -44,21 +46,26 @@ class Renderer:
         *hidden, mark = list(unused_characters((message["content"] for message in prompt), len(edges) + 1))
         hide, show = list(zip(edges, hidden, strict=True)), list(zip(hidden, edges, strict=True))
         messages: list[Message] = [{"role": m["role"], "content": _replaced(m["content"], hide)} for m in prompt]
-        opened, beginning = None, ""
         if messages[-1]["role"] == "assistant":
             beginning = messages.pop()["content"]
+            before, _ = _around_answer(self._template, messages, mark)
         else:
-            opened = self._template(messages, answer=True)
-        before, after = _around_answer(self._template, messages, mark)
-        before = before if opened is None else opened
-        follow = self._first_token(after)
-        return Rendered(
+            beginning, before = "", self._template(messages, answer=True)
+        rendered = Rendered(
             _replaced(before + beginning, show),
-            follow=follow or FOLLOW,
             special=False,
             controls=self._tokenizer.spans(before),
-            follow_controls=self._tokenizer.spans(follow),
+            closing=partial(self._closing, self._template, messages, mark),
         )
+        if not self._shows_answers:
+            self._shows_answers = bool(rendered.follow)
+        return rendered
+
+    def _closing(self, template: ChatTemplate, messages: Sequence[Message], mark: str) -> Closing:
+        """Return what a template writes after an answer to the messages: the first token of it."""
+        _, after = _around_answer(template, messages, mark)
+        follow = self._first_token(after)
+        return follow or FOLLOW, self._tokenizer.spans(follow)
 
     def _first_token(self, text: str) -> str:
         """Return the text of the first token: models end answers with it; empty if there is none."""

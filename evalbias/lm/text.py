@@ -6,8 +6,9 @@ closed by a blank line. ``Rendered.text`` ends where an answer would begin; ``le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from evalbias.lm.types import Message, Prompt
 
@@ -16,6 +17,15 @@ FOLLOW = "\n"
 
 Span = tuple[int, int]
 """First character of a part of a text, and the character after it."""
+
+
+Closing = tuple[str, tuple[Span, ...]]
+"""Text that would follow an answer, and where a chat template wrote control tokens in it, in order."""
+
+
+def plain_closing() -> Closing:
+    """Return what follows an answer where there is no chat template."""
+    return FOLLOW, ()
 
 
 @dataclass(frozen=True)
@@ -42,18 +52,31 @@ class Rendered:
     Attributes:
         text: Text of the prompt.
         lead: Text between the prompt and an answer that is given rather than generated.
-        follow: Text that would follow the answer; it closes choices that are prefixes of each other.
         special: Whether the tokenizer adds its special tokens; a chat template has written them already.
         controls: Where the chat template wrote control tokens in ``text``, in order.
-        follow_controls: Where it wrote them in ``follow``.
+        closing: Function that returns what would follow the answer. Few prompts need it: those whose choices are
+            prefixes of each other, which it closes.
     """
 
     text: str
     lead: str = ""
-    follow: str = FOLLOW
     special: bool = True
     controls: tuple[Span, ...] = ()
-    follow_controls: tuple[Span, ...] = ()
+    closing: Callable[[], Closing] = field(default=plain_closing, compare=False, repr=False)
+
+    @property
+    def follow(self) -> str:
+        """Text that would follow the answer."""
+        return self._closed[0]
+
+    @property
+    def follow_controls(self) -> tuple[Span, ...]:
+        """Where the chat template wrote control tokens in ``follow``, in order."""
+        return self._closed[1]
+
+    @cached_property
+    def _closed(self) -> Closing:
+        return self.closing()
 
     def before(self, answer: str, *, closed: bool = False) -> Joined:
         """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""

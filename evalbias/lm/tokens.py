@@ -140,7 +140,9 @@ def choice_sequences(
     reader = _reader(tokenizer, prompts, choices)
     rows = _rows(reader, prompts, choices, closed=False)
     unclear = [i for i, row in enumerate(rows) if row.has_prefixes()]  # decided per prompt, whatever the batch
-    closed = _rows(reader, [prompts[i] for i in unclear], choices, closed=True)
+    closing = [prompts[i] for i in unclear]
+    reader = _reader(tokenizer, closing, [*choices, *dict.fromkeys(prompt.follow for prompt in closing)])
+    closed = _rows(reader, closing, choices, closed=True)
     for number, row in zip(unclear, closed, strict=True):
         if row.has_prefixes():
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
@@ -164,8 +166,8 @@ def check_choices(choices: Sequence[str]) -> None:
 
 def _reader(tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Iterable[str]) -> Reader:
     """Return the reader of all prompts of a call and of the answers after them."""
-    around = {text for prompt in prompts for text in (prompt.lead, prompt.follow)}
-    return tokenizer.reader(itertools.chain((prompt.text for prompt in prompts), answers, around))
+    leads = {prompt.lead for prompt in prompts}
+    return tokenizer.reader(itertools.chain((prompt.text for prompt in prompts), answers, leads))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from evalbias import LocalLM
 from evalbias.commands.models import open_lm
 from evalbias.commands.options import ModelOptions
 from evalbias.lm.chat import Renderer
+from evalbias.lm.chat_template import ChatTemplate
 from evalbias.lm.control_tokens import PromptTokenizer
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat."}]
@@ -82,6 +83,29 @@ def test_an_answer_that_is_begun_keeps_its_blanks(make, beginning):
     assert begun.text == other.text.removesuffix("X") + beginning
     assert other.text.endswith("X")
     assert begun.follow == other.follow
+
+
+def test_what_closes_an_answer_is_rendered_only_where_it_is_needed(monkeypatch):
+    render, calls = renderer(chat_models.chatml()), []
+    original = ChatTemplate.__call__
+
+    def counted(self, messages, *, answer):
+        calls.append(answer)
+        return original(self, messages, answer=answer)
+
+    monkeypatch.setattr(ChatTemplate, "__call__", counted)
+    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {n} cats."}] for n in range(5)]
+    rendered = [render(prompt) for prompt in prompts]
+    assert sorted(calls) == [False] + [True] * 5  # one shows that the template writes answers
+    assert {prompt.follow for prompt in rendered} == {"<|im_end|>"}
+    assert len(calls) == 10
+
+
+def test_a_template_that_leaves_out_answers_is_refused():
+    tokenizer = chat_models.chatml()
+    tokenizer.chat_template = "{% for m in messages if m.role != 'assistant' %}{{ m.content }}{% endfor %}"
+    with pytest.raises(ValueError, match="leaves out the assistant's messages"):
+        renderer(tokenizer)(CHAT)
 
 
 def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn():
