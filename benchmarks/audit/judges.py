@@ -40,6 +40,7 @@ class Defects:
         first: Log-odds for the first position.
         squeeze: Factor on the distance of a score from the middle of the scale.
         quality: Weight of the quality; 0 is a judge of noise only.
+        center: Rating, and score, of an output of average quality; at 4.5, half of the ratings are 5.
         confidence: Factor on the log-odds of a comparison; 0 gives choices instead of probabilities.
         unscored: Biases whose flag is counted neither as right nor as false.
     """
@@ -51,6 +52,7 @@ class Defects:
     first: float = 0.0
     squeeze: float = 1.0
     quality: float = 1.0
+    center: float = 3.0
     confidence: float = 0.0
     unscored: frozenset[str] = field(default_factory=frozenset)
 
@@ -85,6 +87,9 @@ JUDGES = {
     "pairs: self-preference": Defects(pairwise=True, own=0.6),
     "pairs: over-confidence": Defects(pairwise=True, confidence=4.0),
     "pairs: all of these": Defects(pairwise=True, first=0.5, length=0.4, likelihood=0.4, own=0.6, confidence=4.0),
+    "scores: none, most ratings 5": Defects(center=4.5),
+    "pairs: none, most ratings 5": Defects(pairwise=True, center=4.5),
+    "pairs: over-confidence, most ratings 5": Defects(pairwise=True, confidence=4.0, center=4.5),
 }
 
 
@@ -103,7 +108,7 @@ def draw(defects: Defects, n: int, rng: Generator) -> Drawn:
     log_length, ls = (0.5 * quality + np.sqrt(0.75) * rng.normal(size=shape) for _ in range(2))
     lengths = np.maximum(np.round(np.exp(CENTER + log_length)), SHORTEST)
     mine = rng.random(shape) < expit(quality)
-    ratings = likert(3 + quality[:, None] + NOISE * rng.normal(size=(n, RATERS, *shape[1:])))
+    ratings = likert(defects.center + quality[:, None] + NOISE * rng.normal(size=(n, RATERS, *shape[1:])))
     people = ratings.mean(axis=1)
     pull = defects.quality * quality + defects.likelihood * ls + defects.own * mine  # all but the length
     seen = pull + defects.length * (np.log(lengths) - CENTER)
@@ -119,12 +124,13 @@ def draw(defects: Defects, n: int, rng: Generator) -> Drawn:
         "pull": pull.tolist(),
         "length": defects.length,
         "squeeze": defects.squeeze,
+        "center": defects.center,
         "first": defects.first,
     }
     covariates = {LENGTHS: lengths, LIKELIHOODS: ls}
     if not defects.pairwise:
         error = rng.normal(size=n) * (1 if defects.quality == 0 else ERROR)
-        scores = likert(3 + defects.squeeze * (seen + error))
+        scores = likert(defects.center + defects.squeeze * (seen + error))
         judged = Judged(
             ids,
             "quality",

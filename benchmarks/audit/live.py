@@ -24,7 +24,7 @@ def score(numbers: dict[str, Any], output: str) -> float:
     """Score an output from 1 to 5."""
     item, _ = _place(output)
     seen = numbers["pull"][item] + numbers["length"] * (math.log(len(output)) - CENTER) + numbers["error"][item]
-    return float(min(max(round(3 + numbers["squeeze"] * seen), 1), 5))
+    return float(min(max(round(numbers["center"] + numbers["squeeze"] * seen), 1), 5))
 
 
 def first_wins(numbers: dict[str, Any], first: str, second: str, order: int) -> bool:

@@ -230,8 +230,9 @@ def number(value: object, label: str, *, low: float = -sys.float_info.max, high:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         bounds = "a finite number" if high == sys.float_info.max else f"a number from {low:g} to {high:g}"
         remedy = remedy_for(value)
-        remedy = f"write {remedy}" if remedy else "leave it empty (null in JSON) where there is none"
-        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}: {remedy}.")
+        empty = "leave it empty (null in JSON) where there is none" if isinstance(value, str) else ""
+        remedy = f"write {remedy}" if remedy else empty
+        raise DataError(f"{label} is {value!r:.80}; it must be {bounds}{remedy and f': {remedy}'}.")
     return float(value)
 
 

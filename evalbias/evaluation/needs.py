@@ -74,6 +74,10 @@ def _writers(given: Given) -> str:
         return f"the writers of the outputs (field {field})"
     if len(names) == 1:
         return f"outputs of several writers ({names[0]} wrote all of these)"
+    if len(set(given.judged.writers)) == 1:
+        return (
+            "pairs in which either system stands first (swap the outputs of half of the pairs, and their choices too)"
+        )
     missing = given.own is not None and given.own not in names
     return f"outputs of {given.own!r} (the writers are {', '.join(names)})" if missing else ""
 

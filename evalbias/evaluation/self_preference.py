@@ -13,7 +13,7 @@ from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.quality import effect_sample, effect_statistic, is_rated_by_people
 from evalbias.measures.arrays import FloatArray
 
-OWN = "own output"
+OWN = "writer"
 OWN_EXCESS, FAILURES = "own_excess", "own_excess_at_failures"
 
 
@@ -43,7 +43,8 @@ class SelfPreference:
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
         writers = _names(judged)
-        return is_rated_by_people(judged) and len(writers) > 1 and (self.own is None or self.own in writers)
+        varied = len(set(judged.writers)) > 1  # of pairs, one system may always stand first
+        return is_rated_by_people(judged) and len(writers) > 1 and varied and (self.own is None or self.own in writers)
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""

@@ -8,6 +8,8 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, measure
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.audited import Answered
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.evaluation.self_preference import SelfPreference, written_by
 from evalbias.measures import effect_at_equal_quality
@@ -84,3 +86,13 @@ def test_what_it_needs():
     assert not MINE.applies(replace(judged, covariates={}))
     found = measure(BIASES["self_preference"], judged, seed=0)
     assert set(found.estimates) == {"excess_of_mine", "excess_of_other", "excess_of_third"}
+
+
+def test_pairs_in_which_one_system_always_stands_first_cannot_tell():
+    judged = compared(np.random.default_rng(0), 40)
+    judged = replace(judged, writers=[("mine", "other")] * 40)
+    found = audit_answers(Answered("a judge", judged, []), own_system="mine")
+    assert found.not_measured["self_preference"].startswith("it needs pairs in which either system stands first")
+    swapped = replace(judged, writers=[("mine", "other"), ("other", "mine")] * 20)
+    assert MINE.applies(swapped)
+    assert not MINE.applies(judged)

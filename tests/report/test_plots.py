@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 from numpy.testing import assert_allclose
+from planted import compared
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
@@ -23,7 +24,7 @@ from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
 from evalbias.report.html.svg import plot
 from evalbias.report.html.texts import loop_sections, lowest_section, scored_section
-from evalbias.report.html.words import by_construction
+from evalbias.report.html.words import by_construction, name_of
 from evalbias.report.html.worst import worst_items
 
 
@@ -167,3 +168,28 @@ def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
         assert name not in drawn
     words = " ".join(re.findall(r">([^<>]+)</text>", drawn))
     assert "For comparison: likelihood in place of a judge" in " ".join(words.split())
+
+
+def test_the_axis_of_verdicts_has_a_short_name():
+    judged = compared(np.random.default_rng(0), 60, verdicts=True)
+    drawn = plot(drawing_of(measure(BIASES["verbosity"], judged, seed=0, n_resamples=2)))
+    assert ">verdict beyond the quality</text>" in drawn.wide
+    assert "on a scale from -1 (loses) to 1 (wins)" in drawn.title
+    odds = compared(np.random.default_rng(0), 60)
+    assert (
+        ">log-odds beyond the quality</text>"
+        in plot(drawing_of(measure(BIASES["verbosity"], odds, seed=0, n_resamples=2))).wide
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "words"),
+    [
+        ("judge_rate", "gpt wins, judge", "gpt wins, judge"),  # a writer's name stays as it is
+        ("excess_of_gpt", "gpt", "gpt against the other writers"),
+        ("likelihood_floor", "LS alone", "For comparison: likelihood in place of a judge"),
+        ("wit", "wit", "Wit"),
+    ],
+)
+def test_estimates_have_names_in_words(name, label, words):
+    assert name_of(Estimate(name, label, 0.5, 0.4, 0.6, None, 9, 0)) == words

@@ -44,6 +44,12 @@ ESTIMATES: Mapping[str, str] = {
     "likelihood": "Effect of likelihood",
     "length": "Effect of length",
     "own_system": "Effect of the own system",
+    "position": "Advantage of the first position",
+    "slope": "Points of the score for one point of quality",
+    "spread_ratio": "Spread of the scores, as a multiple of people's",
+    "top_two_share": "Share of the two most used scores",
+    "entropy": "Evenness of the scores, from 0 to 1 (entropy)",
+    "ends_share": "Share of the lowest and the highest score",
     "performance": "Rank correlation with people (performance)",
     "likelihood_correlation": "Rank correlation of likelihood and winning",
     "first_rate": "How often the first place wins",
@@ -70,12 +76,16 @@ ESTIMATES: Mapping[str, str] = {
 """Name of an estimate -> what it is, as the beginning of a sentence and the name of a row."""
 WRITER = "excess_of_"
 """Beginning of the names of estimates about one writer, whose label is the writer's name."""
+WINS = " wins, "
+"""Part of labels that begin with a writer's name, which stays as it is."""
 
 
 def name_of(estimate: Estimate) -> str:
     """Return what an estimate is in words, as the beginning of a sentence; its label where there are none."""
     if estimate.name.startswith(WRITER):
         return f"{estimate.label} against the other writers"
+    if WINS in estimate.label:
+        return estimate.label
     return ESTIMATES.get(estimate.name, estimate.label[:1].upper() + estimate.label[1:])
 
 

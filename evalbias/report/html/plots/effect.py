@@ -46,7 +46,8 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
-    if pairs and are_verdicts(measurement.samples[names[0]].values):
+    verdicts = pairs and are_verdicts(measurement.samples[names[0]].values)
+    if verdicts:
         unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
     low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
@@ -79,7 +80,7 @@ def effect_line(measurement: Measurement) -> Drawing | None:
             "0 = no bias", (ends[0], 0), (0, 5), textcoords="offset points", color=MUTED, ha="left", va="bottom"
         )
         axis.set_xlabel(f"{less}  ←  →  {more}" if narrow else f"{less}  ←  standard deviations  →  {more}")
-        axis.set_ylabel(f"{unit} beyond the quality")
+        axis.set_ylabel(f"{'verdict' if verdicts else unit} beyond the quality")
         grid(axis, "y")
         if narrow:
             axis.locator_params(axis="x", nbins=5)
