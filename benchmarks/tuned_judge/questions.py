@@ -9,8 +9,9 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import dspy
 
@@ -40,11 +41,23 @@ class Question:
         messages: Prompt.
         labels: Possible answers.
         target: Answer -> share of people, summing to 1.
+        weight: Factor on its loss.
     """
 
     messages: list[Message]
     labels: tuple[str, ...]
     target: dict[str, float]
+    weight: float = 1.0
+
+
+class Weights(Protocol):
+    """Weights of questions by their outputs."""
+
+    def item(self, example: dspy.Example, criterion: Criterion) -> float:
+        """Return the weight of the question for an output's score."""
+
+    def pair(self, first: dspy.Example, second: dspy.Example, criterion: Criterion) -> float:
+        """Return the weight of the question which of two outputs is better."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
 Draw = Callable[[random.Random], list[Question]]
 
 
-def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int) -> Draw:
+def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int, weights: Weights | None = None) -> Draw:
     """Return a function that draws the questions of some outputs of some inputs, all on one criterion."""
     documents = list(by_input(data_set.train).values())
 
@@ -113,12 +126,15 @@ def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int) -> Draw:
             for document in rng.sample(documents, inputs)
             for example in rng.sample(document, min(outputs, len(document)))
         ]
-        return [question for example in drawn if (question := pointwise(example, criterion, bins))]
+        asked = [(question, e) for e in drawn if (question := pointwise(e, criterion, bins))]
+        if weights is None:
+            return [question for question, _ in asked]
+        return [replace(question, weight=weights.item(e, criterion)) for question, e in asked]
 
     return _until_any(draw)
 
 
-def pairwise_draws(data_set: Rated, *, inputs: int) -> Draw:
+def pairwise_draws(data_set: Rated, *, inputs: int, weights: Weights | None = None) -> Draw:
     """Return a function that draws a pair of outputs of some inputs, in both orders, all on one criterion."""
     documents = [document for document in by_input(data_set.train).values() if len(document) > 1]
 
@@ -126,7 +142,10 @@ def pairwise_draws(data_set: Rated, *, inputs: int) -> Draw:
         criterion = rng.choice(data_set.criteria)
         pairs = [rng.sample(document, 2) for document in rng.sample(documents, inputs)]
         orders = itertools.chain.from_iterable(((a, b), (b, a)) for a, b in pairs)
-        return [question for a, b in orders if (question := pairwise(a, b, criterion))]
+        asked = [(question, a, b) for a, b in orders if (question := pairwise(a, b, criterion))]
+        if weights is None:
+            return [question for question, _, _ in asked]
+        return [replace(question, weight=weights.pair(a, b, criterion)) for question, a, b in asked]
 
     return _until_any(draw)
 

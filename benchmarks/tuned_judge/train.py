@@ -1,11 +1,13 @@
 """Adapt SmolLM2-135M-Instruct to human ratings with LoRA.
 
-usage: python -m benchmarks.tuned_judge.train OUT [--sets tmu-gfm summeval] [--steps 200] [--seed 0] [--resume]
+usage: python -m benchmarks.tuned_judge.train OUT [--sets tmu-gfm summeval] [--steps 200] [--seed 0] [--balance]
+           [--resume]
 
 The model is read from EVALBIAS_MODELS (default .models; see ``make models``), the ratings from EVALBIAS_DATA (default
 ../shared/data). OUT becomes the folder of the adapter, with losses.jsonl and record.json. A stopped run resumes from
 its last checkpoint and draws the same questions as an uninterrupted one; --steps may differ, which moves the end,
-before which the learning rate falls.
+before which the learning rate falls. --balance weights the questions so that the likelihood under the model as it
+comes says nothing about the ratings (``balance.py``).
 
 What ships is trained on permissively licensed ratings only. WebNLG's (CC BY-NC-SA 4.0) need to be asked for, --sets
 webnlg2020, and an adapter trained on them may not be passed on with evalbias.
@@ -25,6 +27,7 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors.torch import save_file
 
 from benchmarks.pretrained import SMOLLM2, models_folder
+from benchmarks.tuned_judge.balance import Balance
 from benchmarks.tuned_judge.packing import answer_losses, pack
 from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, SPLIT_SEED, Draw, pairwise_draws, pointwise_draws, rated
 from evalbias import LocalLM
@@ -50,16 +53,20 @@ EVERY = 5
 """Number of steps between checkpoints."""
 
 
-def draws(names: list[str]) -> list[tuple[str, Draw]]:
-    """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions."""
+def draws(names: list[str], lm: LocalLM | None) -> list[tuple[str, Draw]]:
+    """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions.
+
+    If a model is given, the questions are weighted so that its likelihoods say nothing about the ratings.
+    """
     turns: list[tuple[str, Draw]] = []
     for name in names:
         items = rated(name)
+        weights = Balance(items, lm) if lm else None
         for kind, inputs, outputs in COURSE[name]:
             if kind == PAIRWISE:
-                draw = pairwise_draws(items, inputs=inputs)
+                draw = pairwise_draws(items, inputs=inputs, weights=weights)
             else:
-                draw = pointwise_draws(items, inputs=inputs, outputs=outputs)
+                draw = pointwise_draws(items, inputs=inputs, outputs=outputs, weights=weights)
             turns.append((f"{name} {kind}", draw))
     return turns
 
@@ -91,6 +98,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--balance", action="store_true")
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args()
 
@@ -102,6 +110,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     lm = LocalLM(str(models_folder() / SMOLLM2), device="cpu", dtype="bfloat16")
+    turns = draws(args.sets, lm if args.balance else None)  # before the adapter changes the model
     engine = lm.engine
     model = get_peft_model(
         engine.loaded.model, LoraConfig(r=RANK, lora_alpha=round(SCALE * RANK), target_modules="all-linear")
@@ -114,7 +123,7 @@ def main() -> None:
         first, spent = state["step"], state["seconds"]
         set_peft_model_state_dict(model, state["adapter"])
         optimizer.load_state_dict(state["optimizer"])
-    turns, started = draws(args.sets), time.monotonic() - spent
+    started = time.monotonic() - spent
     rows = [row for row in read_rows(args.out / LOSSES) if row["step"] <= first]
     with (args.out / LOSSES).open("w", encoding="utf-8") as log:
         log.writelines(json.dumps(row) + "\n" for row in rows)
@@ -146,6 +155,7 @@ def main() -> None:
         "questions": {kind: sum(row["questions"] for row in rows if row["kind"] == kind) for kind in kinds},
         "split": {"by": "input", "seed": SPLIT_SEED},
         "settings": {"rank": RANK, "scale": SCALE, "peak": PEAK, "warmup": WARMUP, "fall": FALL, "course": COURSE},
+        "balanced": args.balance,
         "steps": args.steps,
         "seed": args.seed,
         "seconds": seconds,
