@@ -1,0 +1,128 @@
+"""Fine-tuning against demonstrations: how much likelihood bias each leaves, on held-out inputs.
+
+usage: python -m benchmarks.tuned_judge.compare FOLDER --adapters NAME=FOLDER ... [--limit 600] [-k 8]
+           [--train 500] [--dtype bfloat16] [--seed 0] [--write]
+
+The model is asked as it comes, with random demonstrations and with those of highest RS (``BiasedDemos``, which takes
+them from ``--train`` training items), and with each adapter. The first adapter is the one that later ones are compared
+with. LS is that of the model as it comes, so that all judges are held against the same likelihoods. FOLDER keeps every
+answer of the models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import dspy
+
+from benchmarks.likelihood_bias.table import markdown
+from benchmarks.pretrained import SMOLLM2, models_folder
+from benchmarks.results import write_section
+from benchmarks.tuned_judge.evaluate import held_out
+from benchmarks.tuned_judge.questions import Rated, rated
+from evalbias import BiasedDemos, LocalLM, PointwiseJudge, judge_examples
+from evalbias.data.pairing import by_input
+from evalbias.evaluation.judged import Judged
+from evalbias.lm.journal import JournaledLM
+from evalbias.optimizers.likelihood_objective import objective_of
+from evalbias.optimizers.likelihood_rule import LikelihoodRule
+from evalbias.programs.criteria import BINS
+from evalbias.programs.criterion import Criterion
+from evalbias.runs.values import to_json
+
+DATA_SET = "tmu-gfm"
+AS_IT_COMES = "zero-shot"
+RESAMPLES = 10_000
+
+
+def opened(folder: Path, name: str, adapter: str | None, dtype: str) -> JournaledLM:
+    """Load the model, with an adapter or as it comes; its answers are kept in a file of the folder."""
+    lm = LocalLM(str(models_folder() / SMOLLM2), adapter=adapter, dtype=dtype)
+    return JournaledLM(lm, folder / f"{name}.journal.jsonl", model=json.dumps(to_json(lm.provenance())))
+
+
+def answers(
+    criterion: Criterion,
+    data_set: Rated,
+    test: Sequence[dspy.Example],
+    models: Mapping[str, JournaledLM],
+    args: argparse.Namespace,
+) -> dict[str, Judged]:
+    """Return every judge's answers to the test items, by name."""
+    known = [e for e in data_set.train if e.scores[criterion.name] == e.scores[criterion.name]]
+    train = random.Random(args.seed).sample(known, args.train)
+    base = models[AS_IT_COMES]
+    judged = {AS_IT_COMES: judge_examples(PointwiseJudge(criterion), test, lm=base, likelihood_lm=base)}
+    compiled = BiasedDemos(
+        args.k, likelihood_lm=base, bins=BINS.get(data_set.name), select=False, seed=args.seed, n_resamples=RESAMPLES
+    ).compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=base)
+    judged[f"{args.k} random demonstrations"] = compiled.report.before
+    judged[f"{args.k} demonstrations of highest RS"] = compiled.report.after
+    for name, lm in models.items():
+        if name != AS_IT_COMES:
+            judged[name] = judge_examples(PointwiseJudge(criterion), test, lm=lm, likelihood_lm=base)
+    return judged
+
+
+def rows(title: str, judged: Mapping[str, Judged], reference: str, seed: int) -> list[list[str]]:
+    """Return the table's rows; judges after the reference are tested against it."""
+    rule = LikelihoodRule(lambda judge: judge, n_resamples=RESAMPLES, seed=seed)
+    rule.objective = objective_of(judged[reference], seed=seed)
+    body, later = [], False
+    for name, one in judged.items():
+        against = ""
+        if later:
+            p_value = rule.p_values([one], judged[reference])[0]
+            against = f"p less biased {p_value:.3f}; {rule.loss(one, judged[reference]) or 'no loss'}"
+        found = [f"{e.value:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for e in rule.estimates(one).values()]
+        body.append([title, name, *found, against])
+        later = later or name == reference
+    return body
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--adapters", nargs="+", required=True)
+    parser.add_argument("--limit", type=int, default=600)
+    parser.add_argument("--train", type=int, default=500)
+    parser.add_argument("-k", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    adapters = dict(one.split("=", 1) for one in args.adapters)
+    models = {AS_IT_COMES: opened(args.folder, "model", None, args.dtype)}
+    for number, (name, adapter) in enumerate(adapters.items()):
+        models[name] = opened(args.folder, f"adapter-{number}", adapter, args.dtype)
+    data_set, body = rated(DATA_SET), []
+    test = held_out(data_set, args.limit, args.seed)
+    for criterion in data_set.criteria:
+        judged = answers(criterion, data_set, test, models, args)
+        body += rows(f"{DATA_SET}, {criterion.name}", judged, next(iter(adapters)), args.seed)
+        print(*body, sep="\n", flush=True)
+    text = "\n\n".join(
+        [
+            "## Fine-tuning against demonstrations",
+            f"SmolLM2-135M-Instruct in {args.dtype} as it comes, with demonstrations from {args.train} training items, "
+            f"and with LoRA adapters that learned from the training ratings; {len(test)} outputs of "
+            f"{len(by_input(test))} inputs that took part in nothing. Likelihood effect at equal quality with LS of the "
+            "model as it comes, BiasScore, and Spearman's rho with people, with 95 % intervals over inputs. Adapters "
+            "after the first are tested against it: one-sided p that the effect is no smaller, and whether "
+            "performance is lost.",
+            markdown(["data set, criterion", "judge", "likelihood effect", "BiasScore", "performance", "test"], body),
+        ]
+    )
+    print(text)
+    if args.write:
+        write_section("fine_tuning", text)
+
+
+if __name__ == "__main__":
+    main()
