@@ -31,7 +31,9 @@ from benchmarks.tuned_judge.balance import Balance
 from benchmarks.tuned_judge.packing import answer_losses, pack
 from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, SPLIT_SEED, Draw, pairwise_draws, pointwise_draws, rated
 from evalbias import LocalLM
+from evalbias.lm.journal import JournaledLM
 from evalbias.runs.folder import versions
+from evalbias.runs.values import to_json
 
 RANK, SCALE = 12, 2.0
 """Rank of the adapter on every projection, at which it takes 7.3 MB in 16 bits; factor of its product."""
@@ -53,7 +55,12 @@ EVERY = 5
 """Number of steps between checkpoints."""
 
 
-def draws(names: list[str], lm: LocalLM | None) -> list[tuple[str, Draw]]:
+def measured(lm: LocalLM, folder: Path) -> JournaledLM:
+    """Return the model with a file that keeps its likelihoods, which a resumed run needs again."""
+    return JournaledLM(lm, folder / "likelihoods.jsonl", model=json.dumps(to_json(lm.provenance())))
+
+
+def draws(names: list[str], lm: JournaledLM | None) -> list[tuple[str, Draw]]:
     """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions.
 
     If a model is given, the questions are weighted so that its likelihoods say nothing about the ratings.
@@ -110,7 +117,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     lm = LocalLM(str(models_folder() / SMOLLM2), device="cpu", dtype="bfloat16")
-    turns = draws(args.sets, lm if args.balance else None)  # before the adapter changes the model
+    turns = draws(args.sets, measured(lm, args.out) if args.balance else None)  # before the adapter changes the model
     engine = lm.engine
     model = get_peft_model(
         engine.loaded.model, LoraConfig(r=RANK, lora_alpha=round(SCALE * RANK), target_modules="all-linear")
