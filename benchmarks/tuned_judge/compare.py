@@ -113,8 +113,8 @@ def main() -> None:
             f"SmolLM2-135M-Instruct in {args.dtype} as it comes, with demonstrations from {args.train} training items, "
             f"and with LoRA adapters that learned from the training ratings; {len(test)} outputs of "
             f"{len(by_input(test))} inputs that took part in nothing. Likelihood effect at equal quality with LS of "
-            "the model as it comes, BiasScore, and Spearman's rho with people, with 95 % intervals over inputs. Adapters "
-            "after the first are tested against it: one-sided p that the effect is no smaller, and whether "
+            "the model as it comes, BiasScore, and Spearman's rho with people, with 95 % intervals over inputs. "
+            "Adapters after the first are tested against it: one-sided p that the effect is no smaller, and whether "
             "performance is lost.",
             markdown(["data set, criterion", "judge", "likelihood effect", "BiasScore", "performance", "test"], body),
         ]
