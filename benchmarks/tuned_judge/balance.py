@@ -8,7 +8,7 @@ the two were independent: P(likelihood) P(rating) / P(likelihood, rating).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
 
 import dspy
 import numpy as np
@@ -28,6 +28,7 @@ LARGEST = 5.0
 
 Key = tuple[str, str]
 """Source and output."""
+Signs = tuple[int, ...]
 
 
 class Balance:
@@ -36,46 +37,47 @@ class Balance:
     Args:
         data_set: The data set; its training items alone are counted.
         lm: Model whose likelihoods are balanced.
+        length: Whether the length of the output is balanced too, together with its likelihood.
     """
 
-    def __init__(self, data_set: Rated, lm: MeasuringLM) -> None:
+    def __init__(self, data_set: Rated, lm: MeasuringLM, *, length: bool = False) -> None:
         self._weights: dict[str, dict[Key, float]] = {}
-        self._likelihoods: dict[str, dict[Key, float]] = {}
-        self._agreement: dict[str, float] = {}
-        measured: dict[str, dict[Key, float]] = {}  # criteria with one task have the same likelihoods
+        self._features: dict[str, dict[Key, FloatArray]] = {}
+        self._pairs: dict[str, Counter[Signs]] = {}
+        measured: dict[str, dict[Key, FloatArray]] = {}  # criteria with one task have the same likelihoods
         for criterion in data_set.criteria:
             items = [e for e in data_set.train if e.scores[criterion.name] == e.scores[criterion.name]]
-            ratings = np.array([e.scores[criterion.name] for e in items], dtype=np.float64)
             known = measured.setdefault(str(likelihood_messages(criterion, "")), {})
             new = [e for e in items if _key(e) not in known]
-            known |= zip(map(_key, new), likelihood_scores(new, criterion, lm, reduction="sum").tolist(), strict=True)
-            self._likelihoods[criterion.name] = known
-            weights = independent(groups([known[_key(e)] for e in items]), groups(ratings))
+            for example, likelihood in zip(new, likelihood_scores(new, criterion, lm, reduction="sum"), strict=True):
+                known[_key(example)] = np.array([likelihood, len(example.output)][: 1 + length])
+            columns = np.stack([known[_key(e)] for e in items], axis=1)
+            together = sum(groups(column) * GROUPS**place for place, column in enumerate(columns))
+            ratings = np.array([e.scores[criterion.name] for e in items], dtype=np.float64)
+            weights = independent(together, groups(ratings))
             self._weights[criterion.name] = dict(zip(map(_key, items), weights.tolist(), strict=True))
-            self._agreement[criterion.name] = self._agreeing(items, criterion)
+            self._features[criterion.name] = known
+            pairs = [pair for outputs in by_input(items).values() for pair in itertools.combinations(outputs, 2)]
+            self._pairs[criterion.name] = Counter(self._signs(a, b, criterion) for a, b in pairs)
 
     def item(self, example: dspy.Example, criterion: Criterion) -> float:
         """Return the weight of the question for an output's score."""
         return self._weights[criterion.name][_key(example)]
 
     def pair(self, first: dspy.Example, second: dspy.Example, criterion: Criterion) -> float:
-        """Return the weight of the question which of two outputs is better: as many pairs with the likelier better."""
-        agrees = self._leads(first, second, criterion)
-        if agrees == 0:
-            return 1.0
-        share = self._agreement[criterion.name]
-        return min(LARGEST, 0.5 / (share if agrees > 0 else 1 - share))
+        """Return the weight of the question which of two outputs is better.
 
-    def _agreeing(self, items: Sequence[dspy.Example], criterion: Criterion) -> float:
-        """Return the share of pairs of one input, told apart by people, in which the likelier output is better."""
-        pairs = [pair for outputs in by_input(items).values() for pair in itertools.combinations(outputs, 2)]
-        signs = np.array([self._leads(a, b, criterion) for a, b in pairs])
-        return float((signs[signs != 0] > 0).mean())
+        Under it, the better output is as often the likelier (and longer) one as it is the less likely (and shorter).
+        """
+        signs, known = self._signs(first, second, criterion), self._pairs[criterion.name]
+        opposite = tuple(-sign for sign in signs)
+        return min(LARGEST, (known[signs] + known[opposite]) / (2 * known[signs])) if any(signs) else 1.0
 
-    def _leads(self, first: dspy.Example, second: dspy.Example, criterion: Criterion) -> float:
-        known = self._likelihoods[criterion.name]
+    def _signs(self, first: dspy.Example, second: dspy.Example, criterion: Criterion) -> Signs:
+        """Return for each feature whether the better output has more (1) or less (-1) of it; 0 for a tie."""
         lead = float(first.scores[criterion.name]) - float(second.scores[criterion.name])
-        return float(np.sign(lead * (known[_key(first)] - known[_key(second)])))
+        known = self._features[criterion.name]
+        return tuple(int(sign) for sign in np.sign(lead * (known[_key(first)] - known[_key(second)])))
 
 
 def groups(values: ArrayLike) -> FloatArray:

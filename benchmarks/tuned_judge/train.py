@@ -1,13 +1,13 @@
 """Adapt SmolLM2-135M-Instruct to human ratings with LoRA.
 
-usage: python -m benchmarks.tuned_judge.train OUT [--sets tmu-gfm summeval] [--steps 200] [--seed 0] [--balance]
-           [--resume]
+usage: python -m benchmarks.tuned_judge.train OUT [--sets tmu-gfm summeval] [--steps 200] [--seed 0]
+           [--balance likelihood] [--resume]
 
 The model is read from EVALBIAS_MODELS (default .models; see ``make models``), the ratings from EVALBIAS_DATA (default
 ../shared/data). OUT becomes the folder of the adapter, with losses.jsonl and record.json. A stopped run resumes from
 its last checkpoint and draws the same questions as an uninterrupted one; --steps may differ, which moves the end,
 before which the learning rate falls. --balance weights the questions so that the likelihood under the model as it
-comes says nothing about the ratings (``balance.py``).
+comes, or the likelihood and the length together, say nothing about the ratings (``balance.py``).
 
 What ships is trained on permissively licensed ratings only. WebNLG's (CC BY-NC-SA 4.0) need to be asked for, --sets
 webnlg2020, and an adapter trained on them may not be passed on with evalbias.
@@ -19,6 +19,8 @@ import argparse
 import json
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,16 @@ from safetensors.torch import save_file
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.tuned_judge.balance import Balance
 from benchmarks.tuned_judge.packing import answer_losses, pack
-from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, SPLIT_SEED, Draw, pairwise_draws, pointwise_draws, rated
+from benchmarks.tuned_judge.questions import (
+    FILES,
+    PERMISSIVE,
+    SPLIT_SEED,
+    Draw,
+    Rated,
+    pairwise_draws,
+    pointwise_draws,
+    rated,
+)
 from evalbias import LocalLM
 from evalbias.lm.journal import JournaledLM
 from evalbias.runs.folder import versions
@@ -41,6 +52,7 @@ RANK, SCALE = 12, 2.0
 PEAK, WARMUP, FALL = 1e-3, 10, 0.2
 """Learning rate, steps until it is reached, and share of the steps in which it falls to 0 at the end."""
 
+LIKELIHOOD, LENGTH_TOO = "likelihood", "likelihood-and-length"
 POINTWISE, PAIRWISE = "pointwise", "pairwise"
 COURSE = {
     "tmu-gfm": (*[(POINTWISE, 8, 6)] * 3, (PAIRWISE, 4, 2)) * 2,
@@ -60,15 +72,15 @@ def measured(lm: LocalLM, folder: Path) -> JournaledLM:
     return JournaledLM(lm, folder / "likelihoods.jsonl", model=json.dumps(to_json(lm.provenance())))
 
 
-def draws(names: list[str], lm: JournaledLM | None) -> list[tuple[str, Draw]]:
+def draws(names: list[str], balance: Callable[[Rated], Balance] | None) -> list[tuple[str, Draw]]:
     """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions.
 
-    If a model is given, the questions are weighted so that its likelihoods say nothing about the ratings.
+    ``balance`` makes the weights of a data set's questions.
     """
     turns: list[tuple[str, Draw]] = []
     for name in names:
         items = rated(name)
-        weights = Balance(items, lm) if lm else None
+        weights = balance(items) if balance else None
         for kind, inputs, outputs in COURSE[name]:
             if kind == PAIRWISE:
                 draw = pairwise_draws(items, inputs=inputs, weights=weights)
@@ -105,7 +117,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--balance", action="store_true")
+    parser.add_argument("--balance", choices=[LIKELIHOOD, LENGTH_TOO])
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args()
 
@@ -117,7 +129,10 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     lm = LocalLM(str(models_folder() / SMOLLM2), device="cpu", dtype="bfloat16")
-    turns = draws(args.sets, measured(lm, args.out) if args.balance else None)  # before the adapter changes the model
+    balance = None
+    if args.balance:
+        balance = partial(Balance, lm=measured(lm, args.out), length=args.balance == LENGTH_TOO)
+    turns = draws(args.sets, balance)  # before the adapter changes the model
     engine = lm.engine
     model = get_peft_model(
         engine.loaded.model, LoraConfig(r=RANK, lora_alpha=round(SCALE * RANK), target_modules="all-linear")

@@ -120,3 +120,26 @@ def test_a_weight_multiplies_the_loss(lms):
     double = type(question)(question.messages, question.labels, question.target, 2.0)
     one, two = (answer_losses(engine.loaded.model, pack(engine, [q]))[0].item() for q in (question, double))
     assert two == pytest.approx(2 * one)
+
+
+def test_the_length_can_be_balanced_together_with_the_likelihood():
+    rng = np.random.default_rng(1)
+    made = []
+    for i in range(1600):
+        likelihood, words = rng.normal(), int(rng.integers(1, 40))
+        score = float(np.clip(np.round(3 + 0.3 * likelihood - 0.04 * (words - 20) + rng.normal()), 1, 5))
+        text = f"{'x' * words} {likelihood:.6f}"
+        made.append(dspy.Example(id=str(i), source=f"source {i // 2}", output=text, scores={"quality": score}))
+    ratings = np.array([e.scores["quality"] for e in made])
+    lengths = np.array([len(e.output) for e in made])
+
+    def slope(balance):
+        weights = np.array([balance.item(e, QUALITY) for e in made])
+        x, y = (values - np.average(values, weights=weights) for values in (groups(lengths), groups(ratings)))
+        return np.average(x * y, weights=weights) / np.sqrt(
+            np.average(x**2, weights=weights) * np.average(y**2, weights=weights)
+        )
+
+    sets = Rated("x", (QUALITY,), made, [])
+    assert abs(slope(Balance(sets, Likelihoods()))) > 0.25
+    assert abs(slope(Balance(sets, Likelihoods(), length=True))) < 0.1
