@@ -21,8 +21,6 @@ LOSS = 0.05
 """Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
 MARGIN = 0.1
 """Fall in performance (Spearman's rho) that the held-back items must rule out, where no loss is allowed."""
-HINT = "; max_loss allows some"
-"""Hint for a user whose candidate has a significant but small loss."""
 DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 
@@ -114,7 +112,7 @@ class LikelihoodRule:
         if not self._max_loss and test.difference < 0 and test.p_value / 2 < LOSS:
             p_value = max(test.p_value / 2, 0.001)
             at = "<" if test.p_value / 2 < 0.001 else "="
-            return f"loses performance ({fall}, p {at} {p_value:.3f}, at worst {lowest:+.2f}){HINT}"
+            return f"loses performance ({fall}, p {at} {p_value:.3f}, at worst {lowest:+.2f})"
         if not lowest > -margin:  # NaN is not above
             return f"may lose more than {margin:g} of performance ({fall}, change at worst {lowest:+.2f})"
         return ""

@@ -9,7 +9,6 @@ from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.mitigation.measure import MAX_LOSS
-from evalbias.optimizers.likelihood_rule import HINT
 from evalbias.runs.values import number as read_number
 
 Row = Mapping[str, Any]
@@ -72,7 +71,7 @@ def _cells(row: Row, name: str) -> list[str]:
     published, performance = (e for _, e in others)
     against = ""
     if name != "given":
-        loss = tried["loss"].replace(HINT, "") or "no loss"
+        loss = tried["loss"] or "no loss"
         against = f"p less biased {_text(tried['p_smaller'], '.3f')}; {loss}"
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
