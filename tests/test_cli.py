@@ -615,5 +615,6 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
     if command == "audit":
         assert "source=question,output=answer,score=rating" in text
+        assert "rating_1=anna,rating_2=ben" in text
         assert "'agreement.spearman<0.3'" in text
         assert "\n  Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can\n" in text

@@ -30,8 +30,8 @@ Columns = Annotated[
     typer.Option(
         "--map",
         metavar="OURS=THEIRS,...",
-        help="Names of your columns, such as source=question,output=answer, then score=rating for one human score or "
-        "rating_1=anna,rating_2=ben for several raters. Repeatable.",
+        help="Names of your columns, such as source=question,output=answer,score=rating; for several raters "
+        "rating_1=anna,rating_2=ben. Repeatable.",
     ),
 ]
 Criteria = Annotated[
