@@ -42,6 +42,7 @@ def test_effects_are_those_with_the_others_as_covariates():
         assert (found[name].value, found[name].low) == pytest.approx((direct.effect, direct.low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [scored, compared])
 def test_a_bias_that_only_goes_with_another_does_not_remain(draw):
     def judged(rng):

@@ -18,6 +18,7 @@ NAN = math.nan
 MINE = SelfPreference(own="mine")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [120, 568])
 @pytest.mark.parametrize("draw", [scored, compared])
 def test_an_unbiased_judge_is_not_flagged_although_its_own_system_writes_better(n, draw):

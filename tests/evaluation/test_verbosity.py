@@ -22,6 +22,7 @@ def pairs_judged(answers, ties=False, **covariates):
     return Judged(tuple(map(str, range(len(answers)))), "quality", answers, covariates, ties=ties)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [120, 568])
 @pytest.mark.parametrize("draw", [scored, compared])
 def test_an_unbiased_judge_is_not_flagged_although_longer_text_is_better(n, draw):

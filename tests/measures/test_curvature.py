@@ -77,6 +77,7 @@ def good_pairs(n, *, seed):
     return feature @ [1, -1], quality @ [1, -1] + 0.5 * rng.normal(size=n), ratings
 
 
+@pytest.mark.slow
 def test_an_unbiased_judge_of_pairs_is_not_flagged_because_ratings_stop_at_5():
     flagged, without, draws = 0, 0, 100
     for seed in range(draws):
