@@ -78,8 +78,8 @@ def rows(title: str, judged: Mapping[str, Judged], reference: str, seed: int) ->
         if later:
             p_value = rule.p_values([one], judged[reference])[0]
             against = f"p less biased {p_value:.3f}; {rule.loss(one, judged[reference]) or 'no loss'}"
-        found = [f"{e.value:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for e in rule.estimates(one).values()]
-        body.append([title, name, *found, against])
+        intervals = [f"{e.value:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for e in rule.estimates(one).values()]
+        body.append([title, name, *intervals, against])
         later = later or name == reference
     return body
 

@@ -126,10 +126,11 @@ def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int, weights: Weig
             for document in rng.sample(documents, inputs)
             for example in rng.sample(document, min(outputs, len(document)))
         ]
-        asked = [(question, e) for e in drawn if (question := pointwise(e, criterion, bins))]
-        if weights is None:
-            return [question for question, _ in asked]
-        return [replace(question, weight=weights.item(e, criterion)) for question, e in asked]
+        return [
+            replace(question, weight=weights.item(e, criterion)) if weights else question
+            for e in drawn
+            if (question := pointwise(e, criterion, bins))
+        ]
 
     return _until_any(draw)
 
@@ -142,10 +143,11 @@ def pairwise_draws(data_set: Rated, *, inputs: int, weights: Weights | None = No
         criterion = rng.choice(data_set.criteria)
         pairs = [rng.sample(document, 2) for document in rng.sample(documents, inputs)]
         orders = itertools.chain.from_iterable(((a, b), (b, a)) for a, b in pairs)
-        asked = [(question, a, b) for a, b in orders if (question := pairwise(a, b, criterion))]
-        if weights is None:
-            return [question for question, _, _ in asked]
-        return [replace(question, weight=weights.pair(a, b, criterion)) for question, a, b in asked]
+        return [
+            replace(question, weight=weights.pair(a, b, criterion)) if weights else question
+            for a, b in orders
+            if (question := pairwise(a, b, criterion))
+        ]
 
     return _until_any(draw)
 

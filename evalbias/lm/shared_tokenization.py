@@ -117,15 +117,15 @@ def endings(
         for text, context, some, cut in zip(known, contexts, answers, cuts, strict=True)
     ]
     encoded = iter(_whole(reader, list(itertools.chain(*tails)), False))
-    found: list[list[Ending | None]] = [
+    by_text: list[list[Ending | None]] = [
         [None if cut is None else _ending(text, cut, next(encoded)) for _ in some]
         for text, some, cut in zip(known, answers, cuts, strict=True)
     ]
-    left = [(row, place) for row, some in enumerate(found) for place, ending in enumerate(some) if ending is None]
+    left = [(row, place) for row, some in enumerate(by_text) for place, ending in enumerate(some) if ending is None]
     texts = [known[row].text[: contexts[row]] + answers[row][place] for row, place in left]
     wholes = following(reader, texts, [known[row] for row, _ in left], special=special)
     rest = {at: Ending(0, whole.ids, whole.ends) for at, whole in zip(left, wholes, strict=True)}
-    return [[ending or rest[row, place] for place, ending in enumerate(some)] for row, some in enumerate(found)]
+    return [[ending or rest[row, place] for place, ending in enumerate(some)] for row, some in enumerate(by_text)]
 
 
 def _cut(known: Encoded, shared: int, margin: int) -> int | None:
