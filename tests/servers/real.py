@@ -42,7 +42,9 @@ def save_model(folder: Path, *, family: str = "llama", layers: int = 2, width: i
     tokenizer.train_from_iterator([*TEXTS, *ANSWERS] if family == "qwen3" else TEXTS, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>")
-    fast.chat_template = TEMPLATE.replace("{{ bos_token if bos_token else '' }}", "<s>")
+    template = TEMPLATE.replace("{{ bos_token if bos_token else '' }}", "<s>")
+    # vLLM takes what follows a prompt's last added token for the beginning of the reply, so a message ends in one.
+    fast.chat_template = template.replace("[end]", "<|im_end|>") if family == "qwen3" else template
     torch.manual_seed(0)
     config_type, model_type = FAMILIES[family]
     config = config_type(
