@@ -77,6 +77,12 @@ def llama_cpp_python(folder: Path) -> Iterator[Server]:
         yield started
 
 
+def post(url: str) -> None:
+    """Send an empty request, such as vLLM's to empty its prefix cache."""
+    with urllib.request.urlopen(urllib.request.Request(url, method="POST")):
+        pass
+
+
 @contextmanager
 def serving(command: Sequence[Any], environment: Mapping[str, str]) -> Iterator[Server]:
     """Start a server on a free port and wait until it lists its model."""

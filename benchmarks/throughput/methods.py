@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.servers import post
 from benchmarks.throughput.workloads import Workload
 from evalbias import LocalLM, ServerLM
 from evalbias.lm.tokens import Scored, choice_sequences, joint
@@ -140,18 +140,14 @@ class ServerMethod:
             os.killpg(self.group, signal.SIGSTOP)
 
     def _forget(self) -> None:
-        self._post("/reset_prefix_cache")
-
-    def _post(self, path: str) -> None:
-        with urllib.request.urlopen(urllib.request.Request(self._address + path, method="POST")):
-            pass
+        post(f"{self._address}/reset_prefix_cache")
 
 
 class LlamaMethod(ServerMethod):
     """A real llama.cpp server with one slot; see ``ServerMethod``."""
 
     def _forget(self) -> None:
-        self._post("/slots/0?action=erase")
+        post(f"{self._address}/slots/0?action=erase")
 
 
 def applies(method: str, work: Workload) -> bool:

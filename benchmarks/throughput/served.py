@@ -16,14 +16,13 @@ import statistics
 import subprocess
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.results import write_section
-from benchmarks.servers import SERVERS, vllm
+from benchmarks.servers import SERVERS, post, vllm
 from benchmarks.throughput.workloads import Workload, pointwise
 from evalbias import ServerLM
 from evalbias.lm.chat import Renderer
@@ -67,12 +66,6 @@ def theirs(address: str, tokenizer: str, prompts: Path, in_flight: int, place: P
     return float(result["request_throughput"])
 
 
-def forget(address: str) -> None:
-    """Empty the server's prefix cache."""
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/reset_prefix_cache", method="POST")):
-        pass
-
-
 def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -93,9 +86,9 @@ def main() -> None:
         prompts.write_text("\n".join(lines) + "\n", encoding="utf-8")
         lm.choice_logprobs(work.prompts[:2], work.choices[0])  # connects
         for _ in range(args.repeats):
-            forget(address)
+            post(f"{address}/reset_prefix_cache")
             rates["ServerLM"].append(own(lm, work))
-            forget(address)
+            post(f"{address}/reset_prefix_cache")
             rates["vLLM's own client"].append(theirs(address, folder, prompts, args.in_flight, Path(place)))
     ratio = statistics.median(rates["ServerLM"]) / statistics.median(rates["vLLM's own client"])
     rows = [[name, f"{statistics.median(r):.2f} ({min(r):.2f} to {max(r):.2f})"] for name, r in rates.items()]
