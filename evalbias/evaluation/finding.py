@@ -43,7 +43,7 @@ class Finding:
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
-        margin_in_words: The same in points, or in so many of 100 pairs.
+        margin_in_words: Effects of that size, in points or pairs of 100: "an effect of 0.18 points or more".
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
             correction; None where unknown, or where as many could not tell.
@@ -213,13 +213,15 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
 
 def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
     if estimate.unit == SCORE_SD and not judged.pairwise:
-        return f"{margin * _score_sd(estimate.name, measurement):.2f} points"
+        return f"an effect of {margin * _score_sd(estimate.name, measurement):.2f} points or more"
     if estimate.unit == SCORE_SD:
         (share,) = _even_pair(estimate.name, measurement, (margin,))
-        return f"{100 * (share - 0.5):.0f} of 100 pairs"
+        return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
     if estimate.unit == SHARE:
-        return f"{100 * margin:g} of 100 comparisons"
-    return f"{margin:g} {estimate.unit}".rstrip()
+        return f"an effect of {100 * margin:g} of 100 comparisons or more"
+    if estimate.unit == SLOPE:
+        return f"a rise of {1 - margin:g} points or less for each point of quality"
+    return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
 
 
 def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pkgutil import resolve_name
 
 from rich.table import Table
@@ -59,6 +60,12 @@ def mark(p_value: float) -> str:
 def count(amount: int, word: str) -> str:
     """Return an amount with its noun in the right number."""
     return f"{amount} {word}" + ("" if amount == 1 else "s")
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as people list them: "a, b and c"; empty without any."""
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def notebook_view(result: object) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dspy
 import numpy as np
 
+from evalbias.evaluation.formatting import joined
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.quality import is_rated_by_people, on_one_scale
 
@@ -34,9 +35,7 @@ Need = Callable[[Given], str]
 
 def what_is_lacking(bias: str, given: Given) -> str:
     """Return what measuring a bias takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
-    lacking = [words for need in NEEDS.get(bias, ()) if (words := need(given))]
-    *others, last = lacking or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+    return joined([words for need in NEEDS.get(bias, ()) if (words := need(given))])
 
 
 def _model(given: Given) -> str:

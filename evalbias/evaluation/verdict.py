@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalbias.evaluation.finding import Finding, Status
-from evalbias.evaluation.formatting import count
+from evalbias.evaluation.formatting import count, joined
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def _first(
     biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding], missing: Sequence[Finding]
 ) -> str:
     if biased:
-        return f"The judge is biased ({_names(biased)}): {'; '.join(finding.sentence for finding in biased)}."
+        names, sentences = joined([title(f.bias) for f in biased]), "; ".join(f.sentence for f in biased)
+        return f"The judge is biased ({names}): {sentences}."
     if open_:
         return "No bias was found, but there are too few items to rule one out."
     if clear and missing:
@@ -62,15 +63,10 @@ def title(bias: str) -> str:
     return "self-preference" if bias == "self_preference" else bias.replace("_", " ")
 
 
-def _names(findings: Sequence[Finding]) -> str:
-    *others, last = (title(f.bias) for f in findings)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 def _excluded(finding: Finding) -> str:
     if not finding.margin_in_words:
         return f"{title(finding.bias)} ({finding.sentence})"
-    return f"{title(finding.bias)} (an effect of {finding.margin_in_words} or more is ruled out)"
+    return f"{title(finding.bias)} ({finding.margin_in_words} is ruled out)"
 
 
 def _missing(finding: Finding) -> str:

@@ -17,7 +17,7 @@ from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, cluster_codes
 from evalbias.measures.statistic import Statistic
 
-SLOPE = "points for one point of quality"
+SLOPE = "points per point of quality"
 """Unit of the slope."""
 LEAST = 0.9
 """Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.

@@ -11,10 +11,11 @@ from rich.text import Text
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
-from evalbias.evaluation.formatting import count, ends, number
+from evalbias.evaluation.formatting import count, ends, joined, number
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.quality import rated_once
 from evalbias.evaluation.verdict import title
+from evalbias.measures.statistic import SHARE
 
 ROWS = 12
 """Rows of the longest table that a terminal shows."""
@@ -57,9 +58,19 @@ def _biases(audit: Audit) -> Table:
 
 
 def _caption(audit: Audit) -> str:
+    """Say what 0 means, in which units the estimates are, and which items are left out."""
+    units: dict[str, list[str]] = {}
+    for finding in audit.verdict.findings:
+        if finding.estimate is not None:
+            units.setdefault(finding.estimate.unit, []).append(title(finding.bias))
+    parts = ["0 is no bias", ", ".join(f"{joined(names)} {_unit(unit)}" for unit, names in units.items() if unit)]
     once = rated_once(audit.judged)
-    left_out = f"; effects at equal quality leave out {count(once, 'item')} with one rating" if once else ""
-    return f"0 is no bias{left_out}"
+    parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")
+    return "; ".join(filter(None, parts))
+
+
+def _unit(unit: str) -> str:
+    return "as a share of comparisons" if unit == SHARE else f"in {unit}"
 
 
 def _groups(groups: Mapping[str, Measurement]) -> Table:

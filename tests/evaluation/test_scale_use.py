@@ -168,4 +168,4 @@ def test_a_slope_above_1_is_no_sign_of_crowding():
     (finding,) = findings_of({"scale_use": measurement}, judged, {})
     assert finding.estimate.low > 0.3
     assert finding.status == "no sign"
-    assert finding.margin_in_words == "0.3 points for one point of quality"
+    assert finding.margin_in_words == "a rise of 0.7 points or less for each point of quality"
