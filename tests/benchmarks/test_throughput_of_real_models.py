@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.throughput import breakdown, int8
 from benchmarks.throughput.methods import OURS, ours, published_style
 from benchmarks.throughput.real import Contender, measured, rows
 from benchmarks.throughput.workloads import WORKLOADS, model
@@ -37,3 +38,25 @@ def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm
     contenders["off"] = Contender("rounded", "float32", off, True, 4)
     with pytest.raises(AssertionError, match=r"rounded deviates by 0\.25 nats on LLMBar"):
         measured(lm, work, contenders, 1)
+
+
+def test_weights_of_8_bits_are_timed_and_compared_with_those_of_32(data_dir, tmp_path):
+    path = str(model(data_dir, hidden=64, layers=1, vocabulary=9000, save_to=tmp_path))
+    layers = int8.opened(path, int8.EIGHT).engine.loaded.model.base_model.modules()
+    assert sum(type(layer).__module__ == "torch.ao.nn.quantized.dynamic.modules.linear" for layer in layers) == 7
+    exact, half, eight = int8.rows(path, "tiny", WORKLOADS["pointwise"](data_dir, 2), 1)
+    assert exact[3:] == ["1.00", "", "", ""]
+    assert 0 < float(half[4]) < 0.1
+    assert 0 < float(eight[5]) <= float(eight[4]) < 1
+    assert 0 < float(eight[6]) < 4
+
+
+def test_the_time_of_a_call_is_told_apart_by_kinds_of_operators(lm, data_dir):
+    work = WORKLOADS["pointwise"](data_dir, 4)
+    whole, spent = breakdown.seconds_by_kind(lm, work)
+    assert set(spent) == {breakdown.PRODUCTS, breakdown.ATTENTION, breakdown.OTHERS}
+    assert 0 < spent.total() < whole
+    name, _, *shares = breakdown.row(lm, work)
+    assert name == work.name
+    products, _, attention, _, others, python = (float(share.rstrip("%")) for share in shares)
+    assert products + attention + others + python == pytest.approx(100, abs=3)
