@@ -16,12 +16,12 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.kept_answers import keeping_answers
 from benchmarks.mitigation.cases import CASES, JUDGES, TUNED, criterion_of, drawn, open_judge, usable
 from benchmarks.mitigation.measure import compiled
 from benchmarks.mitigation.report import read_rows, report
 from benchmarks.results import write_section
 from evalbias.data.pairing import input_key
-from evalbias.lm.journal import JournaledLM
 from evalbias.programs.criteria import BINS
 from evalbias.runs.values import to_json
 
@@ -47,15 +47,21 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     for judge in args.judges:
         lm = open_judge(judge, args.dtype)
-        provenance = lm.provenance()
         slug = judge.replace(", ", "-").replace(" ", "-").lower()
-        journal = JournaledLM(lm, args.folder / f"{slug}.journal.jsonl", model=json.dumps(to_json(provenance)))
+        journal = keeping_answers(lm, args.folder / f"{slug}.journal.jsonl")
         for data_set, name in CASES:
             if data_set not in args.sets or name not in args.criteria:
                 continue
             items = usable(data_set, name, tuned=judge == TUNED)
             train, test = drawn(items, args.train, args.test, args.seed)
-            row = {"judge": judge, "set": data_set, "criterion": name, "k": args.k, "seed": args.seed, "lm": provenance}
+            row = {
+                "judge": judge,
+                "set": data_set,
+                "criterion": name,
+                "k": args.k,
+                "seed": args.seed,
+                "lm": lm.provenance(),
+            }
             inputs = len(set(map(input_key, items)))
             if inputs < FEWEST:
                 row["why_not"] = f"{inputs} inputs that the judge was not trained on"

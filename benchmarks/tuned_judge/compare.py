@@ -12,13 +12,13 @@ answer of the models.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dspy
 
+from benchmarks.kept_answers import keeping_answers
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.results import write_section
@@ -32,7 +32,6 @@ from evalbias.optimizers.likelihood_objective import objective_of
 from evalbias.optimizers.likelihood_rule import LikelihoodRule
 from evalbias.programs.criteria import BINS
 from evalbias.programs.criterion import Criterion
-from evalbias.runs.values import to_json
 
 DATA_SET = "tmu-gfm"
 AS_IT_COMES = "zero-shot"
@@ -42,7 +41,7 @@ RESAMPLES = 10_000
 def opened(folder: Path, name: str, adapter: str | None, dtype: str) -> JournaledLM:
     """Load the model, with an adapter or as it comes; its answers are kept in a file of the folder."""
     lm = LocalLM(str(models_folder() / SMOLLM2), adapter=adapter, dtype=dtype)
-    return JournaledLM(lm, folder / f"{name}.journal.jsonl", model=json.dumps(to_json(lm.provenance())))
+    return keeping_answers(lm, folder / f"{name}.journal.jsonl")
 
 
 def answers(

@@ -28,6 +28,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import save_file
 
+from benchmarks.kept_answers import keeping_answers
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.tuned_judge.balance import Balance
 from benchmarks.tuned_judge.packing import answer_losses, pack
@@ -42,9 +43,7 @@ from benchmarks.tuned_judge.questions import (
     rated,
 )
 from evalbias import LocalLM
-from evalbias.lm.journal import JournaledLM
 from evalbias.runs.folder import versions
-from evalbias.runs.values import to_json
 
 RANK, SCALE = 12, 2.0
 """Rank of the adapter on every projection, at which it takes 7.3 MB in 16 bits; factor of its product."""
@@ -65,11 +64,6 @@ long, takes as much as three on TMU-GFM."""
 LOSSES = "losses.jsonl"
 EVERY = 5
 """Number of steps between checkpoints."""
-
-
-def measured(lm: LocalLM, folder: Path) -> JournaledLM:
-    """Return the model with a file that keeps its likelihoods, which a resumed run needs again."""
-    return JournaledLM(lm, folder / "likelihoods.jsonl", model=json.dumps(to_json(lm.provenance())))
 
 
 def draws(names: list[str], balance: Callable[[Rated], Balance] | None) -> list[tuple[str, Draw]]:
@@ -131,7 +125,9 @@ def main() -> None:
     lm = LocalLM(str(models_folder() / SMOLLM2), device="cpu", dtype="bfloat16")
     balance = None
     if args.balance:
-        balance = partial(Balance, lm=measured(lm, args.out), length=args.balance == LENGTH_TOO)
+        balance = partial(
+            Balance, lm=keeping_answers(lm, args.out / "likelihoods.jsonl"), length=args.balance == LENGTH_TOO
+        )
     turns = draws(args.sets, balance)  # before the adapter changes the model
     engine = lm.engine
     model = get_peft_model(
