@@ -23,6 +23,9 @@ COLLECTED = (100_000, 20, 20)
 """Thresholds of Python's garbage collector. PyTorch, Transformers and DSPy make a million objects that stay; with the
 usual threshold of 700 the collector looks at them a thousand times, a seventh of the time that importing them takes."""
 
+EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
+"""Options that may stand behind a command's name too, where most people write them."""
+
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)  # plain help cuts no example off in a narrow terminal
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
 compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
@@ -75,8 +78,9 @@ def user_errors() -> tuple[type[BaseException], ...]:
 def main() -> None:
     """Run a command; an error that a user can correct is printed in one line."""
     gc.set_threshold(*COLLECTED)
+    words = sys.argv[1:]
     try:
-        app()
+        app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
     except user_errors() as error:
         typer.echo(visible(f"evalbias: {error}"), err=True)
         raise SystemExit(2) from error

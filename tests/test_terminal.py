@@ -211,6 +211,8 @@ def outputs(tmp_path):
 
 def test_the_beginnings_of_texts_make_outputs_readable(outputs):
     options = ["--data", "items.json", "--lm", "embedded", "--out"]
+    told = evalbias("judge", "-q", "--judge", "judge.json", *options, "quiet", cwd=outputs)
+    assert (told.returncode, told.stderr) == (0, "")
     told = evalbias("judge", "--judge", "judge.json", *options, "j", cwd=outputs)
     assert "1 left out (empty output" in told.stderr
     rows = [json.loads(line) for line in (outputs / "j/scores.jsonl").read_text().splitlines()]

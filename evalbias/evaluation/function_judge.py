@@ -100,7 +100,7 @@ def function_scores(
     if np.isnan(values).all():
         first = next(iter(reasons.items()), None)
         why = "it returned None every time" if first is None else f"on the item {first[0]!r} it raised {first[1]}"
-        raise ValueError(f"The judge answered no item: {why}.")
+        raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
     if reasons:
         name, why = next(iter(reasons.items()))
         logger.warning("The judge failed on %d items, which are undefined; on %r: %s", len(reasons), name, why)
