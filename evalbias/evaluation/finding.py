@@ -17,6 +17,7 @@ from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.quality import are_verdicts, rated_once
 from evalbias.evaluation.sample_size import items_needed
+from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.quality_slope import SLOPE
 from evalbias.measures.resampling import defined_items
 from evalbias.measures.statistic import SCORE_SD, SHARE
@@ -235,8 +236,9 @@ def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> 
 
 def _score_sd(name: str, measurement: Measurement) -> float:
     """Return the standard deviation of the values that an estimate was computed from, in points or log-odds."""
-    values = measurement.samples[name].values
-    return float(np.std(values[defined_items(values)]))
+    sample = measurement.samples[name]
+    assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
+    return sample.statistic.deviation(sample.values[defined_items(sample.values)])
 
 
 def _more(value: float, low: float, high: float, digits: int = 2) -> str:

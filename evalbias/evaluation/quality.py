@@ -127,6 +127,7 @@ def effect_statistic(
         standardized=standardized,
         reliability=reliability,
         differences=judged.pairwise,
+        mirrored=judged.pairwise and judged.answers.shape[1] == 2,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -21,6 +21,10 @@ INFINITE = 20.0
 """Log odds that no data have: a separated row stops there, where its gradient vanishes."""
 BLOCK = 1 << 15
 """Resampled items that are fitted at a time; they stay in a processor's cache."""
+ONE_SIDED = (
+    "people prefer the output on the same side of every pair, so that quality and position cannot be told apart: "
+    "record the choices in both orders"
+)
 ROUNDING = 1e-12
 """Variance of standardized differences below which all are equal."""
 
@@ -131,6 +135,14 @@ class BalancedRate(Statistic):
         with np.errstate(invalid="ignore"):
             means = [(scores * weight).sum(axis=1) / weight.sum(axis=1) for weight in (1 - second, second)]
         return np.asarray((means[0] + means[1]) / 2)
+
+    def interval(self, scores: ArrayLike, **options: Any) -> ConfidenceInterval:
+        """Compute the interval, or say which class is empty; see ``Statistic``."""
+        found = super().interval(scores, **options)
+        (classes,) = self.references
+        if np.unique(classes[~np.isnan(classes)]).size > 1:
+            return found
+        return replace(found, reason=ONE_SIDED)
 
 
 class OddsStatistic(Statistic):

@@ -121,7 +121,7 @@ def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> Fe
     found = fit(model.scores, x, rated, model.clusters, unit=model.unit)
     if not found.identified:
         return _undefined(model, UNRELATED.format(feature=model.feature), rated.reliability)
-    effect, *slopes = found.slopes()[1:]  # the first is the constant
+    effect, *slopes = found.slopes()
     weak, ends = found.first_stage_f < STRONG, _ends(model, rated, differences)
     unbiased = min(max(effect.value, ends[0]), ends[1])
     if weak:
@@ -143,7 +143,7 @@ def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> Fe
         reliability=rated.reliability,
         first_stage_f=found.first_stage_f,
         weak=weak,
-        n=len(x),
+        n=model.n,
         clusters=found.clusters,
         undefined=model.undefined,
         ends=ends,
@@ -205,7 +205,7 @@ def _undefined(
         reliability=reliability,
         first_stage_f=first_stage_f,
         weak=first_stage_f < STRONG,
-        n=len(model.scores),
+        n=model.n,
         clusters=len(np.unique(model.clusters)),
         undefined=model.undefined,
         reason=reason,

@@ -27,6 +27,7 @@ class EffectStatistic(Statistic):
         standardized: Whether the effect is that of one standard deviation of the feature.
         reliability: Reliability of a single rating.
         differences: Whether feature, scores and ratings are differences between the candidates of pairs.
+        mirrored: Whether each pair counts both ways.
     """
 
     unit: ClassVar[str] = SCORE_SD
@@ -41,11 +42,12 @@ class EffectStatistic(Statistic):
         standardized: bool = True,
         reliability: float | None = None,
         differences: bool = False,
+        mirrored: bool = False,
     ) -> None:
         self._columns = {name: feature, **(covariates or {})}
         self._ratings = ratings
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
-        self._options["differences"] = differences
+        self._options |= {"differences": differences, "mirrored": mirrored}
 
     @property
     def feature(self) -> FloatArray:
@@ -56,6 +58,14 @@ class EffectStatistic(Statistic):
     def ratings(self) -> FloatArray:
         """(n, r) single ratings."""
         return self._ratings
+
+    def centered(self, values: FloatArray) -> FloatArray:
+        """Return (n,) features, ratings or scores less their mean, which is 0 where each pair counts both ways."""
+        return values if self._options["mirrored"] else values - values.mean()
+
+    def deviation(self, values: FloatArray) -> float:
+        """Return the standard deviation of (n,) such values."""
+        return float(np.sqrt((self.centered(values) ** 2).mean()))
 
     @property
     def usable(self) -> BoolArray:

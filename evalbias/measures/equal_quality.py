@@ -26,6 +26,7 @@ def effect_at_equal_quality(
     covariates: Mapping[str, Sequence[object]] | None = None,
     reliability: float | None = None,
     differences: bool = False,
+    mirrored: bool = False,
 ) -> FeatureEffect:
     """Estimate the effect of a feature of the items on a judge's scores, with the quality held fixed.
 
@@ -37,7 +38,7 @@ def effect_at_equal_quality(
 
     Judges that compare are measured by the same function: give the feature of the first candidate less that of the
     second, the log-odds of the first one's win, and the differences in rating or the single annotators' preferences
-    (1, 0, -1), and say so by ``differences``.
+    (1, 0, -1), and say so by ``differences``. If the judge saw both orders, say ``mirrored`` too.
 
     Args:
         feature: (n,) numbers, such as the log of the length.
@@ -54,6 +55,9 @@ def effect_at_equal_quality(
             ratings.
         differences: Whether feature, scores and ratings are differences between the candidates of pairs. The interval
             then allows for ratings near the end of their scale, which hides differences between them.
+        mirrored: Whether each pair counts both ways, with all signs turned, so that it does not matter which candidate
+            the data name first. Not for scores of one order of showing: there the model's constant holds the judge's
+            lean towards a position.
 
     Returns:
         The effect, in standard deviations of the scores. Without two ratings and without ``reliability`` it is NaN and
@@ -72,6 +76,7 @@ def effect_at_equal_quality(
     """
     x, scores = vectors(**{name: feature, "model_scores": model_scores})
     options: dict[str, Any] = {"name": name, "standardized": standardized, "differences": differences}
+    options["mirrored"] = mirrored
     return fitted_effect(
         x, scores[:, None], ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
     )
@@ -89,6 +94,7 @@ def effect_change(
     covariates: Mapping[str, Sequence[object]] | None = None,
     reliability: float | None = None,
     differences: bool = False,
+    mirrored: bool = False,
 ) -> FeatureEffect:
     """Estimate how the effect differs between two judges on the same items: the second's minus the first's.
 
@@ -106,6 +112,7 @@ def effect_change(
         covariates: What else is held fixed.
         reliability: Reliability of a single rating.
         differences: As for ``effect_at_equal_quality``; the interval of a change needs no such allowance.
+        mirrored: As for ``effect_at_equal_quality``.
 
     Returns:
         The result for the difference; ``score_sd`` is 1.
@@ -114,7 +121,8 @@ def effect_change(
         ValueError: See ``effect_at_equal_quality``.
     """
     x, first, second = vectors(**{name: feature, "before": before, "after": after})
-    scores, options = np.column_stack([first, second]), dict[str, Any](name=name, standardized=standardized)
+    scores = np.column_stack([first, second])
+    options: dict[str, Any] = {"name": name, "standardized": standardized, "mirrored": mirrored}
     return fitted_effect(
         x, scores, ratings, reliability=reliability, clusters=clusters, covariates=covariates, **options
     )

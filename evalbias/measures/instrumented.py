@@ -121,10 +121,11 @@ class Fit:
     identified: bool
 
     def slopes(self) -> list[Slope]:
-        """Return every coefficient with its 95 % interval and test."""
-        half = scipy.stats.t.ppf(0.975, self.clusters - 1) * self.errors
-        p_values = [self.p_value(index) for index in range(len(self.errors))]
-        columns = (self.coefficients, self.coefficients - half, self.coefficients + half, self.errors, p_values)
+        """Return every coefficient but the constant with its 95 % interval and test."""
+        values, errors = self.coefficients[1:], self.errors[1:]
+        half = scipy.stats.t.ppf(0.975, self.clusters - 1) * errors
+        p_values = [self.p_value(index) for index in range(1, len(self.errors))]
+        columns = (values, values - half, values + half, errors, p_values)
         return [Slope(*map(float, row)) for row in np.column_stack(columns)]
 
     def p_value(self, index: int, *, null: float = 0.0) -> float:

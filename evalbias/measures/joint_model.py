@@ -17,9 +17,10 @@ MIN_CLUSTERS = 5
 
 @dataclass(frozen=True)
 class JointModel:
-    """Scores and regressors of the m items that count.
+    """Scores and regressors of the items that count: m rows, one an item, or two a pair that counts both ways.
 
     Attributes:
+        n: Number of items that count.
         scores: (m, 1) scores in standard deviations, (m, 2) of two judges that are compared, or (m, s) of several; NaN
             where a judge gives all items the same score.
         feature: Name of the feature whose effect is meant; its column is the first.
@@ -34,6 +35,7 @@ class JointModel:
         undefined: Number of items left out.
     """
 
+    n: int
     scores: FloatArray
     feature: str
     columns: Mapping[str, FloatArray]
@@ -62,9 +64,9 @@ class JointModel:
     def problem(self) -> str:
         """Say why the model cannot be fitted; empty if it can."""
         x, groups = self.matrix, len(np.unique(self.clusters))
-        if groups < MIN_CLUSTERS or len(x) < x.shape[1] + 3:
+        if groups < MIN_CLUSTERS or self.n < x.shape[1] + 3:
             return (
-                f"only {len(x)} items of {groups} inputs have a score, a {self.feature} and ratings: "
+                f"only {self.n} items of {groups} inputs have a score, a {self.feature} and ratings: "
                 f"{MIN_CLUSTERS} inputs are the least"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) == 0:
@@ -87,6 +89,7 @@ def joint_model(
     standardized: bool,
     clusters: Sequence[object] | None,
     covariates: Mapping[str, Sequence[object]] | None = None,
+    mirrored: bool = False,
 ) -> JointModel:
     """Gather the complete items: those with the feature, scores, covariates and enough ratings.
 
@@ -99,6 +102,9 @@ def joint_model(
         standardized: Whether the feature is brought to standard deviation 1.
         clusters: (n,) anything that names the input; None for items on their own.
         covariates: Name -> (n,) numbers or texts.
+        mirrored: Whether the items are pairs, all numbers differ in sign with the order of the two candidates, and each
+            pair counts both ways, as one item of its cluster. The result is then the same in whatever order the data
+            name the candidates, and the constant is 0.
 
     Raises:
         ValueError: The lengths differ, or ratings are not a matrix or hold an infinite value.
@@ -116,23 +122,29 @@ def joint_model(
     several = bool((counts[complete] > 1).any())
     kept: BoolArray = complete & (counts > 1) if several else complete
     places = np.flatnonzero(kept)
-    columns, levels = {name: _scaled(feature[kept]) if standardized else feature[kept]}, dict[str, FloatArray]()
+    signs = (1.0, -1.0) if mirrored else (1.0,)
+
+    def rows(values: FloatArray) -> FloatArray:
+        return np.concatenate([sign * values[kept] for sign in signs])
+
+    columns, levels = {name: _scaled(rows(feature)) if standardized else rows(feature)}, dict[str, FloatArray]()
     for label, values in given.items():
-        present = [values[i] for i in places]
+        present = [values[i] for i in places] * len(signs)
         if any(isinstance(value, str) for value in present):
             levels |= _levels(label, [str(value) for value in present])
         else:
-            numbers = np.array(present, dtype=np.float64)
-            columns[label] = _scaled(numbers)
+            columns[label] = _scaled(rows(np.array(values, dtype=np.float64)))
     names: dict[object, int] = {}
+    codes = [names.setdefault(groups[i], len(names)) for i in places]
     return JointModel(
-        scores=np.column_stack([standardize(column) for column in scores[kept].T]),
+        n=len(places),
+        scores=np.column_stack([standardize(rows(column)) for column in scores.T]),
         feature=name,
         columns=columns | levels,
-        ratings=ratings[kept],
+        ratings=rows(ratings),
         unscaled=frozenset(levels) if standardized else frozenset({name, *levels}),
-        clusters=np.array([names.setdefault(groups[i], len(names)) for i in places], dtype=np.int64),
-        score_sd=float(scores[kept, 0].std()) if scores.shape[1] == 1 and len(places) else 1.0,
+        clusters=np.array(codes * len(signs), dtype=np.int64),
+        score_sd=float(rows(scores[:, 0]).std()) if scores.shape[1] == 1 and len(places) else 1.0,
         several=several,
         undefined=n - len(places),
     )

@@ -102,15 +102,12 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
     kept = ~np.isnan(x + quality + sample.values)
     x, scores, quality = x[kept], sample.values[kept], quality[kept]
-    x = (x - x.mean()) / x.std()
-    slope = _quality_slope(x, scores, quality, effect)
-    y = scores - slope * quality
-    return Points(x, y - y.mean(), effect)
+    x, quality, scores = (statistic.centered(values) for values in (x / statistic.deviation(x), quality, scores))
+    return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
 
 
 def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
     """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
     if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
         return effect.slopes[QUALITY].value * effect.score_sd
-    design = np.stack([np.ones_like(x), quality, x], axis=1)
-    return float(np.linalg.lstsq(design, scores, rcond=None)[0][1])
+    return float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
