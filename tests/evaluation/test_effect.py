@@ -104,7 +104,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     judged = Judged(tuple(map(str, range(n))), "wit", answers, {LIKELIHOODS: ls, RATINGS: differences})
     found = measure(LikelihoodBias(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
-    direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True)
+    direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)
     assert (found.value, found.low, found.high) == pytest.approx((direct.effect, direct.low, direct.high))
     assert found.low > 0
     answers[0, 0] = (1.0, 0.0)  # certain: no finite log-odds
