@@ -73,7 +73,7 @@ def _writers(given: Given) -> str:
         return f"the writers of the outputs (field {field})"
     if len(names) == 1:
         return f"outputs of several writers ({names[0]} wrote all of these)"
-    if len(set(given.judged.writers)) == 1:
+    if len(set(given.judged.writers)) == 1 and given.judged.answers.shape[1] == 1:
         return (
             "pairs in which either system stands first (swap the outputs of half of the pairs, and their choices too)"
         )
@@ -92,8 +92,10 @@ def _two_ratings(given: Given) -> str:
 
 
 def _same_scale(given: Given) -> str:
+    if given.judged.scale is None:
+        return "the judge's lowest and highest score (--scale LOW-HIGH)"
     there = HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged)
-    return "" if there else "people's ratings on the judge's scale (state it: --scale LOW-HIGH)"
+    return "" if there else "people's ratings on the judge's scale (--scale LOW-HIGH says which it is)"
 
 
 NEEDS: Mapping[str, Sequence[Need]] = {

@@ -17,12 +17,12 @@ MAX_LEVELS = 20
 
 
 class ScaleUse:
-    """Use of the scale by a judge that scores.
+    """Use of the scale by a judge that scores, whose lowest and highest score are stated.
 
     Estimates: ``slope`` (points by which the score rises for one point of quality, with people's ratings on the same
     scale; below 1 the judge crowds its scores together, above 1 it may prefer what goes with quality, so only slopes
     below 1 are of this bias; needs two ratings an item), ``spread_ratio`` (standard deviation of the scores by that of
-    the human scores, noise included) and, where the scale is known and has at most 20 levels, of the levels nearest to
+    the human scores, noise included) and, where the scale has at most 20 levels, of the levels nearest to
     the scores ``top_two_share`` (share of the two most frequent ones), ``entropy`` (their entropy by that of uniform
     scores, in [0, 1]) and ``ends_share`` (share of the lowest and the highest).
     """
@@ -33,12 +33,12 @@ class ScaleUse:
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
-        return not judged.pairwise and (_levels(judged) is not None or on_one_scale(judged))
+        return not judged.pairwise and (_levels(judged) is not None or _rated_on_it(judged))
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         samples: dict[str, Sample] = {}
-        if on_one_scale(judged):
+        if _rated_on_it(judged):
             if RATINGS in judged.covariates:
                 slope = QualitySlopeStatistic(judged.covariate(RATINGS))
                 values = np.where(slope.usable, judged.answers, np.nan)
@@ -53,6 +53,11 @@ class ScaleUse:
             samples["entropy"] = Sample(places, EntropyStatistic(n), "entropy", signed=False, tested=False)
             samples["ends_share"] = Sample(ends, ShareStatistic(), "at the ends", signed=False)
         return samples
+
+
+def _rated_on_it(judged: Judged) -> bool:
+    """Return whether people rate on the judge's scale, which must be stated: pass and fail are not a crowded 1 to 5."""
+    return judged.scale is not None and on_one_scale(judged)
 
 
 def _levels(judged: Judged) -> FloatArray | None:

@@ -43,8 +43,9 @@ class SelfPreference:
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
         writers = _names(judged)
-        varied = len(set(judged.writers)) > 1  # of pairs, one system may always stand first
-        return is_rated_by_people(judged) and len(writers) > 1 and varied and (self.own is None or self.own in writers)
+        if judged.pairwise and judged.answers.shape[1] == 1 and len(set(judged.writers)) == 1:
+            return False  # one system always stands first, which position explains as well
+        return is_rated_by_people(judged) and len(writers) > 1 and (self.own is None or self.own in writers)
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""

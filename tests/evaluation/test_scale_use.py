@@ -123,7 +123,7 @@ def test_what_it_needs():
     assert not ScaleUse().applies(Judged(("a",), "quality", np.ones(1)))
     percent = judge([2, 3, 4], [20, 60, 70])
     assert list(ScaleUse().samples(percent)) == ["top_two_share", "entropy", "ends_share"]
-    assert list(ScaleUse().samples(judge([2, 3, 4], [2, 3, 5], scale=None))) == ["spread_ratio"]
+    assert not ScaleUse().applies(judge([2, 3, 4], [2, 3, 5], scale=None))
     fine = judge([20, 30, 40], [20, 60, 70], scale=(0, 100))
     assert list(ScaleUse().samples(fine)) == ["spread_ratio"]
     assert list(ScaleUse().samples(replace(fine, scale=(0.5, 3)))) == []
@@ -139,16 +139,16 @@ def test_ratings_within_another_scale_are_not_on_it():
     assert not ScaleUse().applies(percent)  # 1 to 5 reach over a 25th of 0 to 100
     assert not ScaleUse().applies(replace(percent, scale=None))
     assert ScaleUse().applies(judge(20 * human, 19 * human, scale=(0, 100)))
-    crowded = judge(2.5 + human / 4, human, scale=None, **ratings)
+    crowded = judge(2.5 + human / 4, human, **ratings)
     assert measure(ScaleUse(), crowded, seed=0)["slope"].value == pytest.approx(0.25)
-    assert not ScaleUse().applies(judge(human / 5, 20 * human, scale=None))  # shares beside percent
+    assert not ScaleUse().applies(replace(crowded, scale=None))  # it may score on a scale of its own
 
 
 def of_slope(wanted):
     """568 items whose scores are stretched until their slope is the wanted one."""
     judged = scored(np.random.default_rng(4), 568)
     slope = QualitySlopeStatistic(judged.covariates[RATINGS])(judged.answers)
-    stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=None)
+    stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=(0, 6))
     return stretched, measure(ScaleUse(), stretched, seed=0, n_resamples=20)
 
 

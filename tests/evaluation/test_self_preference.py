@@ -89,11 +89,34 @@ def test_what_it_needs():
     assert set(found.estimates) == {"excess_of_mine", "excess_of_other", "excess_of_third"}
 
 
-def test_pairs_in_which_one_system_always_stands_first_cannot_tell():
-    judged = compared(np.random.default_rng(0), 40)
+def test_pairs_in_which_one_system_always_stands_first_cannot_tell_in_one_order():
+    judged = compared(np.random.default_rng(0), 40, orders=1)
     judged = replace(judged, writers=[("mine", "other")] * 40)
     found = audit_answers(Answered("a judge", judged, []), own_system="mine")
     assert found.not_measured["self_preference"].startswith("it needs pairs in which either system stands first")
     swapped = replace(judged, writers=[("mine", "other"), ("other", "mine")] * 20)
     assert MINE.applies(swapped)
     assert not MINE.applies(judged)
+
+
+def test_both_orders_tell_whichever_system_the_data_name_first():
+    judged = compared(np.random.default_rng(0), 200, own=0.8)
+    mixed = [i for i, pair in enumerate(judged.writers) if len(set(pair)) == 2]
+    judged = Judged(
+        tuple(judged.ids[i] for i in mixed),
+        judged.criterion,
+        judged.answers[mixed],
+        {RATINGS: judged.covariates[RATINGS][mixed]},
+        writers=[judged.writers[i] for i in mixed],
+    )
+    other_first = np.array([pair[0] == "other" for pair in judged.writers])
+    people = judged.covariates
+    turned = replace(
+        judged,
+        answers=np.where(other_first[:, None, None], judged.answers[:, ::-1], judged.answers),
+        covariates={RATINGS: np.where(other_first[:, None], -people[RATINGS], people[RATINGS])},
+        writers=[("mine", "other")] * len(judged.ids),
+    )
+    found, again = (measure(MINE, one, seed=0, n_resamples=20)["own_excess"] for one in (judged, turned))
+    assert (again.value, again.low, again.high) == pytest.approx((found.value, found.low, found.high))
+    assert found.low > 0
