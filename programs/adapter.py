@@ -95,10 +95,10 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
         ValueError: The field is missing, empty, not a text, or holds a lone surrogate.
     """
     value = item.get(name)
+    named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name!r} is {value!r} in {str(dict(item))[:80]!r}...: give a text that is not empty.")
+        raise ValueError(f"{name!r} is {value!r} in {named}: give a text that is not empty.")
     if problem := text_problem(value):
-        named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
         raise ValueError(f"{name!r} of {named} {problem}: write the character whole, or remove it.")
     return value
 

@@ -195,7 +195,8 @@ class PairwiseJudge(Program):
             progress: Function that is called with the number of judgments just done.
             refused: ``"undefined"`` leaves comparisons undefined that the model cannot take, for example because they
                 are too long, and logs their ids; ``"raise"`` raises.
-            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
+            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed,
+                but for ``return_failed_examples``.
 
         Returns:
             One prediction per example, in order, with the fields of ``forward``. A calibration that ``calibrate`` has

@@ -134,7 +134,8 @@ class PointwiseJudge(Program):
                 at the same time.
             refused: ``"undefined"`` leaves items undefined that the model cannot take, for example because they are too
                 long, logs their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
-            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed.
+            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed,
+                but for ``return_failed_examples``.
 
         Returns:
             One prediction per example, in order, with the fields of ``forward``.
@@ -204,10 +205,12 @@ class PointwiseJudge(Program):
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
-    """Raise ``TypeError`` for options that are not arguments of ``dspy.Module.batch``."""
+    """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change what it returns."""
     unknown = sorted(set(options) - set(inspect.signature(dspy.Module.batch).parameters))
     if unknown:
         raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
+    if options.get("return_failed_examples"):
+        raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:

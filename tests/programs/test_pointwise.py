@@ -68,6 +68,10 @@ def test_batch_accepts_the_options_of_dspys_batch():
     assert prediction.mode == 1
     with pytest.raises(TypeError, match="'threads'"):
         PointwiseJudge(C).batch(given, lm=FormulaLM(), threads=4)
+    with pytest.raises(TypeError, match="return_failed_examples is not needed"):
+        PointwiseJudge(C).batch(given, lm=FormulaLM(), return_failed_examples=True)
+    with pytest.raises(ValueError, match=r"'output' is '' in the item 'seven': give a text"):
+        PointwiseJudge(C).batch([dspy.Example(id="seven", source="s", output="")], lm=FormulaLM())
 
 
 class Short(FormulaLM):
