@@ -238,7 +238,7 @@ def _score_sd(name: str, measurement: Measurement) -> float:
     """Return the standard deviation of the values that an estimate was computed from, in points or log-odds."""
     sample = measurement.samples[name]
     assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
-    return sample.statistic.deviation(sample.values[defined_items(sample.values)])
+    return float(sample.statistic.both_ways(sample.values[defined_items(sample.values)]).std())
 
 
 def _more(value: float, low: float, high: float, digits: int = 2) -> str:

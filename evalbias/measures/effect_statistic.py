@@ -59,13 +59,9 @@ class EffectStatistic(Statistic):
         """(n, r) single ratings."""
         return self._ratings
 
-    def centered(self, values: FloatArray) -> FloatArray:
-        """Return (n,) features, ratings or scores less their mean, which is 0 where each pair counts both ways."""
-        return values if self._options["mirrored"] else values - values.mean()
-
-    def deviation(self, values: FloatArray) -> float:
-        """Return the standard deviation of (n,) such values."""
-        return float(np.sqrt((self.centered(values) ** 2).mean()))
+    def both_ways(self, values: FloatArray) -> FloatArray:
+        """Return (n,) features, ratings or scores as they are fitted: (2n,) where each pair counts both ways."""
+        return np.concatenate([values, -values]) if self._options["mirrored"] else values
 
     @property
     def usable(self) -> BoolArray:

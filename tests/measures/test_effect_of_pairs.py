@@ -86,7 +86,7 @@ def test_choices_that_people_made_alike_hold_the_quality_fixed():
 def test_deviations_of_pairs_are_from_0():
     length, score, ratings = pairs(50)
     statistic = EffectStatistic(length, ratings, mirrored=True)
-    assert statistic.deviation(score) == pytest.approx(statistic.measure(score).score_sd)
+    assert statistic.both_ways(score).std() == pytest.approx(statistic.measure(score).score_sd)
     single = EffectStatistic(length, ratings)
-    assert single.deviation(score) == pytest.approx(single.measure(score).score_sd) == pytest.approx(score.std())
-    assert single.centered(score).mean() == pytest.approx(0)
+    assert single.both_ways(score) is score
+    assert single.measure(score).score_sd == pytest.approx(score.std())

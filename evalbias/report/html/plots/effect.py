@@ -57,10 +57,10 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     else:
         title = f"{text} that is one standard deviation {more} gets {amount:+.2f} {unit} at equal quality ({interval})"
     n = len(points.x)
+    dot = "one reply of a pair, beside the other" if pairs else "one output"
     caption = (
-        f"Each dot is one {'pair' if pairs else 'output'}. Up means that the judge gives more than the quality, as "
-        "people rated it, explains. A judge without this bias has a flat line: quality alone decides. The band around "
-        "the line is its 95 % interval."
+        f"Each dot is {dot}. Up means that the judge gives more than the quality, as people rated it, explains. A "
+        "judge without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
     )
     if n > SHOWN:
         caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {less} to {more}."
@@ -102,7 +102,8 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
     kept = ~np.isnan(x + quality + sample.values)
     x, scores, quality = x[kept], sample.values[kept], quality[kept]
-    x, quality, scores = (statistic.centered(values) for values in (x / statistic.deviation(x), quality, scores))
+    x, quality, scores = (statistic.both_ways(values) for values in (x, quality, scores))
+    x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
     return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
 
 
