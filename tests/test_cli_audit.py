@@ -145,6 +145,20 @@ def test_a_saved_judge_that_compares(judges, tmp_path):
     assert found["n"] == found["biases"]["position"]["n"] == 20
 
 
+def test_a_saved_judge_keeps_its_criterion_and_scale(judges, tmp_path):
+    items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(4, seed=3)]
+    file = written(tmp_path / "items.jsonl", items)
+    options = ["audit", "--data", file, "--judge", judges / "scores.json", "--lm", "embedded"]
+    for other, error in (
+        (("--criterion", "fluency"), "this judge judges 'quality'"),
+        (("--scale", "0-100"), "this judge has a scale of its own, 1 to 5"),
+        (("--task", "Say it."), "this judge has a task of its own"),
+    ):
+        refused = evalbias(*options, *other, cwd=tmp_path, check=False)
+        assert refused.returncode == 2
+        assert error in refused.stderr
+
+
 def test_exactly_one_judge(tmp_path):
     file = written(tmp_path / "pairs.jsonl", pairs(4, first=0))
     both = evalbias("audit", "--data", file, *VERDICTS, "--scores-field", "x", cwd=tmp_path, check=False)

@@ -18,7 +18,7 @@ from evalbias.commands.task import Task
 from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
-from evalbias.evaluation.audited import answers_of, criterion_of, load_any_judge, pairs_for, recorded_fields
+from evalbias.evaluation.audited import answers_of, criterion_asked, load_any_judge, pairs_for, recorded_fields
 from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view
@@ -97,16 +97,10 @@ def run_audit(
     if not items:
         raise ValueError(f"{spec} holds no items to judge: give at least one row with an output.")
     judge = None if asked.judge is None else load_any_judge(asked.judge)
-    examples = list(items)
+    examples, ends = list(items), _scale(scale)
+    named = criterion_asked(judge, spec, examples, criterion, ends, **written)
     if isinstance(judge, PairwiseJudge):
         examples = pairs_for(judge, items, limit, seed, better=asked.better_field)
-    if judge is not None and any(written.values()):
-        raise typer.BadParameter(
-            f"--judge has a task of its own, {judge.criterion.task!r}, and labels: leave --task, --source-label and "
-            "--output-label out."
-        )
-    named = criterion_of(spec, examples, criterion, **written) if judge is None else judge.criterion
-    ends = _scale(scale)
     task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
     options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}
     if asked.judge is not None:

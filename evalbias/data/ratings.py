@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dspy
@@ -84,6 +84,19 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
             f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers, None where "
             "a rater gave none."
         ) from None
+
+
+def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
+    """Return the names of the criteria in the examples' ``scores`` and ``ratings``, in the order they appear.
+
+    A bare ``score`` and a bare list of ratings name no criterion.
+
+    Examples:
+        >>> rated_criteria([dspy.Example(scores={"wit": 4}), dspy.Example(ratings={"wit": [4, 5], "tone": [2, 2]})])
+        ['wit', 'tone']
+    """
+    given = (e.get(field) for e in examples for field in ("scores", "ratings"))
+    return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
 
 
 def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:

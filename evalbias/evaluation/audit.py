@@ -15,7 +15,7 @@ from evalbias.evaluation.audited import (
     Answered,
     JudgeSource,
     answers_of,
-    criterion_of,
+    criterion_asked,
     load_any_judge,
     pairs_for,
     recorded_fields,
@@ -31,7 +31,6 @@ from evalbias.evaluation.sample_size import label_next, labeled
 from evalbias.evaluation.verdict import Verdict, verdict_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.programs.pointwise import PointwiseJudge
 
 AGREEMENT = "agreement"
 """Name of the measurement that is not of a bias."""
@@ -156,13 +155,15 @@ def audit(
         lm: Model of a judge of evalbias. Defaults to the judge's own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; of others, LS is
             not measured without it.
-        criterion: Criterion of the human scores. Defaults to the judge's, else to the only one that the items have.
+        criterion: Criterion of the human scores. Defaults to the only one that the items have. A judge of evalbias has
+            a criterion of its own, with which another is refused.
         task: Task that the outputs were written for, such as "Summarise the article.": LS is the likelihood of an
             output after this task and its source. Defaults to the data set's own, else to a general one, with which LS
             tells less. A judge of evalbias has a task and labels of its own.
         source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
         output_label: Word before the output. Defaults to "Output".
-        scale: Lowest and highest score of the judge, if known. Use of the scale is measured on it.
+        scale: Lowest and highest score of the judge, if known. Use of the scale is measured on it. A judge of evalbias
+            has a scale of its own, with which another is refused.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
         by: Field whose values name groups of items on which the agreement is measured too, such as the set of a
@@ -173,7 +174,8 @@ def audit(
         progress: Called with the number of judgments done.
 
     Raises:
-        ValueError: Not exactly one judge is named, or the items lack what is asked for; an item is named.
+        ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
+            evalbias is given another criterion, scale, task or label than its own.
     """
     recorded = recorded_fields(scores_field, winner_field, swapped_field, better_field, labels)
     items = data_sets.read(data, mapping=mapping, **recorded)
@@ -181,14 +183,10 @@ def audit(
     if not examples:
         raise ValueError("There are no items: give at least one.")
     program = load_any_judge(judge) if isinstance(judge, str | os.PathLike) else judge
+    written = {"task": task, "source_label": source_label, "output_label": output_label}
+    judged_on = criterion_asked(program, data, examples, criterion, scale, **written)
     if isinstance(program, PairwiseJudge):
         examples = pairs_for(program, examples, limit, seed, better=better_field)
-    asked = program.criterion if isinstance(program, PointwiseJudge | PairwiseJudge) else None
-    prompt = {"task": task, "source_label": source_label, "output_label": output_label}
-    if asked is not None and any(prompt.values()):
-        raise ValueError(
-            f"{prompt}: this judge has a task of its own, {asked.task!r}, and labels; they define LS. Leave these out."
-        )
     answered = answers_of(
         examples,
         judge=program,
@@ -198,7 +196,7 @@ def audit(
         better_field=better_field,
         lm=lm,
         likelihood_lm=likelihood_lm,
-        criterion=asked or criterion_of(data, examples, criterion, **prompt),
+        criterion=judged_on,
         scale=scale,
         num_threads=num_threads,
         progress=progress,

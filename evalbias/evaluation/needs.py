@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dspy
 import numpy as np
 
+from evalbias.data.ratings import rated_criteria
 from evalbias.evaluation.formatting import joined
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.quality import is_rated_by_people, on_one_scale
@@ -58,6 +59,9 @@ def _people(given: Given) -> str:
         return ""
     if given.judged.pairwise:
         return "people's choices between the outputs (field better, or --better-field)"
+    if others := rated_criteria(given.examples):
+        names = joined([repr(name) for name in others])
+        return f"people's ratings on {given.judged.criterion!r} (the items are rated on {names})"
     return f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
 
 

@@ -162,6 +162,49 @@ def test_several_criteria_need_a_name():
         evalbias.audit(texts, scores_field="mine")
 
 
+RATED = [
+    {"id": i, "source": f"s{i}", "output": "o" * (i + 1), "mine": i % 5, "scores": {"wit": i % 4}} for i in range(9)
+]
+
+
+def test_a_criterion_that_no_item_is_rated_on_names_those_that_are():
+    wrong = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these \(criterion, --criterion\)\."
+    for named in ("Wit", "Wit: is it witty?", evalbias.Criterion("Wit", "is it witty?")):
+        with pytest.raises(ValueError, match=wrong):
+            evalbias.audit(RATED, scores_field="mine", criterion=named)
+        with pytest.raises(ValueError, match=wrong):
+            evalbias.audit(RATED, judge=lambda item: item.mine, criterion=named)
+    assert evalbias.audit(RATED, scores_field="mine", criterion="wit")["agreement"].estimates["spearman"].n == 9
+    one_label = [{**{k: v for k, v in row.items() if k != "scores"}, "score": 1 + row["id"] % 3} for row in RATED]
+    assert "agreement" in evalbias.audit(one_label, scores_field="mine", criterion="Wit").measurements
+    listed = [{**{k: v for k, v in row.items() if k != "scores"}, "ratings": [row["id"] % 3, 2]} for row in RATED]
+    assert "agreement" in evalbias.audit(listed, scores_field="mine", criterion="Wit").measurements
+
+
+def test_a_judge_of_ours_brings_its_criterion_and_scale(tmp_path):
+    wit, other = evalbias.Criterion("wit", "is it witty?"), "criterion='tone': this judge judges 'wit', and is compared"
+    evalbias.PointwiseJudge(wit).save(str(tmp_path / "judge.json"))
+    for judge in (evalbias.PointwiseJudge(wit), evalbias.PairwiseJudge(wit), tmp_path / "judge.json"):
+        with pytest.raises(ValueError, match=other):
+            evalbias.audit(RATED, judge=judge, lm=FormulaLM(), criterion="tone: is it kind?")
+        with pytest.raises(
+            ValueError, match=r"scale=\(0, 100\): this judge has a scale of its own, 1 to 5\. Leave it out"
+        ):
+            evalbias.audit(RATED, judge=judge, lm=FormulaLM(), scale=(0, 100))
+
+
+def test_what_a_judge_of_ours_already_says_may_be_said_again():
+    judge, examples = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), rated_texts(30, 2)
+    said = evalbias.audit(examples, judge=judge, lm=FormulaLM(), criterion="quality", scale=(1, 5))
+    assert repr(said.to_dict()) == repr(evalbias.audit(examples, judge=judge, lm=FormulaLM()).to_dict())
+
+
+def test_ratings_on_other_criteria_than_the_judges_are_named():
+    judge = evalbias.PointwiseJudge(evalbias.Criterion("polite", "is it polite?"))
+    found = evalbias.audit(rated_texts(30, 2), judge=judge, lm=FormulaLM()).not_measured
+    assert found["verbosity"] == "it needs people's ratings on 'polite' (the items are rated on 'quality')"
+
+
 def rated_texts(n, seed):
     """Texts whose quality and likelihood are known, each rated by two people with noise."""
     rng = np.random.default_rng(seed)
