@@ -6,6 +6,7 @@ declares the attributes that decide its answers as ``Setting``; one parameter, `
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -191,6 +192,10 @@ class Program(dspy.Module):  # type: ignore[misc]
         self.settings = Settings(self.kind, own)
         for name, value in settings.items():
             setattr(self, name, value)
+
+    async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
+        """Run ``forward`` in a thread, so that other tasks go on; a judge awaits its model instead."""
+        return await asyncio.to_thread(self.forward, *args, **fields)
 
     def load_state(self, state: Mapping[str, Any], **options: Any) -> None:
         """Replace the settings, instructions and demonstrations by those of a saved program.

@@ -1,3 +1,4 @@
+import asyncio
 import itertools
 import math
 import random
@@ -38,6 +39,16 @@ def test_a_consistent_judge_is_followed(search, n):
     assert (ranking.ties, ranking.undefined, ranking.contradictions) == (0, 0, 0)
     if search == "greedy":
         assert ranking.comparisons <= n * math.ceil(math.log2(n))
+
+
+def test_a_ranking_can_be_awaited():
+    ranker, given = PairwiseRanker(PairwiseJudge(C)), pair(4, 1, 3)
+
+    async def both():
+        return await asyncio.gather(*(ranker.acall(source=given.source, candidates=given.candidates) for _ in range(2)))
+
+    with dspy.context(lm=Comparer()):
+        assert [ranking.order for ranking in asyncio.run(both())] == [[0, 2, 1]] * 2
 
 
 def test_comparisons_of_a_level_are_asked_together():
