@@ -14,6 +14,7 @@ from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs.adapter import call_options, text_field
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.pair_labels import item_name, preference_label
 from evalbias.programs.prompt import LETTERS, Message, comparison_labels, comparison_messages
 
 
@@ -40,13 +41,24 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
             text_field(inputs, "source"),
             inputs["candidates"],
             labels=self._labels(inputs),
-            demos=[(text_field(d, "source"), d["candidates"], str(d["preference"])) for d in demos],
+            demos=[(text_field(d, "source"), d["candidates"], self._shown(d)) for d in demos],
             instructions=signature.instructions,
             last=self.last,
         )
 
     def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
+
+    def _shown(self, demo: Mapping[str, Any]) -> str:
+        """Return the answer that a demonstration shows."""
+        label, answers = preference_label(demo), self._labels(demo)
+        if label not in answers:
+            told = "has no label" if label is None else f"is labeled {label!r}"
+            raise ValueError(
+                f"The demonstration {item_name(demo)!r} {told}, but the judge answers {', '.join(answers)}: label it, "
+                "or leave it out."
+            )
+        return label
 
     def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
         row = answer.logprobs[0]  # (c + t,)

@@ -8,11 +8,13 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.choices import chosen_candidate
 from evalbias.data.ratings import human_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.metrics import ProgramMetric, tell_undefined
-from evalbias.programs.prompt import LETTERS
+from evalbias.programs.pair_labels import answer_of, item_name, preference_label
+from evalbias.programs.prompt import LETTERS, TIE
 
 
 def preference_accuracy(
@@ -24,10 +26,11 @@ def preference_accuracy(
     *,
     undefined: float = 0.0,
 ) -> Any:
-    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's ``preference``.
+    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's label.
 
     Args:
-        example: Labeled pair.
+        example: Pair with the label ``preference`` or ``better``, which is 0 or ``"A"``, 1 or ``"B"``, or a tie; see
+            ``evalbias.data.choices.chosen_candidate``.
         prediction: The judge's comparison of it.
         trace: Not used.
         pred_name: Name of the predictor that ``dspy.GEPA`` asks about.
@@ -36,22 +39,30 @@ def preference_accuracy(
             ``dspy.Evaluate`` adds up all values; ``math.nan`` keeps it undefined.
 
     Returns:
-        1 or 0; 0.5 if the judge has no preference. If ``pred_name`` is given, a ``dspy.Prediction`` with ``score`` and
-        ``feedback``.
+        1 or 0; 0.5 if people have a preference and the judge has none. If ``pred_name`` is given, a ``dspy.Prediction``
+        with ``score`` and ``feedback``.
+
+    Raises:
+        ValueError: The example has no label, or one that is no choice between its candidates.
     """
-    preferred = prediction["preference"]
-    chosen = preferred if preferred is None or isinstance(preferred, str) else LETTERS[preferred]
-    people = str(example["preference"])
-    is_undefined = chosen is None and math.isnan(prediction["gap"])
+    people = preference_label(example)
+    if people is None:
+        raise ValueError(
+            f"The item {item_name(example)!r} has no label: give preference='A' or 0 for the first candidate, 'B' or 1 "
+            "for the second, or leave the item out."
+        )
+    choice = chosen_candidate(prediction["preference"], "The judge's preference", count=len(LETTERS))
+    chosen = None if math.isnan(choice) or answer_of(choice) == TIE else answer_of(choice)
+    is_undefined = chosen is None and math.isnan(prediction.get("gap", 0.0))
     if is_undefined:
         value, found = undefined, "The judge's comparison is undefined"
     elif chosen is None:
-        value, found = 0.5, "The judge has no preference"
+        value, found = 1.0 if people == TIE else 0.5, "The judge has no preference"
     else:
         value, found = float(chosen == people), f"The judge prefers {chosen}"
-    feedback = f"{found}; people prefer {people}."
+    feedback = f"{found}; {'people have none' if people == TIE else f'people prefer {people}'}."
     if is_undefined and not math.isnan(undefined):
-        tell_undefined(str(example.get("id", example.get("ids"))), undefined, feedback)
+        tell_undefined(item_name(example), undefined, feedback)
     return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from typing import Any
 
 from evalbias.data.dataset import DataError
 
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0
-_LETTERS = {"a": FIRST, "b": SECOND, "tie": TIE}
-_INDICES = {"0": FIRST, "1": SECOND, "-1": TIE}
 
 
-def chosen_candidate(value: Any, label: str, labels: Sequence[object] = ()) -> float:
-    """Read a choice between two candidates: 0, 1, -1 for a tie, NaN for none.
+def chosen_candidate(value: Any, label: str, labels: Sequence[object] = (), *, count: int = 2) -> float:
+    """Read a choice between candidates: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
 
     Args:
         value: 0 or 1, also as text; ``"A"`` or ``"B"``; -1 or ``"tie"``, in upper or lower case; None, NaN or an empty
             text where there was no choice.
         label: Names the value in the error.
         labels: Codes of the first candidate, of the second and, if there is one, of a tie, in place of 0, 1 and -1.
+        count: Number of candidates, at most 26. With three, 2 and ``"C"`` are choices too.
 
     Raises:
         ValueError: The value is something else.
@@ -34,7 +34,9 @@ def chosen_candidate(value: Any, label: str, labels: Sequence[object] = ()) -> f
     if value is None or value != value or not str(value).strip():
         return math.nan
     named = dict(zip(map(_code, labels), (FIRST, SECOND, TIE), strict=False))
-    known = {**_LETTERS, **(named or _INDICES)}
+    letters = {letter: float(index) for index, letter in enumerate(string.ascii_lowercase[:count])}
+    indices = {str(index): float(index) for index in range(count)}
+    known = {**letters, "tie": TIE, **(named or {**indices, "-1": TIE})}
     code = _code(value)
     if code not in known:
         raise ValueError(f"{label} is {value!r:.80}: give {_expected(labels)}, or null for none.")

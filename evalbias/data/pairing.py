@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import dspy
 
+from evalbias.data.choices import FIRST, SECOND, chosen_candidate
 from evalbias.data.ratings import human_score, single_ratings
 
 
@@ -100,7 +101,7 @@ def pairs(
     chosen = sorted(rng.sample(sorted(groups), n_inputs))
     if hold_pairs(examples):
         given = [pair for key in chosen for pair in groups[key]]
-        given = [pair for pair in given if criterion is None or pair.get("preference") is not None]
+        given = [pair for pair in given if criterion is None or _label(pair, "preference") in (FIRST, SECOND)]
         both = [*given, *map(_swapped, given)] if ordered else given
         return rng.sample(both, len(both) if limit is None else min(limit, len(both)))
     paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
@@ -153,16 +154,20 @@ def _swapped(pair: dspy.Example) -> dspy.Example:
     for name in ("ids", "systems"):
         if pair.get(name) is not None:
             swapped[name] = list(pair[name])[::-1]
-    if pair.get("preference") is not None:
-        swapped["preference"] = "BA"["AB".index(pair.preference)]
-    if pair.get("better") is not None:
-        swapped["better"] = 1 - pair.better
+    if (label := _label(pair, "preference")) in (FIRST, SECOND):
+        swapped["preference"] = "BA"[int(label)]
+    if (label := _label(pair, "better")) in (FIRST, SECOND):
+        swapped["better"] = 1 - int(label)
     ratings = pair.get("ratings")
     if isinstance(ratings, list):
         swapped["ratings"] = [-difference for difference in ratings]
     elif ratings:
         swapped["ratings"] = {criterion: [-d for d in differences] for criterion, differences in ratings.items()}
     return swapped
+
+
+def _label(pair: dspy.Example, field: str) -> float:
+    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {pair.get('id')!r}")
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
