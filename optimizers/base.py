@@ -23,6 +23,7 @@ from evalbias.optimizers.inside import find_part, tell_ignored, with_part
 from evalbias.optimizers.selection import Candidate, Rule, choose, hold_back
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.usable import usable_item, usable_pair
 from evalbias.runs.fingerprint import describe
 from evalbias.runs.lock import lock_folder
 
@@ -150,7 +151,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         name = type(self).__name__
         tell_ignored(name, {"teacher": teacher, **options})
         whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
-        train, held_out = list(trainset), list(valset or [])
+        train, held_out = self.usable(student, trainset), self.usable(student, valset or ())
         self.check(student, train, held_out)
         held_back: list[dspy.Example] = []
         if self.select:
@@ -191,6 +192,18 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     def beside(self, problem: Problem, outcome: Outcome, answers: Any) -> dict[str, Any]:
         """Return further fields of the report about the chosen program's answers on the held-back items."""
         return {}
+
+    def usable(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """Return the examples as the student reads them.
+
+        Raises:
+            ValueError: An example lacks a text that the student reads; it is named.
+        """
+        if isinstance(student, PairwiseJudge):
+            return [usable_pair(e, i) for i, e in enumerate(examples)]
+        if isinstance(student, PointwiseJudge):
+            return [usable_item(e, i) for i, e in enumerate(examples)]
+        return list(examples)
 
     def input_of(self, example: dspy.Example) -> str:
         """Identify the input of an example; the examples of one input are kept back together."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import dspy
 import numpy as np
 
+from evalbias.data.ratings import human_score
 from evalbias.evaluation.comparison import Comparison, compare
 from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
@@ -99,16 +100,22 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
 
 def check_rated(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
-    """Refuse too few items to draw k random demonstrations and choose k others.
+    """Refuse too few items to draw k random demonstrations and choose k others, and scores that tell nothing.
 
     Raises:
-        ValueError: Fewer than 2k + 2 items have a defined score on the criterion.
+        ValueError: Fewer than 2k + 2 items have a defined score on the criterion, or all scores are equal.
     """
     rated = rated_items(trainset, criterion)
     if len(rated) < 2 * k + 2:
         raise ValueError(
             f"{len(rated)} of {len(trainset)} training items have a score on {criterion.name}: k={k} random and chosen "
             f"demonstrations need at least {2 * k + 2}."
+        )
+    scores = {human_score(e, criterion.name) for e in rated}
+    if len(scores) == 1:
+        raise ValueError(
+            f"All {len(rated)} rated training items have the score {scores.pop():g} on {criterion.name}: with equal "
+            "ratings no judgment is more biased than another. Give items of different quality."
         )
 
 

@@ -24,13 +24,15 @@ from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.inside import state_without_model
 from evalbias.optimizers.selection import Candidate, Rule, halves
-from evalbias.optimizers.study_rule import Accuracy, SetUpRule, rightness
+from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred, rightness
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.rule import check_held_back
 from evalbias.optimizers.zepo.targets import instruct, judged_in_order
+from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
 from evalbias.programs.position_calibration import CALIBRATIONS, FITTED, CalibrationError, calibrations_of
+from evalbias.programs.prompt import comparison_labels
 from evalbias.runs.fingerprint import describe, digest
 from evalbias.runs.values import to_json
 
@@ -102,12 +104,13 @@ class StudyReport(CompileReport):
 class JudgeStudy(JudgeOptimizer):
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE (Optuna).
 
-    The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference``) may become demonstrations. If all
-    are labeled, the study maximizes objective and accuracy and minimizes the prompts of a comparison, over all four
-    choices: the accuracy is measured on the pairs of half of the inputs, demonstrations and calibrations come from the
-    others. Otherwise it maximizes the objective over instructions and calibrations. Permutation debiasing is fair by
-    construction, so only labels can tell what it is worth. On the held-back pairs the accuracy decides between the best
-    trial and the given judge; without labels the objective does.
+    The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference`` or ``better``) may become
+    demonstrations. If any has a label, the study maximizes objective and accuracy and minimizes the prompts of a
+    comparison, over all four choices: the accuracy is measured on the labeled pairs of half of the inputs,
+    demonstrations and calibrations come from the others. Ties and pairs without a label are left out of the accuracy,
+    and their number is logged. Without labels, the study maximizes the objective over instructions and calibrations.
+    Permutation debiasing is fair by construction, so only labels can tell what it is worth. On the held-back pairs the
+    accuracy decides between the best trial and the given judge; without labels the objective does.
 
     Args:
         proposer: Source of the wordings; see ``ZEPO``.
@@ -155,12 +158,17 @@ class JudgeStudy(JudgeOptimizer):
         self.objective = objective
         self.storage = storage
 
+    def usable(self, student: PairwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """See ``JudgeOptimizer``; every label becomes the judge's answer, ``preference``."""
+        pairs = super().usable(student, examples)
+        return [e if (label := preference_label(e)) is None else e.copy(preference=label) for e in pairs]
+
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """See ``JudgeOptimizer``; also refuses pairs of different sizes."""
         sizes = {len(e.candidates) for e in trainset}
         if len(sizes) != 1:
             raise ValueError(f"{len(trainset)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-        if self.select and not _labeled(trainset):
+        if self.select and not preferred(trainset):
             check_held_back(self.objective)
         super().check(student, trainset, valset)
 
@@ -168,10 +176,13 @@ class JudgeStudy(JudgeOptimizer):
         """See ``JudgeOptimizer``.
 
         Raises:
-            ValueError: No trial has a defined objective.
+            ValueError: No trial has a defined objective, or too few pairs have a label.
         """
-        student, labeled = problem.student, _labeled(problem.trainset)
+        student, labeled = problem.student, _labeled(problem)
         pairs, scored = halves(problem.trainset, input_key, seed=self.seed) if labeled else (problem.trainset, [])
+        if labeled:
+            check_labels({"to measure trials on": scored} | ({"kept back": problem.held_back} if self.select else {}))
+            scored = preferred(scored)
         demos = self._demonstrations(student, pairs)
         trials = _Trials(self, self.objective or Fairness(), problem, demos, pairs, scored)
         study = self._study(problem, labeled=labeled)
@@ -190,8 +201,9 @@ class JudgeStudy(JudgeOptimizer):
 
     def rule(self, problem: Problem) -> Rule:
         """With labels, a judge is better if its accuracy is; without, if the objective is."""
-        objective = Accuracy() if _labeled(problem.held_back) else self.objective or Fairness()
-        return SetUpRule(objective, problem.held_back, problem.lm, seed=self.seed)
+        if _labeled(problem):
+            return SetUpRule(Accuracy(), preferred(problem.held_back), problem.lm, seed=self.seed)
+        return SetUpRule(self.objective or Fairness(), problem.held_back, problem.lm, seed=self.seed)
 
     def _study(self, problem: Problem, *, labeled: bool) -> optuna.Study:
         student, lm, pairs = problem.student, problem.lm, problem.trainset
@@ -229,7 +241,8 @@ class JudgeStudy(JudgeOptimizer):
         return list(study.user_attrs[PROPOSALS])
 
     def _demonstrations(self, student: PairwiseJudge, trainset: Sequence[dspy.Example]) -> list[list[dspy.Example]]:
-        labeled, rng = [e for e in trainset if e.get("preference") is not None], random.Random(self.seed)
+        answers = comparison_labels(len(trainset[0].candidates), ties=student.ties)
+        labeled, rng = [e for e in trainset if e.get("preference") in answers], random.Random(self.seed)
         sets = self.demo_sets if len(labeled) >= self.k else 0
         return [list(student.predict.demos), *(rng.sample(labeled, self.k) for _ in range(sets))]
 
@@ -329,8 +342,9 @@ class _Trials:
         }
 
 
-def _labeled(pairs: Sequence[dspy.Example]) -> bool:
-    return all(e.get("preference") is not None for e in pairs)
+def _labeled(problem: Problem) -> bool:
+    """Return whether the study weighs the accuracy: in the search and in the choice, or in neither."""
+    return bool(preferred(problem.trainset) or preferred(problem.held_back))
 
 
 def _finished(study: optuna.Study) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +17,41 @@ from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.zepo.rule import ObjectiveRule
 from evalbias.optimizers.zepo.targets import judged_in_order
 from evalbias.programs.label_metrics import preference_accuracy
+from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.prompt import TIE
+
+logger = logging.getLogger(__name__)
 
 RIGHT = "right"
 """Covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, NaN where undefined."""
+
+
+def preferred(pairs: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return the pairs of which people prefer one candidate: those that have a label and are no ties."""
+    return [e for e in pairs if preference_label(e) not in (None, TIE)]
+
+
+def check_labels(parts: Mapping[str, Sequence[dspy.Example]]) -> None:
+    """Log how many pairs the accuracy leaves out in each part of the trainset.
+
+    Raises:
+        ValueError: It leaves out all of one part.
+    """
+    for use, pairs in parts.items():
+        left_out = len(pairs) - len(preferred(pairs))
+        if left_out == len(pairs):
+            raise ValueError(
+                f"None of the {left_out} pairs {use} has a label, but others have: label more pairs, or remove the "
+                "labels (preference, better) to choose by the objective alone."
+            )
+        if left_out:
+            logger.warning(
+                "%d of the %d pairs %s have no label or are ties: the accuracy leaves them out.",
+                left_out,
+                len(pairs),
+                use,
+            )
 
 
 def rightness(pairs: Sequence[dspy.Example], predictions: Sequence[Any]) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -88,7 +88,8 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
             surrogate, or two candidates are equal.
     """
     named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
-    if isinstance(candidates, str) or not 2 <= len(candidates) <= len(LETTERS):
+    listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
+    if not listed or not 2 <= len(candidates) <= len(LETTERS):
         most = len(LETTERS)
         raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {most} texts.")
     for text in (source, *candidates):

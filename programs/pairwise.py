@@ -44,6 +44,7 @@ from evalbias.programs.refused import Refused, answer_choices
 from evalbias.programs.saving import read_state
 from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, NumberSetting, Program, Setting, saved_criterion
+from evalbias.programs.usable import usable_pair
 
 DEBIASING = (None, "permutation")
 INSTRUCTION_PLACES = ("first", "last")
@@ -190,7 +191,7 @@ class PairwiseJudge(Program):
         DSPy's callbacks, such as MLflow's tracing, are told of each comparison as of a call.
 
         Args:
-            examples: Examples with ``source`` and ``candidates``; the numbers of candidates may differ.
+            examples: Examples with ``source`` and ``candidates`` (or ``outputs``); their numbers may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
             refused: ``"undefined"`` leaves comparisons undefined that the model cannot take, for example because they
@@ -205,7 +206,8 @@ class PairwiseJudge(Program):
         check_batch_options(options)
         model = resolve_lm(lm, self.predict)
         done: dict[int, dspy.Prediction] = {}
-        sizes = [len(check_candidates(e.source, e.candidates)) for e in examples]
+        examples = [usable_pair(e, i) for i, e in enumerate(examples)]
+        sizes = [len(e.candidates) for e in examples]
         for count in sorted(set(sizes)):
             indices = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
@@ -239,6 +241,7 @@ class PairwiseJudge(Program):
         self._measuring(model)
         if kind not in FITTED:
             raise ValueError(f"calibration={kind!r} is not fitted: choose one of {FITTED}, then call calibrate.")
+        examples = [usable_pair(e, i) for i, e in enumerate(examples)]
         fitted, prompts = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]

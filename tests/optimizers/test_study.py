@@ -177,3 +177,41 @@ def test_a_judge_with_batch_calibration_can_be_called_at_once():
             found.batch(test[:1], lm=Wording(6.5))  # a single comparison has no batch of its own
             return
     pytest.fail("no study chose batch calibration")
+
+
+def everything():
+    return data.pairs(rated(documents=20), limit=100, criterion=C.name, seed=0)
+
+
+CODES = {"A": (0, "a", "A"), "B": (1, "b", "B")}
+
+
+@pytest.mark.parametrize("select", [True, False])
+def test_labels_mean_the_same_in_every_code(select):
+    def report(code):
+        pairs = [e.copy(preference=CODES[e.preference][code]) for e in everything()]
+        optimizer = JudgeStudy(GrammarParaphraser(PARTS), trials=3, instructions=2, select=select)
+        return optimizer.compile(PairwiseJudge(C), trainset=pairs, lm=Wording(first=6.5)).report
+
+    letters = report(2)
+    assert letters.best.accuracy > 0.5
+    for other in (report(0), report(1)):
+        assert (other.trials, other.chosen, other.study_name) == (letters.trials, letters.chosen, letters.study_name)
+
+
+def test_ties_and_pairs_without_a_label_are_left_out_of_the_accuracy(caplog):
+    pairs = everything()
+    some = [e.copy(preference=None if i == 0 else "tie") if i < 20 else e for i, e in enumerate(pairs)]
+    optimizer = JudgeStudy(GrammarParaphraser(PARTS), trials=3, instructions=2)
+    report = optimizer.compile(PairwiseJudge(C), trainset=some, lm=Wording(first=6.5)).report
+    assert 0 <= report.best.accuracy <= 1
+    left_out = [r.args[0] for r in caplog.records if "have no label or are ties" in r.message]
+    assert len(left_out) == 2  # of the pairs that trials are measured on, and of those kept back
+    assert 0 < sum(left_out) < 20  # others are among those that demonstrations come from
+
+
+def test_labels_that_a_part_of_the_pairs_lacks_are_refused():
+    pairs = everything()
+    one = [e.copy(preference="A" if i == 0 else None) for i, e in enumerate(pairs)]
+    with pytest.raises(ValueError, match=r"None of the \d+ pairs .* has a label, but others have"):
+        study().compile(PairwiseJudge(C), trainset=one, lm=Wording(first=6.5))
