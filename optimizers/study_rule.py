@@ -42,8 +42,8 @@ def check_labels(parts: Mapping[str, Sequence[dspy.Example]]) -> None:
         left_out = len(pairs) - len(preferred(pairs))
         if left_out == len(pairs):
             raise ValueError(
-                f"None of the {left_out} pairs {use} has a label, but others have: label more pairs, or remove the "
-                "labels (preference, better) to choose by the objective alone."
+                f"None of the {left_out} pairs {use} says which candidate people prefer, but other pairs do: label "
+                "more, or remove the labels (preference, better) to choose by the objective alone."
             )
         if left_out:
             logger.warning(

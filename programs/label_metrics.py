@@ -70,13 +70,17 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
     """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale.
 
     Args:
-        criterion: Criterion with the scale. The example's ``score`` is one of its labels; ``labeled`` adds it.
+        criterion: Criterion with the scale. The example's score is the label that ``labeled`` adds, ``score``, or else
+            its human score on the criterion in ``scores``.
         undefined: Value of an undefined judgment. Defaults to the worst one; ``math.nan`` keeps it undefined.
+
+    Returns:
+        The metric. It raises ``ValueError`` for an example without a defined score on the scale, and names it.
     """
     low, high = criterion.scale
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
-        human, ours = float(example["score"]), float(prediction["score"])
+        human, ours = _human_label(example, criterion), float(prediction["score"])
         return 1.0 - abs(human - ours) / (high - low), _closeness_feedback(criterion, human, ours)
 
     return ProgramMetric(judged, name="score_closeness", undefined=undefined)
@@ -100,6 +104,25 @@ def labeled(
         label = label_of(human_score(example, criterion.name), criterion, bins=bins)
         copies.append(example.copy(score=float(label)).with_inputs("source", "output"))
     return copies
+
+
+def _human_label(example: Any, criterion: Criterion) -> float:
+    """Return the score that a judge is compared with.
+
+    Raises:
+        ValueError: The example has none, or one that is undefined or outside the scale.
+    """
+    name = item_name(example)
+    field = "score" if "score" in example else "scores"  # labeled() adds the first beside the second
+    human = human_score(dspy.Example({"id": name, field: example.get(field)}), criterion.name)
+    low, high = criterion.scale
+    if not low <= human <= high:
+        fault = "is undefined" if math.isnan(human) else f"is {human:g}, outside the scale from {low} to {high}"
+        raise ValueError(
+            f"The human score of the item {name!r} on {criterion.name!r} {fault}: leave the item out, or map the "
+            "scores to labels with evalbias.labeled(examples, criterion, bins=...)."
+        )
+    return human
 
 
 def _closeness_feedback(criterion: Criterion, human: float, ours: float) -> str:
