@@ -213,7 +213,5 @@ def test_ties_and_pairs_without_a_label_are_left_out_of_the_accuracy(caplog):
 def test_labels_that_a_part_of_the_pairs_lacks_are_refused():
     pairs = everything()
     one = [e.copy(preference="A" if i == 0 else None) for i, e in enumerate(pairs)]
-    with pytest.raises(
-        ValueError, match=r"None of the \d+ pairs .* says which candidate people prefer"
-    ):
+    with pytest.raises(ValueError, match=r"None of the \d+ pairs .* says which candidate people prefer"):
         study().compile(PairwiseJudge(C), trainset=one, lm=Wording(first=6.5))
