@@ -95,12 +95,26 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
         ValueError: The field is missing, empty, not a text, or holds a lone surrogate.
     """
     value = item.get(name)
+    check_no_metric(value, "judge_metric")
     named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name!r} is {value!r} in {named}: give a text that is not empty.")
     if problem := text_problem(value):
         raise ValueError(f"{name!r} of {named} {problem}: write the character whole, or remove it.")
     return value
+
+
+def check_no_metric(source: Any, factory: str) -> None:
+    """Refuse an example in place of a text, as a judge gets it that is itself called as a metric.
+
+    Raises:
+        TypeError: It is an example; the message names the factory that makes a metric of a judge.
+    """
+    if isinstance(source, dspy.Example):
+        raise TypeError(
+            "The judge was called with an example in place of a text. To use it as a metric, pass "
+            f"metric=evalbias.{factory}(judge); to judge an example, call judge(**example.inputs())."
+        )
 
 
 def text_problem(value: Any) -> str | None:

@@ -12,7 +12,7 @@ from evalbias.data.surrogates import lone_surrogate
 from evalbias.lm.asking import aask, ask
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.programs.adapter import call_options, text_field
+from evalbias.programs.adapter import call_options, check_no_metric, text_field
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pair_labels import item_name, preference_label
 from evalbias.programs.prompt import LETTERS, Message, comparison_labels, comparison_messages
@@ -87,6 +87,7 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
         ValueError: There are fewer than 2 or more than 26 candidates, a text is empty or holds a lone
             surrogate, or two candidates are equal.
     """
+    check_no_metric(source, "preference_metric")
     named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
     listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
     if not listed or not 2 <= len(candidates) <= len(LETTERS):

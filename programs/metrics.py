@@ -95,7 +95,15 @@ def judge_metric(
             bootstraps, and the metric then returns a bool.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by
             outputs that the judge cannot score; ``math.nan`` keeps it undefined.
+
+    Raises:
+        TypeError: The judge does not score; ``preference_metric`` is for those that compare.
     """
+    if not isinstance(judge, PointwiseJudge):
+        raise TypeError(
+            f"judge_metric and judge_reward take a PointwiseJudge, which scores, not a {type(judge).__name__}: for a "
+            "PairwiseJudge, which compares, call preference_metric."
+        )
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
@@ -142,7 +150,15 @@ def preference_metric(
         output: Field of the prediction to compare.
         reference: Field of the example to compare with, such as the output of another program.
         undefined: Value of an undefined comparison. Defaults to the worst one; ``math.nan`` keeps it undefined.
+
+    Raises:
+        TypeError: The judge does not compare; ``judge_metric`` is for those that score.
     """
+    if not isinstance(judge, PairwiseJudge):
+        raise TypeError(
+            f"preference_metric takes a PairwiseJudge, which compares, not a {type(judge).__name__}: for a "
+            "PointwiseJudge, which scores, call judge_metric."
+        )
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours = _field(prediction, output, "output")

@@ -18,6 +18,7 @@ from evalbias.data.ratings import human_score, is_rated, rated_criteria, single_
 from evalbias.evaluation.formatting import joined
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
 from evalbias.evaluation.item_facts import candidates_of
+from evalbias.evaluation.judge_call import name_of
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, recorded_scores, recorded_verdicts
 from evalbias.lm.contract import resolve_lm
@@ -94,7 +95,7 @@ def answers_of(
             num_threads=num_threads,
             progress=progress,
         )
-        return Answered(f"the judge {_name(judge)}", judged, examples)
+        return Answered(f"the judge {name_of(judge)}", judged, examples)
     if scores_field is not None:
         judged = recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
         return Answered(f"recorded scores {scores_field!r}", judged, examples)
@@ -245,7 +246,3 @@ def _name_of(criterion: str | Criterion) -> str:
 
 def _is_rated_on(examples: Sequence[dspy.Example], name: str) -> bool:
     return any(is_rated(e, name) or single_ratings(e, name) for e in examples)
-
-
-def _name(judge: Any) -> str:
-    return getattr(judge, "__name__", type(judge).__name__)

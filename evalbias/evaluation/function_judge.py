@@ -12,10 +12,10 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.choices import chosen_candidate
 from evalbias.evaluation.item_facts import candidates_of, item_facts, likelihood_provenance
+from evalbias.evaluation.judge_call import call_of, read_choice, read_score
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position, is_on
+from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.criterion import Criterion
 
@@ -40,9 +40,10 @@ def function_scores(
 
     Args:
         examples: Items with ``source`` and ``output``, or pairs with ``source`` and ``candidates`` or ``outputs``.
-        judge: A function of one example, or a DSPy module that is called with the fields ``source`` and ``output`` (or
-            ``candidates``). It returns a number, or a prediction with ``score``. Of a pair it returns the index of the
-            better output, 0 or 1, -1 or ``"tie"`` for a tie, None for no answer, or a prediction with ``winner``.
+        judge: A function of one example, a DSPy module that is called with the fields ``source`` and ``output`` (or
+            ``candidates``), or a DSPy metric, which is given the item as the example and a prediction with ``output``.
+            It returns a number, or a prediction with ``score``. Of a pair it returns the index of the better output, 0
+            or 1, -1 or ``"tie"`` for a tie, None for no answer, or a prediction with ``winner`` or ``preference``.
         criterion: Criterion of the human scores; its task defines LS.
         scale: Lowest and highest score that the judge can give, if known.
         better: Field of people's choice between the candidates of a pair.
@@ -56,7 +57,7 @@ def function_scores(
         with the error in ``reasons``.
 
     Raises:
-        ValueError: There are no items, or the judge answered none of them.
+        ValueError: There are no items, the judge takes other inputs, or it answered none of them.
 
     Examples:
         >>> judged = function_scores([dspy.Example(output="a"), dspy.Example(output="abc")], lambda e: len(e.output))
@@ -66,7 +67,7 @@ def function_scores(
     if not examples:
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
-    judged_on = as_criterion(criterion)
+    ask, judged_on = call_of(judge, pairwise=pairwise), as_criterion(criterion)
     facts = item_facts(
         examples,
         judged_on,
@@ -82,8 +83,8 @@ def function_scores(
     def answer(place: int) -> float:
         example, name = questions[place], facts.ids[place % len(examples)]
         try:
-            value = _called(judge, example, pairwise)
-            return _choice(value) if pairwise else _score(value, scale)
+            value = ask(example)
+            return read_choice(value) if pairwise else read_score(value, scale)
         except Exception as error:  # another's code may raise anything; the item is reported by its id
             reasons[name] = f"{type(error).__name__}: {error}"
             return math.nan
@@ -98,8 +99,8 @@ def function_scores(
     finally:
         pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
     if np.isnan(values).all():
-        first = next(iter(reasons.items()), None)
-        why = "it returned None every time" if first is None else f"on the item {first[0]!r} it raised {first[1]}"
+        first = next((f"on the item {name!r} it raised {why}" for name, why in reasons.items()), None)
+        why = first or "it returned None or NaN every time"
         raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
     if reasons:
         name, why = next(iter(reasons.items()))
@@ -127,36 +128,3 @@ def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
     """Return every pair as it stands, then every pair in the other order."""
     given = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
     return given + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in given]
-
-
-def _called(judge: FunctionJudge, example: dspy.Example, pairwise: bool) -> Any:
-    if not isinstance(judge, dspy.Module):
-        return judge(example)
-    fields = ("source", "candidates") if pairwise else ("source", "output")
-    return judge(**{name: example[name] for name in fields if name in example})
-
-
-def _score(value: Any, scale: tuple[float, float] | None) -> float:
-    """Read a number, or a prediction's ``score``.
-
-    Raises:
-        ValueError: It is neither, or not on the scale.
-    """
-    given = value.get("score") if isinstance(value, dspy.Prediction) else value
-    if given is None:
-        return math.nan
-    try:
-        number = math.inf if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError):
-        number = math.inf
-    if math.isinf(number):
-        raise ValueError(f"the judge returned {value!r:.80}: return a number, or a prediction with 'score'")
-    if scale is not None and not is_on(scale, number):
-        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
-    return number
-
-
-def _choice(value: Any) -> float:
-    """Read the index of the better output, or a prediction's ``winner``."""
-    given = value.get("winner") if isinstance(value, dspy.Prediction) else value
-    return chosen_candidate(given, "the judge's answer")

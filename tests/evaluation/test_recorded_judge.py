@@ -3,8 +3,9 @@
 import dspy
 import numpy as np
 import pytest
+from dspy.utils import DummyLM
 
-from evalbias import function_scores, recorded_scores, recorded_verdicts
+from evalbias import Criterion, PointwiseJudge, function_scores, judge_metric, recorded_scores, recorded_verdicts
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -119,12 +120,118 @@ def test_a_dspy_module_is_called_with_the_fields_of_an_item():
     assert judged.answers.tolist() == [3]
 
 
+class QA(dspy.Signature):
+    """Rate the answer."""
+
+    question: str = dspy.InputField()
+    answer: str = dspy.InputField()
+    score: float = dspy.OutputField()
+
+
+class Asks(dspy.Module):
+    def __init__(self):
+        super().__init__()
+        self.rate = dspy.Predict(QA)
+
+    def forward(self, question, answer, context=""):
+        return self.rate(question=question, answer=answer)
+
+
+class AsksAnything(Asks):
+    def forward(self, **inputs):
+        return super().forward(question=inputs["source"], answer=inputs["output"])
+
+
+class OutputOnly(dspy.Module):
+    def forward(self, output):
+        return len(output)
+
+
+ONE = [dspy.Example(source="ab", output="cde")]
+
+
+@pytest.mark.parametrize("judge", [dspy.Predict(QA), dspy.ChainOfThought(QA), Asks()])
+def test_a_module_with_other_inputs_is_refused_before_it_is_called(judge):
+    lm = DummyLM([{"reasoning": "r", "score": "3"}] * 2)
+    wanted = (
+        r"takes 'question' and 'answer', but an audit passes 'source' and 'output': wrap it in a function, such as "
+        r"`lambda item: judge\(question=item\.source, answer=item\.output\)`"
+    )
+    with dspy.context(lm=lm):
+        with pytest.raises(ValueError, match=wanted):
+            function_scores(ONE, judge)
+        assert not lm.history
+        wrapped = function_scores(ONE, lambda item: judge(question=item.source, answer=item.output))
+    assert wrapped.answers.tolist() == [3]
+    assert "ab" in lm.history[0]["messages"][-1]["content"]
+
+
+def test_a_module_is_passed_what_it_takes():
+    assert function_scores(ONE, OutputOnly()).answers.tolist() == [3]
+    with dspy.context(lm=DummyLM([{"score": "4"}] * 2)):
+        assert function_scores(ONE, AsksAnything()).answers.tolist() == [4]
+        assert function_scores(ONE, dspy.Predict("source, output -> score: float")).answers.tolist() == [4]
+    with pytest.raises(ValueError, match="takes 'source', but an audit passes 'source' and 'output'"):
+        function_scores(ONE, dspy.Predict("source -> score: float"))
+    with pytest.raises(ValueError, match="takes 'output', but an audit passes 'source' and 'candidates'"):
+        function_scores([pair()], dspy.Predict("source, output -> winner: int"))
+    judged = function_scores([*ONE, dspy.Example(id="bare", output="c")], Rules())
+    assert judged.reasons == {"bare": "ValueError: the item has no 'source', which the judge needs"}
+
+
+def test_the_fields_of_a_prediction_that_are_read_are_named():
+    with pytest.raises(ValueError, match="returned a prediction with 'rating', of which 'score' is read"):
+        function_scores(ONE, lambda item: dspy.Prediction(rating=3))
+    with pytest.raises(ValueError, match="prediction with 'best', of which 'winner' or 'preference' is read"):
+        function_scores([pair()], lambda item: dspy.Prediction(best=0))
+
+
+def test_a_pairwise_judge_of_ours_may_be_wrapped():
+    prefers = {"long text": (1, 0.2), "short": (0, 0.2), "a": (None, 0.0), "b": (None, np.nan)}
+
+    def wrapped(item):
+        preference, gap = prefers[item.candidates[0]]
+        return dspy.Prediction(preference=preference, gap=gap)
+
+    judged = function_scores([pair(), pair(outputs=["a", "b"])], wrapped)
+    np.testing.assert_array_equal(judged.answers, [[[0, 1, 0], [1, 0, 0]], [[0, 0, 1], [np.nan] * 3]])
+
+
+def test_a_dspy_metric_is_given_the_output_as_a_prediction():
+    def metric(example, pred, trace=None):
+        return len(example.source) + len(pred.output)
+
+    def of_gepa(gold, pred, trace, pred_name, pred_trace):
+        return 0
+
+    assert function_scores(ONE, metric).answers.tolist() == [5]
+    assert function_scores(ONE, lambda gold, prediction: len(prediction.output)).answers.tolist() == [3]
+    assert function_scores(ONE, lambda item, factor=2: factor).answers.tolist() == [2]
+    for judge, told in ((lambda source, output: 1, r"\(source, output\)"), (of_gepa, r"of_gepa\(gold, pred, trace")):
+        with pytest.raises(ValueError, match=told + ".* cannot be called with one item: wrap it in a function"):
+            function_scores(ONE, judge)
+    with pytest.raises(ValueError, match=r"`lambda item: judge\(item\.source, item\.candidates\)`"):
+        function_scores([pair()], metric)
+
+
+def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
+    class Told(PointwiseJudge):
+        def forward(self, source, output):
+            score = float("nan") if output == "?" else float(output)
+            return dspy.Prediction(score=score, mode=score, distribution={})
+
+    metric = judge_metric(Told(Criterion("quality", "is it good?")))
+    judged = function_scores([dspy.Example(source="s", output=text) for text in ("5", "?", "3")], metric)
+    np.testing.assert_array_equal(judged.answers, [1, np.nan, 0.5])
+    assert (metric.undefined, metric.undefined_items) == (0, [])
+
+
 def test_a_judge_that_never_answers_is_an_error():
     with pytest.raises(ValueError, match="answered no item: on the item '0' it raised KeyError"):
         function_scores([dspy.Example(output="a")], lambda e: e["missing"])
     with pytest.raises(ValueError, match="on the item '0' it raised ValueError: the judge returned 'good'"):
         function_scores([dspy.Example(output="a")], lambda e: "good")
-    with pytest.raises(ValueError, match="it returned None every time"):
+    with pytest.raises(ValueError, match="it returned None or NaN every time"):
         function_scores([dspy.Example(output="a")], lambda e: None)
 
 

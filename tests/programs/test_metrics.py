@@ -155,6 +155,22 @@ def test_gepa_is_told_why_an_output_could_not_be_judged(lms):
     assert "tokens, but the model's context is 256" in reflection.asked[0]
 
 
+def test_each_factory_takes_its_kind_of_judge():
+    for factory in (judge_metric, judge_reward):
+        with pytest.raises(TypeError, match=r"not a PairwiseJudge: for a PairwiseJudge.* call preference_metric"):
+            factory(PairwiseJudge(C))
+    with pytest.raises(TypeError, match=r"not a PointwiseJudge: for a PointwiseJudge.* call judge_metric"):
+        preference_metric(PointwiseJudge(C))
+
+
+@pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])
+def test_a_judge_passed_as_the_metric_itself_says_what_to_pass(kind, lms):
+    judge, factory = kind(C), {PointwiseJudge: "judge_metric", PairwiseJudge: "preference_metric"}[kind]
+    judge.predict.lm = lms["llama"]
+    with pytest.raises(TypeError, match=rf"pass metric=evalbias\.{factory}\(judge\)"):
+        judge(ITEM, dspy.Prediction(output="o"))
+
+
 def test_mistakes_in_the_settings_are_errors(lms):
     metric, preference = measuring_metrics(lms)
     answer = dspy.Prediction(output="fine")
