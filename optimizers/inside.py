@@ -28,7 +28,7 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
     wanted = " or ".join(kind.__name__ for kind in kinds)
     if not parts:
         raise TypeError(
-            f"{type(student).__name__} is no judge or loop that {optimizer} compiles, and holds none: {wanted}."
+            f"{optimizer} compiles a {wanted}, or a program that contains one; {_named(student)} is neither."
         )
     if name is None and len(parts) > 1:
         raise ValueError(
@@ -41,6 +41,13 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
         )
     path = next(iter(parts)) if name is None else name
     return path, parts[path]
+
+
+def _named(student: Any) -> str:
+    """Return what a student is in words; a class is one that was not instantiated."""
+    if isinstance(student, type):
+        return f"the class {student.__name__} (pass an instance)"
+    return f"this {type(student).__name__}"
 
 
 def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -> Any:

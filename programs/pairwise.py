@@ -188,7 +188,7 @@ class PairwiseJudge(Program):
     ) -> list[dspy.Prediction]:
         """Compare the candidates of many sources in one call of the model for each number of candidates.
 
-        DSPy's callbacks, such as MLflow's tracing, are told of each comparison as of a call.
+        Each comparison is reported to DSPy's callbacks, such as MLflow's tracing, as if it were a call of its own.
 
         Args:
             examples: Examples with ``source`` and ``candidates`` (or ``outputs``); their numbers may differ.

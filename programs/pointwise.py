@@ -124,7 +124,7 @@ class PointwiseJudge(Program):
     ) -> list[dspy.Prediction]:
         """Judge many outputs in few calls of the model.
 
-        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call.
+        Each judgment is reported to DSPy's callbacks, such as MLflow's tracing, as if it were a call of its own.
 
         Args:
             examples: Examples with ``source`` and ``output``.

@@ -169,9 +169,7 @@ def run_loops(
     Raises:
         ValueError: Examples without an id or with equal ids, or a log of another program.
     """
-    ids = [str(e.get("id")) for e in examples]
-    if None in (e.get("id") for e in examples) or len(set(ids)) < len(ids):
-        raise ValueError("Every item needs an id of its own: a stopped run continues by them.")
+    _check_ids(examples)
     log = None if log_dir is None else Journal(log_dir / STEPS)
     if log_dir is not None:
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -221,6 +219,16 @@ def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
         except Exception as error:  # a user's module may raise anything; the item is reported by its id
             return Loop(name, (), error=f"{type(error).__name__}: {error}", calls=spent.calls)
     return Loop(name, tuple(prediction.steps), prediction.stopped, calls=spent.calls)
+
+
+def _check_ids(examples: Sequence[dspy.Example]) -> None:
+    seen: set[str] = set()
+    for place, example in enumerate(examples):
+        name = example.get("id")
+        if name is None or str(name) in seen:
+            fault = f"Item {place} has no id" if name is None else f"Two items have the id {str(name)!r}"
+            raise ValueError(f"{fault}: give each item its own, because a stopped run is resumed by id.")
+        seen.add(str(name))
 
 
 def _check_program(folder: Path, program: LoopProgram, lm: Any) -> None:

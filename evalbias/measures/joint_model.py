@@ -66,8 +66,9 @@ class JointModel:
         x, groups = self.matrix, len(np.unique(self.clusters))
         if groups < MIN_CLUSTERS or self.n < x.shape[1] + 3:
             return (
-                f"only {self.n} items of {groups} inputs have a score, a {self.feature} and ratings: "
-                f"{MIN_CLUSTERS} inputs are the least"
+                f"too few items have a score, a {self.feature} and ratings ({_count(self.n, 'item')} from "
+                f"{_count(groups, 'input')}): at least {_count(x.shape[1] + 3, 'item')} from {MIN_CLUSTERS} inputs are "
+                "needed"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) == 0:
             return "both judges score alike" if self.scores.shape[1] == 2 else "all items have the same score"
@@ -78,6 +79,10 @@ class JointModel:
         if np.linalg.matrix_rank(x) < x.shape[1]:
             return f"{', '.join(self.columns)} are constant or determine each other: leave a covariate out"
         return ""
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def joint_model(

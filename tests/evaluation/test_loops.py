@@ -166,9 +166,11 @@ def test_another_item_of_the_same_id_is_run(tmp_path):
 
 def test_bad_items():
     loop, _ = program("a 1")
-    with pytest.raises(ValueError, match="id of its own"):
+    with pytest.raises(
+        ValueError, match="Item 0 has no id: give each item its own, because a stopped run is resumed by id"
+    ):
         run_loops(loop, [dspy.Example(source="s"), dspy.Example(id=1, source="t")])
-    with pytest.raises(ValueError, match="id of its own"):
+    with pytest.raises(ValueError, match="Two items have the id 'x0': give each item its own"):
         run_loops(loop, items(1) * 2)
     with pytest.raises(ValueError, match="'x0' has no 'target_language': the task translation needs it"):
         check_items(translation(), items(1))

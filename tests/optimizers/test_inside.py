@@ -53,8 +53,11 @@ def test_of_several_judges_one_is_named():
         compiled_by(student, part="x")
     compiled = compiled_by(student, part="judges[1]")
     assert [len(judge.predict.demos) for judge in compiled.judges] == [0, 4]
-    with pytest.raises(TypeError, match="Pipeline is no judge or loop that BiasedDemos compiles, and holds none"):
+    neither = "BiasedDemos compiles a PointwiseJudge, or a program that contains one; "
+    with pytest.raises(TypeError, match=f"{neither}this Pipeline is neither"):
         compiled_by(Pipeline())
+    with pytest.raises(TypeError, match=rf"{neither}the class PointwiseJudge \(pass an instance\) is neither"):
+        compiled_by(PointwiseJudge)
 
 
 def test_a_step_of_better_together(lms):
