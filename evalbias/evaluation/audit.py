@@ -144,7 +144,8 @@ def audit(
 
     Args:
         data: Items: a file, ``NAME:PATH`` of a known data set, or a list of examples or dicts; see ``data.read``.
-        judge: A judge of evalbias, the JSON file of one, a DSPy module, or a function; see ``function_scores``.
+        judge: A judge of evalbias, the JSON file of one, a DSPy module or metric, or a function; see
+            ``function_scores``.
         scores_field: Field of a judge's recorded scores; see ``recorded_scores``.
         winner_field: Field of a judge's recorded choices between two outputs; see ``recorded_verdicts``.
         swapped_field: Field of the choices in the swapped order.

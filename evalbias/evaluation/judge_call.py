@@ -16,7 +16,7 @@ from evalbias.evaluation.recorded_judge import is_on
 from evalbias.programs.metrics import ProgramMetric
 
 Call = Callable[[dspy.Example], Any]
-METRIC = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
@@ -25,6 +25,8 @@ def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
     Raises:
         ValueError: The judge takes other inputs than an audit has.
     """
+    if isinstance(judge, type) and issubclass(judge, dspy.Module):
+        raise ValueError(f"The judge {name_of(judge)} is a class: pass an instance, such as {name_of(judge)}().")
     if isinstance(judge, dspy.Module):
         return _call_of_module(judge, ("source", "candidates" if pairwise else "output"))
     try:
@@ -107,7 +109,7 @@ def _takes(signature: inspect.Signature, arguments: int) -> bool:
 
 def _is_metric(signature: inspect.Signature) -> bool:
     """Return whether a signature is that of a DSPy metric: an example, a prediction, and mostly a trace."""
-    names = [p.name for p in signature.parameters.values() if p.kind in METRIC]
+    names = [p.name for p in signature.parameters.values() if p.kind in POSITIONAL]
     told = len(names) > 1 and names[1] in ("pred", "prediction")
     return _takes(signature, 2) and (told or names[2:3] == ["trace"])
 

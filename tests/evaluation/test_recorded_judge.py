@@ -175,6 +175,8 @@ def test_a_module_is_passed_what_it_takes():
         function_scores(ONE, dspy.Predict("source -> score: float"))
     with pytest.raises(ValueError, match="takes 'output', but an audit passes 'source' and 'candidates'"):
         function_scores([pair()], dspy.Predict("source, output -> winner: int"))
+    with pytest.raises(ValueError, match=r"The judge Rules is a class: pass an instance, such as Rules\(\)"):
+        function_scores(ONE, Rules)
     judged = function_scores([*ONE, dspy.Example(id="bare", output="c")], Rules())
     assert judged.reasons == {"bare": "ValueError: the item has no 'source', which the judge needs"}
 
