@@ -151,7 +151,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         name = type(self).__name__
         tell_ignored(name, {"teacher": teacher, **options})
         whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
-        train, held_out = self.usable(student, trainset), self.usable(student, valset or ())
+        train, held_out = self.usable(student, trainset or ()), self.usable(student, valset or ())
         self.check(student, train, held_out)
         held_back: list[dspy.Example] = []
         if self.select:

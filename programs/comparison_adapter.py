@@ -41,7 +41,7 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
             text_field(inputs, "source"),
             inputs["candidates"],
             labels=self._labels(inputs),
-            demos=[(text_field(d, "source"), d["candidates"], self._shown(d)) for d in demos],
+            demos=[self._shown(d) for d in demos],
             instructions=signature.instructions,
             last=self.last,
         )
@@ -49,16 +49,19 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
     def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
 
-    def _shown(self, demo: Mapping[str, Any]) -> str:
-        """Return the answer that a demonstration shows."""
-        label, answers = preference_label(demo), self._labels(demo)
+    def _shown(self, demo: Mapping[str, Any]) -> tuple[str, Sequence[str], str]:
+        """Return a demonstration's source, candidates and answer."""
+        candidates = demo.get("candidates") or demo.get("outputs")
+        if not candidates:
+            raise ValueError(f"The demonstration {item_name(demo)!r} has no candidates: give pairs.")
+        label, answers = preference_label(demo), comparison_labels(len(candidates), ties=self.ties)
         if label not in answers:
             told = "has no label" if label is None else f"is labeled {label!r}"
             raise ValueError(
                 f"The demonstration {item_name(demo)!r} {told}, but the judge answers {', '.join(answers)}: label it, "
                 "or leave it out."
             )
-        return label
+        return text_field(demo, "source"), candidates, label
 
     def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
         row = answer.logprobs[0]  # (c + t,)

@@ -40,9 +40,9 @@ def answer_of(choice: float) -> str:
 
 
 def item_name(example: Any, index: int | None = None) -> str:
-    """Return an item's ``id``, a pair's ``ids`` joined, the item's number, or the beginning of its source."""
+    """Return an item's ``id``, a pair's ``ids`` joined, the item's number, or the beginning of its text."""
     if example.get("ids"):
         return " | ".join(map(str, example["ids"]))
     if example.get("id") is not None:
         return str(example["id"])
-    return str(example.get("source"))[:60] if index is None else str(index)
+    return str(example.get("source") or dict(example))[:60] if index is None else str(index)

@@ -62,6 +62,8 @@ def test_only_a_judge_without_a_preference_agrees_with_a_tie():
 
 
 def test_the_accuracy_needs_a_label():
+    with pytest.raises(ValueError, match=r"The item .\{'id': None\}. has no label"):
+        preference_accuracy(dspy.Example(id=None), dspy.Prediction(preference=0, gap=0.3))
     with pytest.raises(ValueError, match="The item '7' has no label: give preference='A' or 0 for the first candidate"):
         preference_accuracy(pair(), dspy.Prediction(preference=0, gap=0.3))
 
@@ -72,6 +74,16 @@ def test_a_demonstration_shows_the_judges_answer_in_every_code(answer):
     for code in CODES[answer]:
         judge.predict.demos = [pair(preference=code)]
         assert [m["content"] for m in judge.messages(pair()) if m["role"] == "assistant"] == [answer]
+
+
+def test_the_texts_of_a_demonstration_may_be_named_outputs():
+    judges = [PairwiseJudge(C), PairwiseJudge(C)]
+    judges[0].predict.demos = [pair(preference=1)]
+    judges[1].predict.demos = [dspy.Example(source="s", outputs=["x", "y"], better=1)]
+    assert judges[0].messages(pair()) == judges[1].messages(pair())
+    judges[1].predict.demos = [dspy.Example(source="s", output="x", preference="A")]
+    with pytest.raises(ValueError, match="The demonstration 's' has no candidates: give pairs"):
+        judges[1].messages(pair())
 
 
 def test_a_demonstration_without_an_answer_of_the_judge_is_an_error():
