@@ -17,6 +17,7 @@ from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood_optimizer import TRIED, LikelihoodOptimizer, check_demos_fit, check_rated, rs_of
 from evalbias.optimizers.selection import Candidate
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.pair_labels import item_name
 from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")
@@ -133,10 +134,10 @@ class BiasedDemos(LikelihoodOptimizer):
             "train": train,
             "unfairness": unfairness,
             "rs": rs,
-            "demonstrations": tuple(str(e.get("id")) for e in chosen),
+            "demonstrations": tuple(item_name(e) for e in chosen),
             "demonstration_words": tuple(len(e.output.split()) for e in chosen),
             "mean_words": float(np.mean([len(e.output.split()) for e in candidates])),
-            "random": tuple(str(e.get("id")) for e in random),
+            "random": tuple(item_name(e) for e in random),
             "left_out": len(problem.trainset) - len(rated),
             "undefined": int(np.isnan(rs).sum()),
         }
