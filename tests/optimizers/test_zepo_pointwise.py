@@ -104,7 +104,7 @@ def test_what_cannot_be_searched():
     zepo = ZEPO(GrammarParaphraser(PARTS), select=False)
     with pytest.raises(ValueError, match="scoring='direct'"):
         zepo.compile(PointwiseJudge(C, scoring="direct"), trainset=items(3, 0), lm=Sharp())
-    with pytest.raises(TypeError, match="Criterion is no judge"):
+    with pytest.raises(TypeError, match="this Criterion is neither"):
         zepo.compile(C, trainset=items(3, 0), lm=Sharp())
     assert math.isnan(
         ScoreUniformity()(Judged(("a",), "c", np.full(1, math.nan), {DISTRIBUTIONS: np.full((1, 5), math.nan)}))
