@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import Any
 
 import dspy
@@ -121,6 +122,8 @@ def text_problem(value: Any) -> str | None:
     """Say what keeps a value from being shown to a judge as a text, such as "is empty"; None if nothing does."""
     if value is None:
         return "is None"
+    if not isinstance(value, str | Number):  # a model would read Python's notation of a list or an object
+        return f"is a {type(value).__name__}, not a text"
     if not str(value).strip():
         return "is empty"
     surrogate = lone_surrogate(str(value))

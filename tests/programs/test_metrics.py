@@ -97,6 +97,7 @@ BAD = {
     " \n": "The output cannot be judged: it is empty.",
     None: "The output cannot be judged: it is None.",
     "a\ud800": "The output cannot be judged: it holds",
+    ("a", "b"): "The output cannot be judged: it is a tuple, not a text",
     LONG: "tokens, but the model's context is 256",
 }
 """Outputs that cannot be judged, and what the reason says."""
@@ -110,7 +111,7 @@ def measuring_metrics(lms, **options):
 
 
 @pytest.mark.parametrize("kind", range(2), ids=["pointwise", "pairwise"])
-@pytest.mark.parametrize("text", BAD, ids=["empty", "blank", "none", "surrogate", "long"])
+@pytest.mark.parametrize("text", BAD, ids=["empty", "blank", "none", "surrogate", "tuple", "long"])
 def test_an_output_that_cannot_be_judged_is_undefined_and_told_once(lms, caplog, text, kind):
     metric = measuring_metrics(lms, undefined=0.25)[kind]
     devset = [dspy.Example(id=str(k), source="s", reference="gold").with_inputs("source") for k in range(4)]
