@@ -34,7 +34,10 @@ def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     settings = state.get("settings") if isinstance(state, dict) else None
     saved = settings.get("kind") if isinstance(settings, dict) else None
     if saved is None:
-        raise ValueError(f"{path} is not a saved {kind}: write one with the program's save({str(path)!r}).")
+        raise ValueError(
+            f"{path} is not a saved {kind}: load a program that contains one by its own load, or save the {kind} to "
+            "a file of its own."
+        )
     if saved != kind:
         raise ValueError(f"{path} is not a saved {kind} but a {saved}: {READERS.get(saved, 'its own load reads it')}.")
     return {name: value for name, value in state.items() if name != "metadata"}
