@@ -99,11 +99,7 @@ def judge_metric(
     Raises:
         TypeError: The judge does not score; ``preference_metric`` is for those that compare.
     """
-    if not isinstance(judge, PointwiseJudge):
-        raise TypeError(
-            f"judge_metric and judge_reward take a PointwiseJudge, which scores, not a {type(judge).__name__}: for a "
-            "PairwiseJudge, which compares, call preference_metric."
-        )
+    _check_kind(judge, PointwiseJudge)
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         text = _field(prediction, output, "output")
@@ -154,11 +150,7 @@ def preference_metric(
     Raises:
         TypeError: The judge does not compare; ``judge_metric`` is for those that score.
     """
-    if not isinstance(judge, PairwiseJudge):
-        raise TypeError(
-            f"preference_metric takes a PairwiseJudge, which compares, not a {type(judge).__name__}: for a "
-            "PointwiseJudge, which scores, call judge_metric."
-        )
+    _check_kind(judge, PairwiseJudge)
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         ours = _field(prediction, output, "output")
@@ -171,6 +163,14 @@ def preference_metric(
         return float(comparison.win_share), _preference_feedback(judge, comparison)
 
     return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
+
+
+def _check_kind(judge: Any, kind: type) -> None:
+    if not isinstance(judge, kind):
+        raise TypeError(
+            f"This takes a {kind.__name__}, not a {type(judge).__name__}: judge_metric and judge_reward are for a "
+            "PointwiseJudge, which scores, and preference_metric is for a PairwiseJudge, which compares."
+        )
 
 
 def _field(values: Any, name: str, argument: str) -> Any:

@@ -158,9 +158,9 @@ def test_gepa_is_told_why_an_output_could_not_be_judged(lms):
 
 def test_each_factory_takes_its_kind_of_judge():
     for factory in (judge_metric, judge_reward):
-        with pytest.raises(TypeError, match=r"not a PairwiseJudge: for a PairwiseJudge.* call preference_metric"):
+        with pytest.raises(TypeError, match=r"not a PairwiseJudge: .* preference_metric is for a PairwiseJudge"):
             factory(PairwiseJudge(C))
-    with pytest.raises(TypeError, match=r"not a PointwiseJudge: for a PointwiseJudge.* call judge_metric"):
+    with pytest.raises(TypeError, match=r"not a PointwiseJudge: judge_metric and judge_reward are for a PointwiseJudge"):
         preference_metric(PointwiseJudge(C))
 
 
