@@ -76,6 +76,7 @@ def prompts(seed):
         yield judged, (likelihood_messages(SYNTHETIC, source), first), compared
 
 
+@pytest.mark.slow
 def test_the_tokens_of_every_prompt_are_those_of_training(shipped, trained):
     english, old = PromptTokenizer(shipped), PromptTokenizer(trained)
     for seed in range(500):

@@ -90,6 +90,7 @@ def test_the_power_of_every_statistic_is_told_by_size():
     assert len(lines) == 4 + len(rows) // 2
 
 
+@pytest.mark.slow
 def test_the_bias_of_tied_scores_is_covered():
     found = checked("biased, effect .3", n=60)
     for one in found.values():

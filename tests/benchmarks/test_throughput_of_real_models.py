@@ -40,6 +40,7 @@ def test_a_method_of_few_bits_shows_its_deviation_and_an_exact_one_must_agree(lm
         measured(lm, work, contenders, 1)
 
 
+@pytest.mark.slow
 def test_weights_of_8_bits_are_timed_and_compared_with_those_of_32(data_dir, tmp_path):
     path = str(model(data_dir, hidden=64, layers=1, vocabulary=9000, save_to=tmp_path))
     layers = int8.opened(path, int8.EIGHT).engine.loaded.model.base_model.modules()

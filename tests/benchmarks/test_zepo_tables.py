@@ -99,6 +99,7 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
         assert lm.tasks[0].startswith(criterion.task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["miprov2", "gepa"])
 def test_optimizers_with_labels_compile_the_same_judge(lm, optimizer):
     train = pairs(world.documents(8, 4, seed=21), limit=20, criterion="quality", seed=0)

@@ -58,7 +58,7 @@ BAD_ITEMS = {
     "'output' of the item 'x' is None: give a text": {"output": None},
     "'output' of the item 'x' is empty: give a text": {"output": " "},
     "'source' of the item 'x' is None: give a text": {"source": None},
-    r"'source' of the item 'x' is \['s'\]: give a text": {"source": ["s"]},
+    r"'source' of the item 'x' is a list, not a text: give a text": {"source": ["s"]},
 }
 
 

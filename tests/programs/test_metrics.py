@@ -160,7 +160,9 @@ def test_each_factory_takes_its_kind_of_judge():
     for factory in (judge_metric, judge_reward):
         with pytest.raises(TypeError, match=r"not a PairwiseJudge: .* preference_metric is for a PairwiseJudge"):
             factory(PairwiseJudge(C))
-    with pytest.raises(TypeError, match=r"not a PointwiseJudge: judge_metric and judge_reward are for a PointwiseJudge"):
+    with pytest.raises(
+        TypeError, match=r"not a PointwiseJudge: judge_metric and judge_reward are for a PointwiseJudge"
+    ):
         preference_metric(PointwiseJudge(C))
 
 
