@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import dspy
 import numpy as np
 
+from evalbias.data.item_names import item_name
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -17,7 +18,6 @@ from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood_optimizer import TRIED, LikelihoodOptimizer, check_demos_fit, check_rated, rs_of
 from evalbias.optimizers.selection import Candidate
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.pair_labels import item_name
 from evalbias.programs.pointwise import PointwiseJudge
 
 ORDERS = ("ascending", "descending")

@@ -97,12 +97,15 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
     """
     value = item.get(name)
     check_no_metric(value, "judge_metric")
-    named = f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name!r} is {value!r} in {named}: give a text that is not empty.")
+        raise ValueError(f"{name!r} is {value!r} in {_named(item)}: give a text that is not empty.")
     if problem := text_problem(value):
-        raise ValueError(f"{name!r} of {named} {problem}: write the character whole, or remove it.")
+        raise ValueError(f"{name!r} of {_named(item)} {problem}: write the character whole, or remove it.")
     return value
+
+
+def _named(item: Mapping[str, Any]) -> str:
+    return f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
 
 
 def check_no_metric(source: Any, factory: str) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.data.item_names import item_name
 from evalbias.data.surrogates import lone_surrogate
 from evalbias.lm.asking import aask, ask
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs.adapter import call_options, check_no_metric, text_field
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.pair_labels import item_name, preference_label
+from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.prompt import LETTERS, Message, comparison_labels, comparison_messages
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import dspy
 
 from evalbias.data.choices import chosen_candidate
+from evalbias.data.item_names import item_name
 from evalbias.data.ratings import human_score
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.labels import label_of
 from evalbias.programs.metrics import ProgramMetric, tell_undefined
-from evalbias.programs.pair_labels import answer_of, item_name, preference_label
+from evalbias.programs.pair_labels import answer_of, preference_label
 from evalbias.programs.prompt import LETTERS, TIE
 
 

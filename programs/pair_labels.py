@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from evalbias.data.choices import TIE, chosen_candidate
+from evalbias.data.item_names import item_name
 from evalbias.programs import prompt
 
 FIELDS = ("preference", "better")
@@ -37,12 +38,3 @@ def preference_label(example: Any) -> str | None:
 def answer_of(choice: float) -> str:
     """Return a choice, as ``chosen_candidate`` reads it, in the judge's words."""
     return prompt.TIE if choice == TIE else prompt.LETTERS[int(choice)]
-
-
-def item_name(example: Any, index: int | None = None) -> str:
-    """Return an item's ``id``, a pair's ``ids`` joined, the item's number, or the beginning of its text."""
-    if example.get("ids"):
-        return " | ".join(map(str, example["ids"]))
-    if example.get("id") is not None:
-        return str(example["id"])
-    return str(example.get("source") or dict(example))[:60] if index is None else str(index)

@@ -6,9 +6,9 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.item_names import item_name
 from evalbias.programs.adapter import text_problem
 from evalbias.programs.comparison_adapter import check_candidates
-from evalbias.programs.pair_labels import item_name
 
 
 def usable_pair(example: Any, index: int) -> dspy.Example:

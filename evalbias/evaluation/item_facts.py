@@ -11,6 +11,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.choices import chosen_candidate
+from evalbias.data.item_names import item_name
 from evalbias.data.pairing import input_field, input_key
 from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.lm.types import MeasuringLM
@@ -88,7 +89,7 @@ def item_facts(
     if (ratings := human_ratings(examples, criterion)).shape[1]:
         covariates[RATINGS] = ratings
     return ItemFacts(
-        ids=tuple(item_id(e, i) for i, e in enumerate(examples)),
+        ids=tuple(item_name(e, i) for i, e in enumerate(examples)),
         inputs=tuple(_input(e, i) for i, e in enumerate(examples)),
         covariates=covariates,
         writers=_writers(examples, pairwise),
@@ -125,13 +126,6 @@ def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> Flo
     return padded
 
 
-def item_id(example: dspy.Example, index: int) -> str:
-    """Return an item's ``id``, a pair's ``ids`` joined, or the item's number."""
-    if example.get("ids"):
-        return " | ".join(map(str, example.ids))
-    return str(example.get("id", index))
-
-
 def _input(example: dspy.Example, index: int) -> str:
     """Identify the input; an item that names none has its own."""
     return f"item {index}" if input_field(example) is None else input_key(example)
@@ -146,7 +140,7 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
         if not row or not all(isinstance(text, str) for text in [example.get("source"), *row]):
             raise ValueError(
-                f"The item {item_id(example, index)!r} lacks the texts that a likelihood needs, its source and what "
+                f"The item {item_name(example, index)!r} lacks the texts that a likelihood needs, its source and what "
                 "was written to it: add them (source, output or outputs), or name no likelihood model."
             )
     pairs = zip(examples, texts, strict=True)
@@ -158,7 +152,7 @@ def _choice(example: dspy.Example, field: str, index: int) -> float:
     given = example.get(field)
     if given is None and field == "better" and example.get("preference") in ("A", "B"):
         return float(example.preference == "B")
-    winner = chosen_candidate(given, f"{field!r} of the item {item_id(example, index)!r}")
+    winner = chosen_candidate(given, f"{field!r} of the item {item_name(example, index)!r}")
     return winner if winner in (0.0, 1.0) else math.nan
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 import dspy
 import numpy as np
 
+from evalbias.data.item_names import item_name
 from evalbias.evaluation.item_facts import (
     BETTER,
     HUMAN_SCORES,
@@ -18,7 +19,6 @@ from evalbias.evaluation.item_facts import (
     Writers,
     candidates_of,
     item_facts,
-    item_id,
     likelihood_provenance,
 )
 from evalbias.lm.contract import measuring, resolve_lm
@@ -235,6 +235,6 @@ def check_pairs(examples: Sequence[dspy.Example]) -> None:
     for index, example in enumerate(examples):
         if len(candidates_of(example)) != 2:
             raise ValueError(
-                f"The example {item_id(example, index)!r} does not have two candidates: give pairs; "
+                f"The example {item_name(example, index)!r} does not have two candidates: give pairs; "
                 "evalbias.data.pairs makes them."
             )

@@ -10,8 +10,9 @@ import dspy
 import numpy as np
 
 from evalbias.data.choices import chosen_candidate
+from evalbias.data.item_names import item_name
 from evalbias.data.numbers import recorded_number
-from evalbias.evaluation.item_facts import item_facts, item_id, likelihood_provenance
+from evalbias.evaluation.item_facts import item_facts, likelihood_provenance
 from evalbias.evaluation.judged import Judged, check_pairs
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -164,7 +165,7 @@ def is_on(scale: tuple[float, float] | None, score: float) -> bool:
 
 
 def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
-    place = f"{field!r} of the item {item_id(example, index)!r}"
+    place = f"{field!r} of the item {item_name(example, index)!r}"
     number = recorded_number(example.get(field), place)
     if scale is not None and not is_on(scale, number):
         raise ValueError(
@@ -175,4 +176,4 @@ def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, f
 
 
 def _chosen(example: dspy.Example, field: str, index: int) -> float:
-    return chosen_candidate(example.get(field), f"{field!r} of the item {item_id(example, index)!r}")
+    return chosen_candidate(example.get(field), f"{field!r} of the item {item_name(example, index)!r}")
