@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -12,7 +11,6 @@ import numpy as np
 from evalbias.data.loaders import GROUPS
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.judged import Judged
-from evalbias.measures.arrays import BoolArray
 
 
 def group_field(data: Any, by: str | None) -> str | None:
@@ -42,22 +40,5 @@ def measure_groups(
     names = [name for name in dict.fromkeys(values) if name is not None]
     if not names:
         raise ValueError(f"No item has a field {field!r} to group by: name one that the data have.")
-    parts = {name: part_of(judged, np.array([value == name for value in values])) for name in names}
+    parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
     return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}
-
-
-def part_of(judged: Judged, kept: BoolArray) -> Judged:
-    """Return the answers on a part of the items, given as a mask (n,)."""
-    places: list[int] = np.flatnonzero(kept).tolist()
-    writers: Any = [judged.writers[i] for i in places] if len(judged.writers) else ()
-    ids = tuple(judged.ids[i] for i in places)
-    return replace(
-        judged,
-        ids=ids,
-        answers=judged.answers[kept],
-        covariates={name: values[kept] for name, values in judged.covariates.items()},
-        inputs=tuple(judged.inputs[i] for i in places) if len(judged.inputs) else (),
-        coverage=judged.coverage[kept] if len(judged.coverage) else judged.coverage,
-        writers=writers,
-        reasons={name: why for name, why in judged.reasons.items() if name in set(ids)},
-    )

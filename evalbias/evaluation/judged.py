@@ -107,14 +107,17 @@ class Judged:
     def take(self, picks: IntArray) -> Judged:
         """Return the answers to some of the items, (m,) places from 0, as often and in the order as they are picked."""
         rows = [int(pick) for pick in picks]
+        ids = tuple(self.ids[row] for row in rows)
+        present = set(ids)
         return replace(
             self,
-            ids=tuple(self.ids[row] for row in rows),
+            ids=ids,
             answers=self.answers[rows],
             covariates={name: column[rows] for name, column in self.covariates.items()},
-            inputs=[self.inputs[row] for row in rows] if self.inputs else (),
+            inputs=tuple(self.inputs[row] for row in rows) if len(self.inputs) else (),
             coverage=self.coverage[rows] if len(self.coverage) else self.coverage,
-            writers=cast(Writers, [self.writers[row] for row in rows]) if self.writers else (),
+            writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
+            reasons={name: why for name, why in self.reasons.items() if name in present},
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Parts and mixtures of judges' answers to the same examples."""
+"""Mixtures of two judges' answers to the same examples."""
 
 from __future__ import annotations
 
@@ -8,18 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from evalbias.evaluation.judged import Judged
-from evalbias.measures.arrays import BoolArray, IntArray
-
-
-def taken(judged: Judged, picks: IntArray) -> Judged:
-    """Return the answers to some of the items, repeated as picked."""
-    return replace(
-        judged,
-        ids=tuple(judged.ids[i] for i in picks),
-        inputs=[judged.inputs[i] for i in picks],
-        answers=judged.answers[picks],
-        covariates={name: column[picks] for name, column in judged.covariates.items()},
-    )
+from evalbias.measures.arrays import BoolArray
 
 
 def mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:

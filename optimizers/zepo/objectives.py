@@ -15,7 +15,6 @@ from evalbias.measures.decision_statistics import FairnessStatistic
 from evalbias.measures.preference import decision_shares, negative_entropies
 from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.statistic import MeanStatistic, Statistic
-from evalbias.optimizers.zepo.answers import taken
 
 DISTRIBUTIONS = "distributions"
 """Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
@@ -159,7 +158,7 @@ class BiasObjective:
 def one_by_one(objective: Objective, judged: Judged, counts: FloatArray) -> FloatArray:
     """Return any objective's values in resamples, (k,), one resample after the other; see ``Objective``."""
     items = np.arange(counts.shape[1])
-    return np.array([objective(taken(judged, np.repeat(items, row))) for row in counts.astype(np.int64)])
+    return np.array([objective(judged.take(np.repeat(items, row))) for row in counts.astype(np.int64)])
 
 
 def _resampled(statistic: Statistic, values: FloatArray, counts: FloatArray) -> FloatArray:

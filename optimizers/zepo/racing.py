@@ -28,7 +28,7 @@ import numpy as np
 
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
-from evalbias.optimizers.zepo.answers import stacked, taken
+from evalbias.optimizers.zepo.answers import stacked
 from evalbias.optimizers.zepo.candidate import Candidate, worst_last
 from evalbias.optimizers.zepo.objectives import Objective, one_by_one
 
@@ -121,7 +121,7 @@ def alike(incumbent: Judged, groups: int) -> IntArray:
 def _values(objective: Objective, one: Candidate, other: Candidate, counts: FloatArray) -> FloatArray:
     """Return the objective of one instruction on imagined sets of all examples, (DRAWS,)."""
     items = np.arange(counts.shape[1] // 2)
-    both = stacked(*(taken(_judged(candidate), items) for candidate in (one, other)))
+    both = stacked(*(_judged(candidate).take(items) for candidate in (one, other)))
     resampled = getattr(objective, "resampled", None)
     return one_by_one(objective, both, counts) if resampled is None else np.asarray(resampled(both, counts))
 

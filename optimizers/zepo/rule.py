@@ -13,7 +13,7 @@ from evalbias.evaluation.finding import holm
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import SLACK
-from evalbias.optimizers.zepo.answers import mixed, taken
+from evalbias.optimizers.zepo.answers import mixed
 from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import Judge, target_of
 
@@ -59,7 +59,7 @@ class ObjectiveRule:
         members = [np.flatnonzero([one == key for one in self._inputs]) for key in dict.fromkeys(self._inputs)]
         rng = np.random.default_rng(self._seed)
         draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
-        values = [self.objective(taken(answers, np.concatenate([members[i] for i in draw]))) for draw in draws]
+        values = [self.objective(answers.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
         name, undefined = self.objective.name, _undefined(answers)
         n = len(answers.ids) - undefined
