@@ -8,7 +8,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.estimates import Sample, clusters_of, estimate_value, measured
+from evalbias.evaluation.estimates import Sample, clusters_of, estimate_value, estimates_of
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.item_facts import human_scores
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
@@ -62,14 +62,7 @@ def against_baselines(
         )
         if not (test.difference > 0 and test.p_value / 2 < LEVEL):
             unbeaten.append(name)
-    fields: dict[str, Any] = {
-        "bias": "baselines",
-        "criterion": judged.criterion,
-        "ids": judged.ids,
-        "headlines": (),
-        "columns": {},
-    }
-    baselines = dict(measured(samples, seed=seed, clusters=clusters_of(judged), **fields).estimates)
+    baselines = estimates_of(samples, seed=seed, clusters=clusters_of(judged))
     listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)
     sentence = f"Performance on the held-back items: the judge {number(own)}, {listed}."
     if unbeaten:

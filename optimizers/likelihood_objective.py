@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Estimate, Sample, clusters_of, estimate_value, measured
+from evalbias.evaluation.estimates import Estimate, Sample, clusters_of, estimate_value, estimates_of
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures import FeatureEffect, bias_score_statistic, likelihood_effect
 from evalbias.measures.arrays import FloatArray
@@ -72,12 +72,12 @@ class Effect:
         """Measure it; see ``Objective``."""
         found = self._found(judged)
         return Estimate(
-            self.name,
-            self.label,
-            found.effect,
-            found.low,
-            found.high,
-            0.0,
+            name=self.name,
+            label=self.label,
+            value=found.effect,
+            low=found.low,
+            high=found.high,
+            null=0.0,
             n=found.n,
             undefined=found.undefined,
             reason=found.reason or TOO_WEAK * found.weak,
@@ -128,7 +128,8 @@ class StandardizedBiasScore:
 
     def estimate(self, judged: Judged) -> Estimate:
         """Measure it; see ``Objective``."""
-        return estimates_of(judged, {self.name: self._sample(judged)}, self._seed)[self.name]
+        samples = {self.name: self._sample(judged)}
+        return estimates_of(samples, seed=self._seed, clusters=clusters_of(judged))[self.name]
 
     def with_errors(self, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
         """Measure several judges; see ``Objective``. The errors are those of the bootstrap over inputs."""
@@ -158,15 +159,3 @@ def objective_of(judged: Judged, *, seed: int) -> Objective:
     ratings = judged.covariates.get(RATINGS)
     several = ratings is not None and (np.isfinite(ratings).sum(axis=1) > 1).any()
     return Effect() if several else StandardizedBiasScore(seed=seed)
-
-
-def estimates_of(judged: Judged, samples: dict[str, Sample], seed: int) -> dict[str, Estimate]:
-    """Measure samples of a pointwise judge's answers, with intervals over inputs."""
-    fields: dict[str, Any] = {
-        "bias": "likelihood",
-        "criterion": judged.criterion,
-        "ids": judged.ids,
-        "headlines": (),
-        "columns": {},
-    }
-    return dict(measured(samples, seed=seed, clusters=clusters_of(judged), **fields).estimates)

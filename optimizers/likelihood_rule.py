@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import scipy
 
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, clusters_of, estimate_value
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, clusters_of, estimate_value, estimates_of
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import bootstrap_ci, paired_permutation_test, performance_statistic
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.family_wise import nonzero, smaller_in_magnitude
-from evalbias.optimizers.likelihood_objective import Objective, estimates_of, objective_of
+from evalbias.optimizers.likelihood_objective import Objective, objective_of
 
 PERFORMANCE = "performance"
 LOSS = 0.05
@@ -81,7 +81,8 @@ class LikelihoodRule:
         """Return the likelihood bias, the published BiasScore, and the performance."""
         objective = self._of(answers)
         samples = LikelihoodBias().samples(answers)
-        others = estimates_of(answers, {name: samples[name] for name in ("bias_score", PERFORMANCE)}, self._seed)
+        shown = {name: samples[name] for name in ("bias_score", PERFORMANCE)}
+        others = estimates_of(shown, seed=self._seed, clusters=clusters_of(answers))
         return {objective.name: objective.estimate(answers), **others}
 
     def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dspy
 import numpy as np
 
-from evalbias.evaluation.estimates import Estimate, Sample, measured
+from evalbias.evaluation.estimates import Estimate, Sample, estimates_of
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.finding import holm
 from evalbias.evaluation.loops import LoopRun
@@ -72,12 +71,8 @@ class QualityRule:
 
     def estimates(self, answers: Ran) -> dict[str, Estimate]:
         """Return the mean quality with its interval."""
-        samples = {
-            "quality": Sample(answers.quality, MeanStatistic(), "quality", signed=False),
-        }
-        fields: dict[str, Any] = {"bias": "quality", "criterion": "quality", "ids": (), "headlines": (), "columns": {}}
-        found = measured(samples, seed=self._seed, n_resamples=self._n_resamples, **fields)
-        return dict(found.estimates)
+        samples = {"quality": Sample(answers.quality, MeanStatistic(), "quality", signed=False)}
+        return estimates_of(samples, seed=self._seed, n_resamples=self._n_resamples)
 
     def p_values(self, answers: Sequence[Ran], given: Ran) -> list[float]:
         """Return the one-sided p that each quality is no higher, adjusted by Holm."""

@@ -28,7 +28,7 @@ from evalbias.commands.models import ModelOptions, identity, open_lm
 from evalbias.data import wordings, world
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
-from evalbias.evaluation.estimates import Sample, clusters_of, measured
+from evalbias.evaluation.estimates import Sample, clusters_of, estimates_of
 from evalbias.evaluation.position import PositionBias
 from evalbias.measures import decision_shares
 from evalbias.measures.calibration import by_candidate, rotations
@@ -121,9 +121,8 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     candidates = by_candidate(judged.answers, rotations(2, every=True))  # (n, 2, 2)
     better = ["AB".index(e.preference) for e in test]
     right = np.mean([decision_shares(candidates[:, r])[range(len(test)), better] for r in range(2)], axis=0)
-    sample = Sample(right, MeanStatistic(), "agreement")
-    fields = {"bias": "agreement", "criterion": judged.criterion, "ids": judged.ids, "headlines": (), "columns": {}}
-    agreement = measured({"agreement": sample}, seed=seed, clusters=clusters_of(judged), **fields)["agreement"]
+    samples = {"agreement": Sample(right, MeanStatistic(), "agreement")}
+    agreement = estimates_of(samples, seed=seed, clusters=clusters_of(judged))["agreement"]
     cells = [*(position[name] for name in ("fairness", "position_consistency")), agreement]
     shown = [f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in cells]
     return "| " + " | ".join([title, *shown, str(mitigation.fit_prompts), str(mitigation.prompts)]) + " |"

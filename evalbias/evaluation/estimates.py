@@ -263,8 +263,26 @@ def measured(
     **fields: Any,
 ) -> Measurement:
     """Compute the estimates of samples; the other arguments are fields of ``Measurement``."""
-    estimates = {name: _estimate(name, sample, clusters, n_resamples, seed) for name, sample in samples.items()}
+    estimates = estimates_of(samples, seed=seed, n_resamples=n_resamples, clusters=clusters)
     return Measurement(estimates=estimates, samples=samples, clusters=clusters, **fields)
+
+
+def estimates_of(
+    samples: Mapping[str, Sample],
+    *,
+    seed: int,
+    n_resamples: int = N_RESAMPLES,
+    clusters: Sequence[str] | None = None,
+) -> dict[str, Estimate]:
+    """Compute the estimates of samples alone, with their intervals.
+
+    Args:
+        samples: Name -> what the estimate is computed from.
+        seed: Seed for the bootstrap.
+        n_resamples: Bootstrap resamples of each interval.
+        clusters: (n,) input of each item, as from ``clusters_of``; None where every item has its own.
+    """
+    return {name: _estimate(name, sample, clusters, n_resamples, seed) for name, sample in samples.items()}
 
 
 def clusters_of(judged: Judged) -> Sequence[str] | None:
@@ -293,22 +311,22 @@ def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resam
     elif np.isnan(p_value):
         p_value = p_of_interval(value, interval.low, interval.high, null=sample.null, units=interval.units)
     return Estimate(
-        name,
-        sample.label,
-        value,
-        interval.low,
-        interval.high,
-        sample.null,
-        n,
-        undefined,
-        sample.signed,
-        sample.excluded,
-        interval.units,
-        p_value,
-        sample.statistic.unit,
-        sample.confounded,
-        interval.reason,
-        sample.only_below,
+        name=name,
+        label=sample.label,
+        value=value,
+        low=interval.low,
+        high=interval.high,
+        null=sample.null,
+        n=n,
+        undefined=undefined,
+        signed=sample.signed,
+        excluded=sample.excluded,
+        units=interval.units,
+        p_value=p_value,
+        unit=sample.statistic.unit,
+        confounded=sample.confounded,
+        reason=interval.reason,
+        only_below=sample.only_below,
     )
 
 

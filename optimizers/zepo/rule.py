@@ -13,6 +13,7 @@ from evalbias.evaluation.finding import holm
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import SLACK
+from evalbias.measures.resampling import cluster_codes
 from evalbias.optimizers.zepo.answers import mixed
 from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import Judge, target_of
@@ -42,7 +43,7 @@ class ObjectiveRule:
         self.objective = objective
         self.aim = f"a higher {objective.name}"
         self.examples, self.lm, self._seed = list(examples), lm, seed
-        self._inputs = [input_key(e) for e in examples]
+        self._codes = cluster_codes([input_key(e) for e in examples], np.ones(len(examples), dtype=bool))
 
     def answers(self, program: Judge) -> Judged:
         """Return the judge's answers to the examples in the given order."""
@@ -56,15 +57,23 @@ class ObjectiveRule:
 
     def estimates(self, answers: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
-        members = [np.flatnonzero([one == key for one in self._inputs]) for key in dict.fromkeys(self._inputs)]
+        members = [np.flatnonzero(self._codes == code) for code in range(self._codes.max() + 1)]
         rng = np.random.default_rng(self._seed)
         draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
         values = [self.objective(answers.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
         name, undefined = self.objective.name, _undefined(answers)
-        n = len(answers.ids) - undefined
-        value = self.objective(answers)
-        return {name: Estimate(name, name, value, float(low), float(high), None, n, undefined)}
+        estimate = Estimate(
+            name=name,
+            label=name,
+            value=self.objective(answers),
+            low=float(low),
+            high=float(high),
+            null=None,
+            n=len(answers.ids) - undefined,
+            undefined=undefined,
+        )
+        return {name: estimate}
 
     def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
         """Return the one-sided p that each objective is not higher, adjusted by Holm."""
@@ -74,12 +83,10 @@ class ObjectiveRule:
         observed = self.objective(answers) - self.objective(given)
         if np.isnan(observed):
             return float("nan")
-        keys = {key: i for i, key in enumerate(dict.fromkeys(self._inputs))}
-        codes = np.array([keys[key] for key in self._inputs])
-        swaps = np.random.default_rng(self._seed).random((N_RESAMPLES, len(keys))) < 0.5
+        swaps = np.random.default_rng(self._seed).random((N_RESAMPLES, self._codes.max() + 1)) < 0.5
         extreme = 0
         for swap in swaps:
-            mask = swap[codes]
+            mask = swap[self._codes]
             difference = self.objective(mixed(answers, given, mask)) - self.objective(mixed(given, answers, mask))
             extreme += not difference < observed - SLACK  # a tie counts, and NaN, which is not below
         return (1 + extreme) / (1 + N_RESAMPLES)
