@@ -20,7 +20,8 @@ from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
 from evalbias.optimizers.compile_report import CompileReport, Cost
 from evalbias.optimizers.inside import find_part, tell_ignored, with_part
-from evalbias.optimizers.selection import Candidate, Rule, choose, hold_back
+from evalbias.optimizers.selection import Candidate, Rule, choose
+from evalbias.optimizers.splits import check_disjoint, hold_back, identity
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.usable import usable_item, usable_pair
@@ -221,7 +222,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             check_pairs(valset)
             for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
                 check_disjoint(trainset, valset, key, noun="inputs")
-        check_disjoint(trainset, valset, _identity)
+        check_disjoint(trainset, valset, identity)
 
     def check_fit(self, student: Any, trainset: Sequence[dspy.Example]) -> None:
         """Refuse a trainset that is too small to search on once half of it is held back.
@@ -254,14 +255,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
     def judge(self, problem: Problem, program: Any, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with the covariates of the method."""
-        return judge_examples(
-            program,
-            examples,
-            lm=problem.lm,
-            likelihood_lm=problem.likelihood_lm,
-            reduction=getattr(self, "reduction", "sum"),
-            progress=self.progress,
-        )
+        return judge_examples(program, examples, lm=problem.lm, progress=self.progress)
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
         """Compare two programs' answers on every bias that applies."""
@@ -279,37 +273,3 @@ def _spent(problem: Problem) -> Cost:
     if counter is None:
         return Cost(calls=problem.calls)
     return Cost(counter.judgments, counter.likelihoods, problem.calls + counter.texts)
-
-
-def check_disjoint(
-    trainset: Sequence[dspy.Example],
-    valset: Sequence[dspy.Example],
-    key: Callable[[dspy.Example], Any],
-    *,
-    noun: str = "items",
-) -> None:
-    """Refuse sets that share examples.
-
-    Args:
-        trainset: Training examples.
-        valset: Validation examples.
-        key: What makes two examples the same.
-        noun: What the error calls them.
-
-    Raises:
-        ValueError: Some examples are in both; the first is named.
-    """
-    seen = {key(e) for e in trainset}
-    both = {key(e): e for e in valset if key(e) in seen}
-    if both:
-        first = next(iter(both.values()))
-        name = str(first.get("id") or first.get("ids") or first.get("source"))[:60]
-        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {name!r}: split them.")
-
-
-def _identity(example: dspy.Example) -> tuple[Any, ...]:
-    """Return what makes an example the same as another: its id, if any, and texts; the order of a pair does not count.
-
-    Two systems may write the same text, so the texts of two ids are not compared.
-    """
-    return (example.get("id"), example.source, example.get("output"), *sorted(example.get("candidates") or []))

@@ -14,6 +14,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import Outcome, Problem
 from evalbias.optimizers.compile_report import CompileReport
+from evalbias.optimizers.demo_choice import highest_rs
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood_optimizer import TRIED, LikelihoodOptimizer, check_demos_fit, check_rated, rs_of
 from evalbias.optimizers.selection import Candidate
@@ -127,7 +128,8 @@ class BiasedDemos(LikelihoodOptimizer):
         check_demos_fit(baseline, judged, lm)
         train = self.judge(problem, baseline, candidates)
         rs, unfairness = rs_of(train, self.normalization)
-        chosen = [candidates[i] for i in self._highest(rs)]
+        highest = highest_rs(rs, self.k)
+        chosen = [candidates[i] for i in (highest if self.order == "ascending" else highest[::-1])]
         compiled = with_demos(student, chosen, bins=self.bins)
         check_demos_fit(compiled, judged, lm)
         details = {
@@ -156,10 +158,3 @@ class BiasedDemos(LikelihoodOptimizer):
         fit, held_back = (rated - rated // 2, rated // 2) if self.select else (rated, 0)
         tried = min(TRIED, rated + len(valset))
         return max(0, fit - self.k) + 2 * held_back + 2 * len(valset) + 2 * tried
-
-    def _highest(self, rs: FloatArray) -> list[int]:
-        defined = np.flatnonzero(np.isfinite(rs))
-        if len(defined) < self.k:
-            raise ValueError(f"RS is defined for only {len(defined)} items: {self.k} demonstrations cannot be chosen.")
-        top = defined[np.argsort(-rs[defined], kind="stable")[: self.k]]
-        return [int(i) for i in (top if self.order == "descending" else top[::-1])]

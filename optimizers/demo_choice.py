@@ -17,20 +17,20 @@ class TooFewError(ValueError):
     """There are too few items of one kind to choose from."""
 
 
-def highest_rs(signed: FloatArray, k: int) -> list[int]:
+def highest_rs(rs: FloatArray, k: int) -> list[int]:
     """Choose the items of highest RS, ascending as in the paper (Ohi et al. 2024, section 2.2).
 
     Args:
-        signed: (n,) ``signed_rs``; NaN cannot be chosen.
+        rs: (n,) RS, with its sign or without; NaN cannot be chosen.
         k: Number of demonstrations.
 
     Raises:
         TooFewError: Fewer than k defined items.
     """
-    defined = np.flatnonzero(np.isfinite(signed))
-    if len(defined) < k:
-        raise TooFewError(f"RS is defined for only {len(defined)} items, for {k} demonstrations")
-    top = defined[np.argsort(-np.abs(signed[defined]), kind="stable")[:k]]
+    usable = np.flatnonzero(np.isfinite(rs))
+    if len(usable) < k:
+        raise TooFewError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
+    top = usable[np.argsort(-np.abs(rs[usable]), kind="stable")[:k]]
     return [int(i) for i in top[::-1]]
 
 
@@ -70,12 +70,12 @@ def balanced(likelihoods: FloatArray, human: FloatArray, words: FloatArray, k: i
     Raises:
         TooFewError: Fewer than 3k defined items.
     """
-    defined = np.flatnonzero(np.isfinite(likelihoods) & np.isfinite(human))
-    if len(defined) < 3 * k:
-        raise TooFewError(f"{len(defined)} items have a likelihood and a human score, for {k} demonstrations")
+    usable = np.flatnonzero(defined(likelihoods, human))
+    if len(usable) < 3 * k:
+        raise TooFewError(f"{len(usable)} items have a likelihood and a human score, for {k} demonstrations")
     chosen: list[int] = []
-    center, spread = likelihoods[defined].mean(), likelihoods[defined].std() or 1.0
-    for stratum in np.array_split(defined[np.argsort(human[defined], kind="stable")], k // 2):
+    center, spread = likelihoods[usable].mean(), likelihoods[usable].std() or 1.0
+    for stratum in np.array_split(usable[np.argsort(human[usable], kind="stable")], k // 2):
         by_likelihood = stratum[np.argsort(likelihoods[stratum], kind="stable")]
         third = len(by_likelihood) // 3
         ends = by_likelihood[likelihoods[by_likelihood] > center], by_likelihood[likelihoods[by_likelihood] < center]

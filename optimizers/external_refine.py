@@ -21,11 +21,12 @@ from evalbias.evaluation.self_bias import SelfBias, measure_rounds
 from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
-from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, check_disjoint
+from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
 from evalbias.optimizers.refine_rule import QualityRule
 from evalbias.optimizers.refine_variants import VariantRunner, with_margin
 from evalbias.optimizers.selection import Candidate, Rule
+from evalbias.optimizers.splits import check_disjoint
 from evalbias.programs.feedback.source import FeedbackSource, expected_scores, on_one_scale
 from evalbias.programs.refine import Improvement, SelfRefine
 

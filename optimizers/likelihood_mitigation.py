@@ -113,6 +113,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             bins=bins,
             reduction=reduction,
             normalization=normalization,
+            max_loss=max_loss,
             select=True,
             n_resamples=n_resamples,
             seed=seed,
@@ -120,9 +121,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         )
         if not k or min(k) < 2:
             raise ValueError(f"k={tuple(k)}: give numbers of demonstrations of 2 or more.")
-        if not 0 <= max_loss < 1:
-            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
-        self.k, self.max_loss = tuple(k), max_loss
+        self.k = tuple(k)
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """See ``JudgeOptimizer``; also refuses too few rated items."""

@@ -10,7 +10,7 @@ import numpy as np
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.comparison import Comparison, compare
 from evalbias.evaluation.estimates import measure
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged, judge_examples
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
@@ -39,6 +39,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
         normalization: Normalization of the scores whose difference is the US of RS; see ``rs_of``.
+        max_loss: Fall in performance (Spearman's rho) that a smaller bias may cost, in [0, 1); see ``LikelihoodRule``.
         select: See ``JudgeOptimizer``.
         n_resamples: Swaps of each permutation test.
         seed: Seed for everything that is drawn.
@@ -46,8 +47,6 @@ class LikelihoodOptimizer(JudgeOptimizer):
     """
 
     compiles = (PointwiseJudge,)
-    max_loss = 0.0
-    """Fall in performance that a smaller bias may cost; see ``LikelihoodRule``."""
 
     def __init__(
         self,
@@ -56,6 +55,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         bins: Sequence[float] | None,
         reduction: str,
         normalization: str,
+        max_loss: float = 0.0,
         select: bool,
         n_resamples: int,
         seed: int,
@@ -64,7 +64,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
         super().__init__(select=select, n_resamples=n_resamples, seed=seed, progress=progress)
         if normalization not in RS_NORMALIZATIONS:
             raise ValueError(f"normalization={normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
+        if not 0 <= max_loss < 1:
+            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
         self.normalization = normalization
+        self.max_loss = max_loss
         self.likelihood_lm = likelihood_lm
         self.bins = bins
         self.reduction = reduction
@@ -90,6 +93,17 @@ class LikelihoodOptimizer(JudgeOptimizer):
             max_loss=self.max_loss,
             n_resamples=self.n_resamples,
             seed=self.seed,
+        )
+
+    def judge(self, problem: Problem, program: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
+        """Have a judge answer examples, with their LS as a covariate."""
+        return judge_examples(
+            program,
+            examples,
+            lm=problem.lm,
+            likelihood_lm=problem.likelihood_lm,
+            reduction=self.reduction,
+            progress=self.progress,
         )
 
     def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:

@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import dspy
 import numpy as np
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import count
 from evalbias.optimizers.compile_report import Cost, Tried
 
-FEWEST_INPUTS = 8
-"""Fewest inputs that a paired test can decide on."""
 INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
 LEVEL = 0.05
 """Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
@@ -92,34 +89,6 @@ class Selection:
     chosen: Candidate
     answers: Any
     fields: Mapping[str, Any]
-
-
-def hold_back(
-    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
-) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split a trainset by input: examples to search on, and held-back ones to choose on.
-
-    Raises:
-        ValueError: There are too few inputs to choose on.
-    """
-    inputs = len(set(map(key, examples)))
-    if inputs // 2 < FEWEST_INPUTS:
-        raise ValueError(
-            f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
-            f"of them back, and needs {2 * FEWEST_INPUTS} or more. Give more, or select=False (--bare) for the method "
-            "as it is, whose result may be worse than the given program."
-        )
-    return halves(examples, key, seed=seed)
-
-
-def halves(
-    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
-) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split examples at random into two sets that share no input; the second has half of the inputs, rounded down."""
-    inputs = list(dict.fromkeys(map(key, examples)))
-    picks = np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]
-    second = {inputs[i] for i in picks}
-    return [e for e in examples if key(e) not in second], [e for e in examples if key(e) in second]
 
 
 def choose(

@@ -23,7 +23,8 @@ from evalbias.measures.calibration import rotations
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.inside import state_without_model
-from evalbias.optimizers.selection import Candidate, Rule, halves
+from evalbias.optimizers.selection import Candidate, Rule
+from evalbias.optimizers.splits import halves
 from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred, rightness
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer

@@ -11,7 +11,8 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
 from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.optimizers.selection import Candidate, choose, hold_back
+from evalbias.optimizers.selection import Candidate, choose
+from evalbias.optimizers.splits import hold_back
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import ContextFreeConfidence, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
