@@ -44,6 +44,7 @@ from .programs.pairwise import load_pairwise_judge as load_pairwise_judge
 from .programs.pointwise import PointwiseJudge as PointwiseJudge
 from .programs.pointwise import load_judge as load_judge
 from .programs.ranking import PairwiseRanker as PairwiseRanker
+from .programs.ranking import load_ranker as load_ranker
 from .programs.refine import Improvement as Improvement
 from .programs.refine import SelfRefine as SelfRefine
 from .programs.self_consistency import SelfConsistencyRefine as SelfConsistencyRefine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -327,7 +328,7 @@ def _by_order(answers: ChoiceLogprobs, orders: Sequence[Order]) -> FloatArray:
     return answers.logprobs.reshape(-1, len(orders), len(answers.choices))
 
 
-def load_pairwise_judge(path: Any) -> PairwiseJudge:
+def load_pairwise_judge(path: str | os.PathLike[str]) -> PairwiseJudge:
     """Load a pairwise judge from the JSON file that ``judge.save(path)`` wrote.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pkgutil import resolve_name
 
 import pytest
 from examples import MODELS, PAGES, ROOT, examples_of, run_page, same
@@ -57,6 +58,14 @@ def test_every_link_inside_the_documentation_leads_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_reference_shows_every_public_name():
+    import evalbias
+
+    shown = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {id(resolve_name(path)) for path in shown}
+    assert [name for name in evalbias.__all__ if id(getattr(evalbias, name)) not in named] == []
 
 
 @pytest.mark.parametrize(

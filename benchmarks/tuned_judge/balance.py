@@ -8,6 +8,7 @@ the two were independent: P(likelihood) P(rating) / P(likelihood, rating).
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 
 import dspy
@@ -46,7 +47,7 @@ class Balance:
         self._pairs: dict[str, Counter[Signs]] = {}
         measured: dict[str, dict[Key, FloatArray]] = {}  # criteria with one task have the same likelihoods
         for criterion in data_set.criteria:
-            items = [e for e in data_set.train if e.scores[criterion.name] == e.scores[criterion.name]]
+            items = [e for e in data_set.train if not math.isnan(e.scores[criterion.name])]
             known = measured.setdefault(str(likelihood_messages(criterion, "")), {})
             new = [e for e in items if _key(e) not in known]
             for example, likelihood in zip(new, likelihood_scores(new, criterion, lm, reduction="sum"), strict=True):
@@ -94,11 +95,15 @@ def independent(one: ArrayLike, other: ArrayLike) -> FloatArray:
         >>> independent([0, 0, 0, 1], [0, 0, 1, 1]).round(2).tolist()
         [0.75, 0.75, 1.5, 0.5]
     """
-    first, second = np.asarray(one), np.asarray(other)
-    together = (first[:, None] == first) & (second[:, None] == second)
-    shares = [(same[:, None] == same).mean(axis=1) for same in (first, second)]
-    weights = np.minimum(shares[0] * shares[1] / together.mean(axis=1), LARGEST)
+    together, *alone = (_share_alike(same) for same in (np.column_stack([one, other]), one, other))
+    weights = np.minimum(alone[0] * alone[1] / together, LARGEST)
     return np.asarray(weights / weights.mean())
+
+
+def _share_alike(values: ArrayLike) -> FloatArray:
+    """Return for each value or row the share of those that equal it, (n,)."""
+    _, kind, counts = np.unique(values, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(counts[kind.ravel()] / len(kind))
 
 
 def _key(example: dspy.Example) -> Key:

@@ -28,7 +28,7 @@ BIASES: dict[str, Bias] = {
         CorrectedEstimates(),
     )
 }
-"""Name -> bias."""
+"""Every bias that can be measured, by name."""
 
 
 def measure_all(judged: Judged, *, seed: int) -> dict[str, Measurement]:
