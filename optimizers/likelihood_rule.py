@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, clusters_of, estimate_value, estimates_of
+from evalbias.evaluation.formatting import p_equals
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import bootstrap_ci, paired_permutation_test, performance_statistic
@@ -95,7 +96,7 @@ class LikelihoodRule:
             family = [index for index, own in enumerate(sizes) if own == size]
             judges = [last_items(given, size), *(answers[index] for index in family)]
             adjusted[family] = smaller_in_magnitude(*objective.with_errors(judges, **options)) * len(set(sizes))
-        return [float(min(1.0, max(p, biased))) if p == p and biased == biased else float("nan") for p in adjusted]
+        return [float(p) for p in np.minimum(1.0, np.maximum(adjusted, biased))]  # both keep a NaN
 
     def loss(self, answers: Judged, given: Judged) -> str:
         """Say whether the performance falls, or may fall by more than the margin."""
@@ -111,9 +112,7 @@ class LikelihoodRule:
         fall = f"{test.statistic_b:.2f} -> {test.statistic_a:.2f}"
         lowest, margin = self._lowest_change(answers, given), self._max_loss or MARGIN
         if not self._max_loss and test.difference < 0 and test.p_value / 2 < LOSS:
-            p_value = max(test.p_value / 2, 0.001)
-            at = "<" if test.p_value / 2 < 0.001 else "="
-            return f"loses performance ({fall}, p {at} {p_value:.3f}, at worst {lowest:+.2f})"
+            return f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f})"
         if not lowest > -margin:  # NaN is not above
             return f"may lose more than {margin:g} of performance ({fall}, change at worst {lowest:+.2f})"
         return ""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.formatting import count
+from evalbias.evaluation.formatting import count, p_equals
 from evalbias.optimizers.compile_report import Cost, Tried
 
 INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
@@ -143,7 +143,7 @@ def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> s
     if math.isnan(p_value):
         return INCOMPARABLE
     if not p_value < LEVEL:
-        return f"is not significantly better (adjusted p = {p_value:.4f})"
+        return f"is not significantly better (adjusted {p_equals(p_value)})"
     return rule.loss(answers, given)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +44,7 @@ class Improvement:
 
     def __call__(self, before: float, after: float) -> bool:
         """Return True if an output with the score ``after`` is accepted."""
-        return after == after and (before != before or after - before > self.margin)
+        return not math.isnan(after) and (math.isnan(before) or after - before > self.margin)
 
 
 STRICT = Improvement()

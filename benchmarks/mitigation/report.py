@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -137,4 +138,4 @@ def _interval(estimate: Mapping[str, Any]) -> str:
 
 def _text(value: Any, form: str) -> str:
     found = read_number(value)
-    return "undefined" if found != found else format(found, form)
+    return "undefined" if math.isnan(found) else format(found, form)

@@ -16,7 +16,7 @@ from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import recorded, table, unreadable_answers
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
 from evalbias.evaluation import LoopSummary
-from evalbias.evaluation.formatting import count, mark
+from evalbias.evaluation.formatting import count, mark, p_equals
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.report.refine import sides_plot
 from evalbias.report.self_bias import trajectory_plot
@@ -85,7 +85,7 @@ def _compiled(report: RefineReport) -> str:
         f"Compiled with the true quality as external feedback ({report.items} items, {report.calls} requests): at most "
         f"{count(report.iterations, 'refinement')}, accepted if better by more than {report.margin:.0%} of the range, "
         f"{count(len(report.demonstrations), 'demonstration')}{tried}. On {quality.after.n} other items: true quality "
-        f"{quality.before.value:.2f} -> {quality.after.value:.2f} (p = {quality.p_value:.4f}), "
+        f"{quality.before.value:.2f} -> {quality.after.value:.2f} ({p_equals(quality.p_value)}), "
         f"Bias {bias.before.value:+.2f} -> {bias.after.value:+.2f}, "
         f"requests per item {calls[0]:.1f} -> {calls[1]:.1f}."
     )

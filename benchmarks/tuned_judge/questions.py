@@ -6,6 +6,7 @@ Every data set is split by input with ``SPLIT_SEED``, and questions are drawn fr
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -92,7 +93,7 @@ def pointwise(example: dspy.Example, criterion: Criterion, bins: Sequence[float]
     ratings are on another scale than the labels.
     """
     score = float(example.scores[criterion.name])
-    if score != score:
+    if math.isnan(score):
         return None
     target = around(score, criterion) if bins is None else {label_of(score, criterion, bins=bins): 1.0}
     return Question(judge_messages(criterion, example.source, example.output), criterion.labels, target)
@@ -104,7 +105,7 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
     The first wins with probability 1/2 + d/2 for a lead of d points in the mean rating; a lead of a point is certain.
     """
     lead = float(first.scores[criterion.name]) - float(second.scores[criterion.name])
-    if lead != lead or first.output == second.output:
+    if math.isnan(lead) or first.output == second.output:
         return None
     labels = comparison_labels(2, ties=False)
     share = min(max(0.5 + lead / 2, 0.0), 1.0)

@@ -52,6 +52,18 @@ def p_text(p_value: float) -> str:
     return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
 
 
+def p_equals(p_value: float) -> str:
+    """Format a p-value for a sentence, with four decimals.
+
+    Examples:
+        >>> p_equals(0.0314), p_equals(1e-9), p_equals(float("nan"))
+        ('p = 0.0314', 'p < 0.0001', 'p undefined')
+    """
+    if math.isnan(p_value):
+        return f"p {UNDEFINED}"
+    return "p < 0.0001" if p_value < 5e-5 else f"p = {p_value:.4f}"
+
+
 def mark(p_value: float) -> str:
     """Return the paper's sign of significance: * below .05, dagger below .06."""
     return "*" if p_value < 0.05 else "†" if p_value < 0.06 else ""

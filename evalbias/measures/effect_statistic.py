@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -123,5 +124,5 @@ class EffectStatistic(Statistic):
 def _interval(found: FeatureEffect, confidence: float) -> ConfidenceInterval:
     if confidence != 0.95:
         raise ValueError(f"confidence={confidence}: an effect at equal quality has a 95 % interval only.")
-    p_value = found.p_value if found.effect == found.effect else np.nan  # bounds have no estimate that could be marked
+    p_value = np.nan if math.isnan(found.effect) else found.p_value  # bounds have no estimate that could be marked
     return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value, found.reason)

@@ -17,9 +17,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG; names in it come from data, and a dollar sign in them is no formula."""
+    """Write a figure as PNG, its axes open at the top and right.
+
+    Names in it come from data: a dollar sign in them starts no formula.
+    """
     from matplotlib.text import Text
 
+    for axis in figure.axes:
+        axis.spines[["top", "right"]].set_visible(False)
     for text in figure.findobj(Text):
         text.set_parse_math(False)
     figure.savefig(path, dpi=120)

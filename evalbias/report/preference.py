@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evalbias.evaluation.formatting import share
 from evalbias.measures import quadratic_fit
 from evalbias.optimizers.zepo.sensitivity import CurvePoint
 from evalbias.optimizers.zepo.trace import ZEPOReport
@@ -38,14 +40,13 @@ def _draw_curve(axis: Any, title: str, points: Sequence[CurvePoint]) -> None:
     axis.axvline(0.5, color=GRAY, linewidth=1)
     axis.scatter(rates, agreed, s=22, alpha=0.7, edgecolors="none", color=BLUE)
     title = f"{title}, {fit.n} instructions"
-    if fit.curvature == fit.curvature:
+    if not math.isnan(fit.curvature):
         x = np.linspace(min(rates), max(rates), 100)
         axis.plot(x, fit(x), color=ORANGE, linewidth=1.5)
-        top = f", top at {fit.top:.2f}" if fit.top == fit.top else ""
+        top = "" if math.isnan(fit.top) else f", top at {fit.top:.2f}"
         title += f"\nquadratic fit, R² = {fit.r_squared:.2f}{top}"
     axis.set_title(title, fontsize="medium")
     axis.set_xlabel("decision rate of the first position")
-    axis.spines[["top", "right"]].set_visible(False)
 
 
 def history_plot(report: ZEPOReport, path: Path) -> None:
@@ -66,7 +67,6 @@ def history_plot(report: ZEPOReport, path: Path) -> None:
     axis.set_xlabel("epoch")
     axis.set_ylabel(report.objective)
     axis.legend(frameon=False, loc="best")
-    axis.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
 
 
@@ -76,9 +76,8 @@ def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
     axis = figure.subplots()
     names, values = list(consistency), list(consistency.values())
     bars = axis.barh(names, np.nan_to_num(values), color=BLUE)
-    axis.bar_label(bars, [f"{v:.2f}" if v == v else "undefined" for v in values], padding=3)
+    axis.bar_label(bars, list(map(share, values)), padding=3)
     axis.invert_yaxis()
     axis.set_xlim(0, 1.1)
     axis.set_xlabel("position consistency")
-    axis.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.evaluation import Aspect, LoopRun, Measurement, StyleReport, doublings
-from evalbias.evaluation.formatting import SIGNIFICANCE, count, number, short
+from evalbias.evaluation.formatting import SIGNIFICANCE, count, number, p_equals, short
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.report.figure import new_figure, save_figure
@@ -85,7 +85,7 @@ def _refine_caption(report: RefineReport) -> str:
     undefined = f", {quality.after.undefined} undefined" if quality.after.undefined else ""
     return (
         f"{caption}; on {quality.after.n} other items{undefined}: quality {quality.before.text()} -> "
-        f"{quality.after.text()} (p = {quality.p_value:.4f}), Bias {change['bias'].before.text()} -> "
+        f"{quality.after.text()} ({p_equals(quality.p_value)}), Bias {change['bias'].before.text()} -> "
         f"{change['bias'].after.text()}, calls an item {before:.1f} -> {after:.1f}"
     )
 
@@ -104,7 +104,7 @@ def aspects_table(aspects: Sequence[Aspect], *, judge: str) -> Table:
 def style_table(report: StyleReport) -> Table:
     """Return the self-bias before and after paraphrasing."""
     bias, skewness = report.change["bias"], report.change["skewness"]
-    caption = f"Bias p = {bias.p_value:.4f}, Dskew p = {skewness.p_value:.4f} (paired permutation test)"
+    caption = f"Bias {p_equals(bias.p_value)}, Dskew {p_equals(skewness.p_value)} (paired permutation test)"
     table = Table(title="Outputs of others, and in the model's own words", caption=caption)
     for heading in ("", "own score", "quality", "Bias", "Dskew", "n"):
         table.add_column(heading, justify="left" if not heading else "right")
@@ -140,7 +140,6 @@ def sides_plot(report: RefineReport, path: Path) -> None:
     for axis in (left, right):
         axis.set_xlabel("refinements")
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, fontsize="small")
     right.legend(frameon=False)
     save_figure(figure, path)

@@ -50,4 +50,3 @@ def _panel(axis: Axes, title: str, judged: Judged) -> None:
         fontsize="medium",
     )
     axis.set_xlabel(f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)")
-    axis.spines[["top", "right"]].set_visible(False)

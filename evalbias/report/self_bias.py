@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from rich.table import Table
 
 from evalbias.evaluation import LoopPair, LoopSummary
-from evalbias.evaluation.formatting import SIGNIFICANCE, count, mark, short
+from evalbias.evaluation.formatting import SIGNIFICANCE, count, mark, p_equals, short
 from evalbias.report.figure import new_figure, save_figure
 
 COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
@@ -42,7 +42,6 @@ def trajectory_plot(loops: Sequence[LoopSummary], path: Path, *, rounds: str = "
     for axis in (left, right):
         axis.set_xlabel(rounds)
         axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, loc="best")
     save_figure(figure, path)
 
@@ -67,7 +66,6 @@ def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
     axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
     axis.set_xlabel("expected score")
     axis.set_ylabel("own score")
-    axis.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
 
 
@@ -93,13 +91,12 @@ def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tu
     axis.set_ylabel("items")
     axis.set_ylim(bottom=0)
     axis.legend(frameon=False)
-    axis.spines[["top", "right"]].set_visible(False)
     save_figure(figure, path)
 
 
 def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
     """Return one row a round: own and expected score, Bias and Dskew with their intervals."""
-    tests = f"Bias p = {loop.change['bias'].p_value:.4f}, Dskew p = {loop.change['skewness'].p_value:.4f}"
+    tests = f"Bias {p_equals(loop.change['bias'].p_value)}, Dskew {p_equals(loop.change['skewness'].p_value)}"
     undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
     caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
     table = Table(title=f"Self-bias by {rounds}, with 95 % intervals", caption=caption)

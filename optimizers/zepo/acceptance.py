@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from evalbias.optimizers.zepo.candidate import Candidate
@@ -25,6 +26,6 @@ class StrictImprovement:
 
     def should_accept(self, candidate: Candidate, incumbent: Candidate) -> bool:
         """See ``Acceptance``."""
-        if candidate.objective != candidate.objective:
+        if math.isnan(candidate.objective):
             return False
-        return incumbent.objective != incumbent.objective or candidate.objective > incumbent.objective
+        return math.isnan(incumbent.objective) or candidate.objective > incumbent.objective

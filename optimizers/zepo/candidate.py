@@ -45,4 +45,4 @@ class Candidate:
 
 def worst_last(candidate: Candidate) -> float:
     """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
-    return -candidate.objective if candidate.objective == candidate.objective else math.inf
+    return math.inf if math.isnan(candidate.objective) else -candidate.objective

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,4 +54,4 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
             source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
         ).score
         text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
-        return Feedback(score, text, status="" if score == score else "no answer")
+        return Feedback(score, text, status="no answer" if math.isnan(score) else "")

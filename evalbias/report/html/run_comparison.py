@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -58,7 +59,7 @@ def _estimates(first: RunRecord, second: RunRecord, names: tuple[str, str]) -> I
         rows = []
         for one, other in pairs:
             rows.append((name_of(one), f"{one.text()} ({one.interval})", f"{other.text()} ({other.interval})"))
-            if left and one.null is not None and one.value == one.value and other.value == other.value:
+            if left and one.null is not None and not math.isnan(one.value) and not math.isnan(other.value):
                 left -= 1
                 title = f"{name_of(one)}: {one.text()} and {other.text()}"
                 blocks.append(plot(estimate_rows(dict(zip(names, (one, other), strict=True)), title, null=one.null)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from evalbias.evaluation.baselines import Row
@@ -23,10 +24,10 @@ def side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
             continue
         blocks: list[Block] = [Words(question_of(bias))]
         marked = {judge + SETTLED * bool(by_construction(m)): m for judge, m in sides.items()}
-        drawn = next((name for name in names if any(m[name].value == m[name].value for m in sides.values())), None)
+        drawn = next((name for name in names if not all(math.isnan(m[name].value) for m in sides.values())), None)
         if drawn is not None:
             title = f"{name_of(first[drawn])}, on documents that took no part in the search"
-            defined = {judge: m[drawn] for judge, m in marked.items() if m[drawn].value == m[drawn].value}
+            defined = {judge: m[drawn] for judge, m in marked.items() if not math.isnan(m[drawn].value)}
             blocks.append(plot(estimate_rows(defined, title, null=first[drawn].null)))
         cells = [(judge, *(m[name].text() for name in names)) for judge, m in marked.items()]
         settled = next(filter(None, map(by_construction, sides.values())), "")
