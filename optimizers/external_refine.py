@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +21,14 @@ from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
+from evalbias.optimizers.refine_demos import most_improved, with_steps
 from evalbias.optimizers.refine_report import LoopRecord, RefineReport
 from evalbias.optimizers.refine_rule import QualityRule
-from evalbias.optimizers.refine_variants import VariantRunner, with_margin
+from evalbias.optimizers.refine_variants import VariantRunner, margin_of, with_margin
 from evalbias.optimizers.selection import Candidate, Rule
 from evalbias.optimizers.splits import check_disjoint
 from evalbias.programs.feedback.source import FeedbackSource, expected_scores, on_one_scale
-from evalbias.programs.refine import Improvement, SelfRefine
+from evalbias.programs.refine import SelfRefine
 
 LEVEL = 0.05
 """Level of the test whether the bias rises, over all rounds together (Bonferroni)."""
@@ -138,11 +138,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         scorer = self._scorer()
         own = [self._variant(run, items, scorer, margin) for margin, run in variants.own.items()]
         external = self._variant(variants.external, items, scorer, 0.0)
-        best = self._best(external.quality)
+        best = most_improved(external.quality, self.k)
         others = [n for n in range(len(items)) if n not in best]
         rivals = [(variant, variant.quality[:, others]) for variant in own]
         _, chosen = self._choose(rivals)
-        taught = self._teach(self._with_margin(student, chosen), items, variants.external, best)
+        taught = with_steps(with_margin(student, chosen.record.margin), items, variants.external, best)
         shown = None
         if best:
             rest = [items[n] for n in others]
@@ -151,7 +151,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         iterations, chosen = self._choose(rivals)
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
         details_of_choice = {"iterations": iterations, "margin": chosen.record.margin, "demonstrations": demonstrations}
-        compiled = taught if chosen is shown else self._with_margin(student, chosen)
+        compiled = taught if chosen is shown else with_margin(student, chosen.record.margin)
         compiled.max_iterations = iterations
         problem.calls = variants.calls + (0 if shown is None else shown.calls)
         details = {
@@ -162,7 +162,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             "calls": problem.calls,
         }
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
-        kept = {"iterations": student.max_iterations, "margin": self._given_margin(student), "demonstrations": ()}
+        kept = {"iterations": student.max_iterations, "margin": margin_of(student), "demonstrations": ()}
         given = Candidate("given", student, {"chosen": "the given loop", **kept})
         return Outcome([Candidate(name, compiled, details_of_choice)], given, student, details)
 
@@ -204,18 +204,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     def _scorer(self) -> CachedScorer:
         return CachedScorer(self.quality, None if self.log_dir is None else self.log_dir / "quality.jsonl")
 
-    def _given_margin(self, student: SelfRefine) -> float:
-        """Return the student's own margin as a fraction of the range; NaN for a rule that is no ``Improvement``."""
-        if not isinstance(student.accept, Improvement):
-            return math.nan
-        return student.accept.margin / (student.feedback.high - student.feedback.low)
-
-    def _with_margin(self, student: SelfRefine, chosen: _Variant) -> SelfRefine:
-        """Return a copy of the student with the chosen margin."""
-        margin = chosen.record.margin
-        copy: SelfRefine = student.deepcopy() if math.isnan(margin) else with_margin(student, margin)
-        return copy
-
     def _choose(self, rivals: Sequence[tuple[_Variant, FloatArray]]) -> tuple[int, _Variant]:
         """Return the fewest refinements, and the first loop, that reach the highest mean quality within the tolerance.
 
@@ -241,30 +229,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         enough = max(means.values()) - self.tolerance * (self.quality.high - self.quality.low)
         iterations, place = min(at for at, mean in means.items() if mean >= enough)
         return iterations, rivals[place][0]
-
-    def _best(self, quality: FloatArray) -> list[int]:
-        """Return the items whose quality rose most under external feedback."""
-        gain = quality[-1] - quality[0]
-        most = min(self.k, len(gain) // 2)
-        return [int(n) for n in np.argsort(-gain, kind="stable") if gain[n] > 0][:most]  # NaN is not above 0
-
-    def _teach(self, loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, best: Sequence[int]) -> SelfRefine:
-        """Show the loop's generator the best outputs, and its refiner the steps to them."""
-        writers, refiners = [], []
-        for index in best:
-            example, accepted = items[index], [step for step in run.loops[index].steps if step.accepted]
-            inputs = {name: example[name] for name in sorted(loop.inputs) if name in example}
-            draft, final = accepted[-2], accepted[-1]
-            writers.append(dspy.Example(**inputs, **{loop.field: final.output}))
-            refiners.append(
-                dspy.Example(**inputs, draft=draft.output, feedback=draft.feedback, **{loop.field: final.output})
-            )
-        for module, demos in ((loop.generate, writers), (loop.refine, refiners)):
-            for predictor in module.predictors():
-                names = set(predictor.signature.input_fields)
-                if demos and names <= set(demos[0].keys()) and loop.field in predictor.signature.output_fields:
-                    predictor.demos = [*predictor.demos, *demos]
-        return loop
 
     def _end(self, run: LoopRun, quality: FloatArray) -> Measurement:
         """Measure a loop's final outputs; its cost is the mean of an item."""

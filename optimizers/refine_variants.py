@@ -116,10 +116,18 @@ class VariantRunner:
         return by_margin, calls
 
 
+def margin_of(student: SelfRefine) -> float:
+    """Return the margin as a fraction of the range of its own feedback; NaN for a rule that is no ``Improvement``."""
+    if not isinstance(student.accept, Improvement):
+        return math.nan
+    return student.accept.margin / (student.feedback.high - student.feedback.low)
+
+
 def with_margin(student: SelfRefine, margin: float) -> SelfRefine:
-    """Return a copy that accepts outputs better by more than this fraction of the range of its own feedback."""
+    """Return a copy that accepts outputs better by more than this fraction of its range; NaN keeps its own rule."""
     loop: SelfRefine = student.deepcopy()
-    loop.accept = Improvement(margin * (student.feedback.high - student.feedback.low))
+    if not math.isnan(margin):
+        loop.accept = Improvement(margin * (student.feedback.high - student.feedback.low))
     return loop
 
 

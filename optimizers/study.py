@@ -6,33 +6,28 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
-import numpy as np
 import optuna
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from evalbias.data.pairing import input_key
-from evalbias.lm.memo import ChoiceMemo
-from evalbias.lm.types import MeasuringLM
-from evalbias.measures import count_undefined
-from evalbias.measures.calibration import rotations
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
-from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.inside import state_without_model
 from evalbias.optimizers.selection import Candidate, Rule
 from evalbias.optimizers.splits import halves
-from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred, rightness
+from evalbias.optimizers.study_report import Choice, StudyReport, Trial
+from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred
+from evalbias.optimizers.study_trials import Trials
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
 from evalbias.optimizers.zepo.proposers import Proposer
 from evalbias.optimizers.zepo.rule import check_held_back
-from evalbias.optimizers.zepo.targets import instruct, judged_in_order
 from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
-from evalbias.programs.position_calibration import CALIBRATIONS, FITTED, CalibrationError, calibrations_of
+from evalbias.programs.position_calibration import CALIBRATIONS
 from evalbias.programs.prompt import comparison_labels
 from evalbias.runs.fingerprint import describe, digest
 from evalbias.runs.values import to_json
@@ -40,66 +35,6 @@ from evalbias.runs.values import to_json
 PROPOSALS = "wordings"
 RESULT = "result"
 """Keys under which a study's storage keeps the wordings, and a trial's numbers."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One way to set up the judge.
-
-    Attributes:
-        instruction: The wording.
-        demonstrations: Number of the set of demonstrations; 0 is the student's own.
-        debias: See ``PairwiseJudge``.
-        calibration: See ``PairwiseJudge``.
-    """
-
-    instruction: str
-    demonstrations: int
-    debias: str | None
-    calibration: str | None
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A choice and its numbers.
-
-    Attributes:
-        number: Number of the trial in the study.
-        choice: The choice.
-        objective: Objective of the calibrated answers in the given order; higher is better.
-        accuracy: Share of the labeled pairs on which the judge prefers as people do; NaN without labels.
-        prompts: Prompts that a comparison takes.
-        fit_prompts: Prompts that fitting the calibration takes, once.
-        undefined: Answers and labeled pairs without a defined probability.
-    """
-
-    number: int
-    choice: Choice
-    objective: float
-    accuracy: float
-    prompts: int
-    fit_prompts: int
-    undefined: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class StudyReport(CompileReport):
-    """Report of ``JudgeStudy``.
-
-    Attributes:
-        trials: Every finished trial.
-        best_trials: Trials that no other one surpasses in everything.
-        best: The trial that was taken: without labels the highest objective; with labels the highest accuracy, then
-            objective, then the fewest prompts.
-        failed: Trials without a defined objective or accuracy.
-        study_name: Name of the study in the storage.
-    """
-
-    trials: tuple[Trial, ...]
-    best_trials: tuple[Trial, ...]
-    best: Trial
-    failed: int
-    study_name: str
 
 
 class JudgeStudy(JudgeOptimizer):
@@ -185,15 +120,17 @@ class JudgeStudy(JudgeOptimizer):
             check_labels({"to measure trials on": scored} | ({"kept back": problem.held_back} if self.select else {}))
             scored = preferred(scored)
         demos = self._demonstrations(student, pairs)
-        trials = _Trials(self, self.objective or Fairness(), problem, demos, pairs, scored)
+        objective = self.objective or Fairness()
+        trials = Trials(problem, demos, pairs, scored, objective=objective, progress=self.progress)
         study = self._study(problem, labeled=labeled)
         wordings = self._wordings(study, student)
-        abandoned = _running(study)  # by a process that was killed, or another's that still runs
-        while _finished(study) < self.trials and _failed(study) < self.trials:
-            self._step(study, wordings, len(demos), trials, abandoned, labeled=labeled)
-        if not _finished(study):
+        abandoned = _count(study, TrialState.RUNNING)  # by a process that was killed, or another's that still runs
+        while _count(study, TrialState.COMPLETE) < self.trials and _count(study, TrialState.FAIL) < self.trials:
+            self._step(study, wordings, trials, abandoned, labeled=labeled)
+        if not _count(study, TrialState.COMPLETE):
             raise ValueError(
-                f"All {_failed(study)} trials have an undefined value: the judge answers nothing. Try another model."
+                f"All {_count(study, TrialState.FAIL)} trials have an undefined value: the judge answers nothing. Try "
+                "another model."
             )
         details = _details(study, labeled=labeled)
         best = Candidate(details.pop("chosen"), trials.judge(details["best"].choice))
@@ -247,16 +184,7 @@ class JudgeStudy(JudgeOptimizer):
         sets = self.demo_sets if len(labeled) >= self.k else 0
         return [list(student.predict.demos), *(rng.sample(labeled, self.k) for _ in range(sets))]
 
-    def _step(
-        self,
-        study: optuna.Study,
-        wordings: list[str],
-        demo_sets: int,
-        trials: _Trials,
-        abandoned: int,
-        *,
-        labeled: bool,
-    ) -> None:
+    def _step(self, study: optuna.Study, wordings: list[str], trials: Trials, abandoned: int, *, labeled: bool) -> None:
         """Run one trial; the sampler is seeded by the trials so far, so that a resumed study draws the same."""
         seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False)) - abandoned
         with _quiet():
@@ -264,83 +192,17 @@ class JudgeStudy(JudgeOptimizer):
         trial = study.ask()
         choice = Choice(
             trial.suggest_categorical("instruction", wordings),
-            trial.suggest_categorical("demonstrations", list(range(demo_sets))),
+            trial.suggest_categorical("demonstrations", list(range(len(trials.demos)))),
             trial.suggest_categorical("debias", DEBIASING) if labeled else trials.student.debias,
             trial.suggest_categorical("calibration", trials.calibrations),
         )
-        result = trials(choice)
+        result = trials.measure(choice)
         trial.set_user_attr(RESULT, result)
         values = [result["objective"], result["accuracy"], result["prompts"]] if labeled else [result["objective"]]
         if any(math.isnan(value) for value in values):
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            study.tell(trial, state=TrialState.FAIL)
         else:
             study.tell(trial, values)
-
-
-class _Trials:
-    """Choices as judges; each is measured once."""
-
-    def __init__(
-        self,
-        settings: JudgeStudy,
-        objective: Objective,
-        problem: Problem,
-        demos: list[list[dspy.Example]],
-        pairs: list[dspy.Example],
-        scored: list[dspy.Example],
-    ) -> None:
-        self.settings, self.objective, self.demos = settings, objective, demos
-        self.student: PairwiseJudge = problem.student
-        self.pairs, self.labeled = pairs, scored
-        self.lm: MeasuringLM = ChoiceMemo(problem.lm)
-        sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
-        self.size = len(self.pairs[0].candidates)
-        self.calibrations = (None,) if sampled else calibrations_of(self.size)  # which need measured probabilities
-        self._results: dict[Choice, dict[str, Any]] = {}
-
-    def judge(self, choice: Choice) -> PairwiseJudge:
-        """Return the student set up as chosen."""
-        return self._fitted(choice)[0]
-
-    def _fitted(self, choice: Choice) -> tuple[PairwiseJudge, int]:
-        """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
-        one: PairwiseJudge = self.student.deepcopy()
-        instruct(one, choice.instruction)
-        one.predict.demos = list(self.demos[choice.demonstrations])
-        one.debias, one.calibration = choice.debias, choice.calibration
-        if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
-            return one, one.calibrate(self.pairs, lm=self.lm)
-        return one, int(choice.calibration == "contextual")
-
-    def __call__(self, choice: Choice) -> dict[str, Any]:
-        if choice not in self._results:
-            try:
-                self._results[choice] = self._measure(choice)
-            except CalibrationError:  # the trial fails and is counted; the study goes on
-                self._results[choice] = {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
-        return self._results[choice]
-
-    def _measure(self, choice: Choice) -> dict[str, Any]:
-        plain = self.judge(replace(choice, debias=None))
-        whole, fit_prompts = self._fitted(choice)
-        answers = plain.batch(self.pairs, lm=self.lm, progress=self.settings.progress)
-        probabilities = np.array([p.positions[0] for p in answers])
-        free = np.empty((0, probabilities.shape[1]))
-        if self.objective.content_free:
-            orders = rotations(self.size, every=False)
-            logprobs = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
-            free = plain.aggregate(logprobs, orders, None).positions[:, 0]
-        predictions = whole.batch(self.labeled, lm=self.lm, progress=self.settings.progress)
-        right = rightness(self.labeled, predictions)
-        defined = right[~np.isnan(right)]
-        return {
-            "choice": vars(choice),
-            "objective": self.objective(judged_in_order(plain, probabilities, self.pairs, free)),
-            "accuracy": float(defined.mean()) if len(defined) else math.nan,
-            "prompts": self.size if choice.debias == "permutation" else 1,
-            "fit_prompts": fit_prompts,
-            "undefined": count_undefined(probabilities) + int(np.isnan(right).sum()),
-        }
 
 
 def _labeled(problem: Problem) -> bool:
@@ -348,21 +210,13 @@ def _labeled(problem: Problem) -> bool:
     return bool(preferred(problem.trainset) or preferred(problem.held_back))
 
 
-def _finished(study: optuna.Study) -> int:
-    return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE]))
-
-
-def _running(study: optuna.Study) -> int:
-    return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]))
-
-
-def _failed(study: optuna.Study) -> int:
-    return len(study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.FAIL]))
+def _count(study: optuna.Study, state: TrialState) -> int:
+    return len(study.get_trials(deepcopy=False, states=[state]))
 
 
 def _details(study: optuna.Study, *, labeled: bool) -> dict[str, Any]:
     """Return the fields of the report."""
-    complete = study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
+    complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
     trials = tuple(_trial(t) for t in complete)
     front = {t.number for t in study.best_trials}
 
@@ -376,12 +230,12 @@ def _details(study: optuna.Study, *, labeled: bool) -> dict[str, Any]:
         "trials": trials,
         "best_trials": tuple(t for t in trials if t.number in front),
         "best": best,
-        "failed": _failed(study),
+        "failed": _count(study, TrialState.FAIL),
         "study_name": study.study_name,
     }
 
 
-def _trial(trial: optuna.trial.FrozenTrial) -> Trial:
+def _trial(trial: FrozenTrial) -> Trial:
     result = dict(trial.user_attrs[RESULT])
     return Trial(number=trial.number, choice=Choice(**result.pop("choice")), **result)
 
