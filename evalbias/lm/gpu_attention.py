@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.attention import flex_attention as flex
 
 from evalbias.lm.layer_masks import LayerMask
 from evalbias.lm.transfer import sent
+from evalbias.measures.arrays import BoolArray
 
 MOST_KERNELS = 64
 """Largest number of compiled kernels: by kind of mask, head size, and whether the pack or its context is one tile."""
@@ -98,7 +98,7 @@ def block_mask(mask: LayerMask) -> flex.BlockMask:
     )
 
 
-def _lists(blocks: NDArray[np.bool_], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _lists(blocks: BoolArray, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Return for each row of (a, b) tiles the number of True ones, (1, 1, a), and their columns first, (1, 1, a, b)."""
     columns = np.argsort(~blocks, axis=1, kind="stable")
     counts, lists = (values.astype(np.int32)[None, None] for values in (blocks.sum(axis=1), columns))

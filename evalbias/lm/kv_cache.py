@@ -14,15 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import DynamicCache
 
 from evalbias.lm.transfer import sent
+from evalbias.measures.arrays import IntArray
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer, (1, heads, tokens, head size); an empty list for no tokens."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Context:
     prefix: Layers
     suffix: Layers
 
-    def at(self, places: Ints, prefix_length: int) -> Context:
+    def at(self, places: IntArray, prefix_length: int) -> Context:
         """Return the context of the next pack.
 
         Args:
@@ -55,7 +53,7 @@ class Context:
         prefix = joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
         return Context(prefix, sliced(tail, own, len(places) - kept))
 
-    def copy(self, places: Ints) -> Layers:
+    def copy(self, places: IntArray) -> Layers:
         """Return a copy of the keys and values at ascending places."""
         length = tokens(self.prefix)
         split = int(np.searchsorted(places, length))
@@ -105,7 +103,7 @@ def size_of(layers: Layers) -> int:
     return sum(tensor.nbytes for pair in layers for tensor in pair)
 
 
-def _at(layers: Layers, places: Ints) -> Layers:
+def _at(layers: Layers, places: IntArray) -> Layers:
     if not len(places):
         return []
     if int(places[0]) == 0 and int(places[-1]) == len(places) - 1:  # ascending
@@ -113,7 +111,7 @@ def _at(layers: Layers, places: Ints) -> Layers:
     return _taken(layers, places)
 
 
-def _taken(layers: Layers, places: Ints) -> Layers:
+def _taken(layers: Layers, places: IntArray) -> Layers:
     if not len(places):
         return []
     on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several

@@ -24,7 +24,8 @@ import torch
 
 from evalbias.lm.tiles import Tiles
 from evalbias.lm.transfer import sent
-from evalbias.lm.trie import Ints, Pack
+from evalbias.lm.trie import Pack
+from evalbias.measures.arrays import IntArray
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 """transformers' names of the kinds, under which a model of mixed layers takes its masks."""
@@ -60,7 +61,7 @@ class LayerKinds:
         """The kinds that occur."""
         return tuple(dict.fromkeys(self.layers))
 
-    def first_positions(self, kind: str, positions: Ints) -> Ints:
+    def first_positions(self, kind: str, positions: IntArray) -> IntArray:
         """Return the first position that each token attends to, negative if its window begins before the text.
 
         Args:
@@ -141,7 +142,7 @@ def layer_masks(
     return masks
 
 
-def _tiles(pack: Pack, first: int, reach: Ints) -> Tiles:
+def _tiles(pack: Pack, first: int, reach: IntArray) -> Tiles:
     positions = np.concatenate([np.arange(first, len(pack.source)), pack.positions])  # (c + n - first,)
     return Tiles(pack.ends[first:], positions, reach)
 

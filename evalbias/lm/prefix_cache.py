@@ -14,7 +14,8 @@ from functools import reduce
 import numpy as np
 
 from evalbias.lm.kv_cache import Context, Layers, joined, size_of, sliced
-from evalbias.lm.trie import Ids, Ints, common
+from evalbias.lm.trie import Ids, common
+from evalbias.measures.arrays import IntArray
 
 MIN_SAVING = 64
 """Number of tokens that a stored prefix must save beyond the next shorter one."""
@@ -88,7 +89,7 @@ class PrefixStore:
         self._call = 0
         self.bytes = 0
 
-    def put(self, ids: Ids, context: Context, path: Ints) -> None:
+    def put(self, ids: Ids, context: Context, path: IntArray) -> None:
         """Store a prefix if there is room for it.
 
         Args:

@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evalbias.lm.trie import Ints
+from evalbias.measures.arrays import BoolArray, IntArray
 
 TILE = 128
 """Number of queries and of keys in a tile, the default of PyTorch's FlexAttention."""
@@ -39,9 +38,9 @@ class Tiles:
         size: Number of queries and of keys in a tile.
     """
 
-    ends: Ints
-    positions: Ints
-    reach: Ints
+    ends: IntArray
+    positions: IntArray
+    reach: IntArray
     size: int = TILE
 
     @property
@@ -50,21 +49,21 @@ class Tiles:
         return len(self.ends) - len(self.reach)
 
     @cached_property
-    def queries(self) -> Ints:
+    def queries(self) -> IntArray:
         """(a + 1,) first query of each of a blocks, and the number of queries."""
         return _edges(len(self.reach), self.size)
 
     @cached_property
-    def keys(self) -> Ints:
+    def keys(self) -> IntArray:
         """(b + 1,) first key of each of b blocks, and the number of keys."""
         return _edges(len(self.ends), self.size)
 
     @cached_property
-    def attended(self) -> NDArray[np.bool_]:
+    def attended(self) -> BoolArray:
         """(a, b) whether a tile may hold a pair; every tile that holds one is True."""
         first, last = self.queries[:-1, None], self.queries[1:, None] - 1  # (a, 1)
         starts = self.keys[:-1]
-        seen: NDArray[np.bool_] = (
+        seen: BoolArray = (
             (starts - self.before <= last)
             & (np.maximum.reduceat(self.ends, starts) > first)
             & (np.maximum.reduceat(self.positions, starts) >= np.minimum.reduceat(self.reach, first[:, 0])[:, None])
@@ -72,11 +71,11 @@ class Tiles:
         return seen
 
     @cached_property
-    def whole(self) -> NDArray[np.bool_]:
+    def whole(self) -> BoolArray:
         """(a, b) whether every query of a tile attends to every key of it; a tile with other pairs is False."""
         first, last = self.queries[:-1, None], self.queries[1:, None] - 1  # (a, 1)
         starts = self.keys[:-1]
-        every: NDArray[np.bool_] = (
+        every: BoolArray = (
             (self.keys[1:] - 1 - self.before <= first)
             & (np.minimum.reduceat(self.ends, starts) > last)
             & (np.minimum.reduceat(self.positions, starts) >= np.maximum.reduceat(self.reach, first[:, 0])[:, None])
@@ -97,5 +96,5 @@ class Tiles:
         return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
 
-def _edges(count: int, size: int) -> Ints:
+def _edges(count: int, size: int) -> IntArray:
     return np.append(np.arange(0, count, size), count)

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ids = NDArray[np.int64]
-Ints = NDArray[np.int64]
+from evalbias.measures.arrays import IntArray
+
+Ids = IntArray
 Read = tuple[int, int, int]
 """(place in the pack, row, position in the row) of a token whose logits are needed."""
 
@@ -41,12 +42,12 @@ class Pack:
     """
 
     ids: Ids
-    positions: Ints
-    ends: Ints
-    source: Ints
+    positions: IntArray
+    ends: IntArray
+    source: IntArray
     known: int | None
     reads: tuple[Read, ...]
-    paths: Mapping[int, Ints]
+    paths: Mapping[int, IntArray]
 
     @property
     def prefix_length(self) -> int:
@@ -144,13 +145,13 @@ class _Walk:
         self._path = np.zeros(longest, dtype=np.int64)  # position -> place in context and pack
         self._begin(np.zeros(0, dtype=np.int64), None)
 
-    def _begin(self, source: Ints, known: int | None) -> None:
+    def _begin(self, source: IntArray, known: int | None) -> None:
         self._source, self._known = source, known
         self._ids: list[Ids] = []
-        self._positions: list[Ints] = []
+        self._positions: list[IntArray] = []
         self._ends = np.full(len(source) + self._size, OPEN, dtype=np.int64)
         self._reads: list[Read] = []
-        self._paths: dict[int, Ints] = {}
+        self._paths: dict[int, IntArray] = {}
         self._path[: len(source)] = np.arange(len(source))
         self._length = len(source)
         self.count = 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import BoolArray, FloatArray
 
 
 def vector(values: ArrayLike, name: str) -> FloatArray:
@@ -36,7 +36,7 @@ def vectors(**arrays: ArrayLike) -> list[FloatArray]:
     return list(checked.values())
 
 
-def defined(*arrays: FloatArray) -> NDArray[np.bool_]:
+def defined(*arrays: FloatArray) -> BoolArray:
     """Mark the items that are not NaN in any of the arrays, shape (n,)."""
     return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))
 

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 
-Codes = NDArray[np.int64]
 VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))
 """Values of a coefficient, up to 10 standard deviations, at which the weak-instrument test is made first."""
 QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))
@@ -134,7 +132,7 @@ class Fit:
         return float(2 * scipy.stats.t.sf(distance / self.errors[index], self.clusters - 1))
 
 
-def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, unit: FloatArray) -> Fit:
+def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: IntArray, *, unit: FloatArray) -> Fit:
     """Regress standardized scores on covariates and quality.
 
     Args:
@@ -160,7 +158,7 @@ def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, uni
 
 
 def jackknife(
-    scores: FloatArray, x: FloatArray, rated: Rated, clusters: Codes, *, unit: FloatArray
+    scores: FloatArray, x: FloatArray, rated: Rated, clusters: IntArray, *, unit: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Regress the scores (n, s) of s judges; see ``fit``.
 
@@ -215,7 +213,7 @@ def _small_sample(groups: int, n: int, k: int) -> float:
 
 
 def weak_test(
-    y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes, *, null: float = 0.0
+    y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: IntArray, *, null: float = 0.0
 ) -> tuple[float, float, float]:
     """Compute one covariate's 95 % interval and a test, which hold however weak the instruments are.
 
@@ -245,7 +243,7 @@ def weak_test(
 class _WeakTest:
     """Smallest distance of both moments from 0 over all coefficients of quality, for values of another coefficient."""
 
-    def __init__(self, y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: Codes) -> None:
+    def __init__(self, y: FloatArray, x: FloatArray, column: int, rated: Rated, clusters: IntArray) -> None:
         others = np.delete(x, column, axis=1)
         score, effect, mean = (
             v - others @ np.linalg.lstsq(others, v, rcond=None)[0] for v in (y, x[:, column], rated.mean)
@@ -277,7 +275,7 @@ class _WeakTest:
             distance = (d * first**2 - 2 * c * first * second + a * second**2) / (a * d - c**2)
         return np.asarray(np.nanmin(distance, axis=0))
 
-    def accepts(self, values: FloatArray) -> NDArray[np.bool_]:
+    def accepts(self, values: FloatArray) -> BoolArray:
         """(v,) whether a 5 % test does not reject each value."""
         return np.asarray(self.statistic(values) <= scipy.stats.t.ppf(0.975, self.df) ** 2)
 
@@ -295,7 +293,7 @@ def _held_fixed(x: FloatArray, rated: Rated) -> tuple[FloatArray, FloatArray]:
     return rated.product + shift, rated.square + shift
 
 
-def _by_cluster(values: FloatArray, clusters: Codes) -> FloatArray:
+def _by_cluster(values: FloatArray, clusters: IntArray) -> FloatArray:
     """Sum (n, ...) over each cluster."""
     sums = np.zeros((int(clusters.max()) + 1, *values.shape[1:]))
     np.add.at(sums, clusters, values)

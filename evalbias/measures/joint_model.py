@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.instrumented import Codes
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 
 MIN_CLUSTERS = 5
 """Fewest inputs from which an interval is computed."""
@@ -41,7 +40,7 @@ class JointModel:
     columns: Mapping[str, FloatArray]
     ratings: FloatArray
     unscaled: frozenset[str]
-    clusters: Codes
+    clusters: IntArray
     score_sd: float
     several: bool
     undefined: int
