@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
+from evalbias.lm.engine_base import Engine
 from evalbias.lm.recorded import record
 from evalbias.programs.refine import SelfRefine
 from evalbias.programs.refine_step import EMPTY
@@ -50,7 +51,7 @@ def write_recording(
             draft, module = {"draft": written, "feedback": comment}, program.refine
 
 
-class _FixedAnswer:
+class _FixedAnswer(Engine):
     """Engine that answers every request with its ``text``."""
 
     text = ""
@@ -64,9 +65,3 @@ class _FixedAnswer:
             finish_reason="stop",
             usage=lm15.Usage(),
         )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _FixedAnswer:
-        return self
-
-    def close(self) -> None:
-        """Do nothing; no resource is open."""

@@ -62,12 +62,12 @@ def answer_choices(
 ) -> ChoiceLogprobs:
     """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses.
 
-    Arguments and errors are those of ``answer_items``; there is at least one prompt.
+    Arguments and errors are those of ``answer_items``.
     """
     answers, _ = answer_items(
         lambda some: model.choice_logprobs(some, choices).rows(), prompts, examples, refused=refused
     )
-    return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))])
+    return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))], choices)
 
 
 def name_refused_items(

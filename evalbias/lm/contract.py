@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import dspy
-import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
 from evalbias.lm.asking import measured, text_after, texts_of
-from evalbias.lm.conversation import Conversation, concurrently, explained, hold, messages_of
+from evalbias.lm.conversation import Conversation, concurrently, explained, hold
 from evalbias.lm.refusals import harmless, settled
 from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
@@ -24,8 +23,10 @@ from evalbias.lm.types import (
     Prompt,
     PromptRefused,
     Unanswered,
+    as_messages,
     stacked,
 )
+from evalbias.lm.wrapped import WrappedLM
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -73,7 +74,7 @@ def written(lm: Any, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]
         texts: list[str] = lm.written(prompts, max_tokens=max_tokens)
         return texts
     config = lm15.Config(temperature=0.0, max_tokens=max_tokens)
-    return _held(lm, lambda prompt: text_after(lm, config, {}, messages_of(prompt)), prompts, harmless)
+    return _held(lm, lambda prompt: text_after(lm, config, {}, as_messages(prompt)), prompts, harmless)
 
 
 def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
@@ -97,7 +98,7 @@ def drawn(lm: Any, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sa
 
     def text(question: tuple[Prompt, int]) -> Conversation[str]:
         prompt, seed = question
-        (drawn,) = yield from texts_of(lm, messages_of(prompt), config, [seed], {})
+        (drawn,) = yield from texts_of(lm, as_messages(prompt), config, [seed], {})
         return drawn
 
     questions = list(zip(prompts, seeds, strict=True))
@@ -172,10 +173,10 @@ class ContractLM:
         """
 
         def judgment(prompt: Prompt) -> Conversation[ChoiceLogprobs]:
-            return measured(self._lm, choices, {}, messages_of(prompt))
+            return measured(self._lm, choices, {}, as_messages(prompt))
 
         rows = _held(self._lm, judgment, prompts, harmless)
-        return stacked(rows) if rows else ChoiceLogprobs(tuple(choices), np.empty((0, len(choices))))
+        return stacked(rows, choices)
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
         """Generate a text after every prompt; see ``written``."""
@@ -197,7 +198,7 @@ class ContractLM:
         )
 
 
-class SampledLM:
+class SampledLM(WrappedLM):
     """Choices estimated from repeated answers; every other attribute is the wrapped model's.
 
     Args:
@@ -206,7 +207,7 @@ class SampledLM:
     """
 
     def __init__(self, lm: Any, sampling: Sampling) -> None:
-        self._lm = lm
+        super().__init__(lm)
         self.sampling = sampling
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
@@ -230,7 +231,7 @@ class SampledLM:
         answers = estimates(texts)
         if reasons:
             raise PromptRefused(reasons, answers)
-        return stacked(list(answers.values())) if answers else estimate([], choices, k)
+        return stacked(list(answers.values()), choices) if answers else estimate([], choices, k)
 
     def _drawn(self, questions: Sequence[tuple[Prompt, int]]) -> list[str]:
         prompts, seeds = zip(*questions, strict=True)
@@ -247,8 +248,3 @@ class SampledLM:
     def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
         """Sample a text after every prompt; see ``drawn``."""
         return drawn(self._lm, prompts, seeds, sampling)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # a copy is asked for these before it has the model
-            raise AttributeError(name)
-        return getattr(self._lm, name)

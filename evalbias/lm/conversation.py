@@ -22,10 +22,10 @@ from evalbias.lm.refused_requests import ERRORS, own_refusal, reason_of, trial_a
 from evalbias.lm.types import (
     Interrupted,
     Message,
-    Prompt,
     PromptRefused,
     RequestRefused,
     Unanswered,
+    as_messages,
 )
 
 Item = TypeVar("Item")
@@ -44,11 +44,6 @@ class Call:
 
 
 Conversation = Generator[list[Call], list[lm15.Response], Answer]
-
-
-def messages_of(prompt: Prompt) -> Sequence[Message]:
-    """Return a prompt as messages; a text is the user's."""
-    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
 def tried(
@@ -70,7 +65,7 @@ def tried(
         if reason_of(error) is None:
             raise
         refusal = error
-    yield from explained(make(messages_of(harmless(messages))), refusal)
+    yield from explained(make(as_messages(harmless(messages))), refusal)
     raise PromptRefused({0: str(reason_of(refusal))}, names={0: "The prompt"}) from refusal
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from evalbias.lm.contract import drawn, written
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, PromptRefused
+from evalbias.lm.wrapped import WrappedLM
 
 
-class CountingLM:
-    """Wraps a measuring LM; every other attribute is the wrapped model's.
+class CountingLM(WrappedLM):
+    """A measuring LM that counts; every other attribute is the wrapped model's.
 
     Attributes:
         judgments: Prompts whose choices were measured so far.
@@ -21,7 +21,7 @@ class CountingLM:
     """
 
     def __init__(self, lm: MeasuringLM) -> None:
-        self._lm = lm
+        super().__init__(lm)
         self.judgments = 0
         self.likelihoods = 0
         self.texts = 0
@@ -55,8 +55,3 @@ class CountingLM:
             setattr(self, kind, getattr(self, kind) + len(error.answered))
             raise
         setattr(self, kind, getattr(self, kind) + items)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # a copy is asked for these before it has the model
-            raise AttributeError(name)
-        return getattr(self._lm, name)

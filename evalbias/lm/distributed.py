@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import (
     ChoiceLogprobs,
@@ -87,7 +85,7 @@ class DistributedLM:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
         rows = self._answers("choices", prompts, choices)
-        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
+        return stacked(rows, choices)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""

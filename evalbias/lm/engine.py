@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from evalbias.lm.batcher import Batcher
 from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.dspy_compat import validate_request
+from evalbias.lm.engine_base import Engine
 from evalbias.lm.generation import Generated, Settings, generate
 from evalbias.lm.loading import Loaded
 from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
@@ -29,7 +30,7 @@ Start = tuple[list[int], Settings]
 Question = tuple[Sequence[Message], tuple[str, ...]]
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """The engine of ``LocalLM``.
 
     Args:
@@ -63,10 +64,6 @@ class LocalEngine:
         self._draws: Counter[bytes] = Counter()
         self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> LocalEngine:
-        """Return the engine itself: copies of a program share the weights."""
-        return self
-
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
@@ -95,13 +92,6 @@ class LocalEngine:
             prompt = list(self.tokenizer.encode(rendered.alone()).ids)
             generated = self._write((prompt, self._seeded(prompt, _settings(request))))
             return _response(request, generated, len(prompt), rendered.lead)
-
-    def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """Return the whole answer as one stream of events."""
-        return iter(lm15.response_to_events(self.complete(request)))
-
-    def close(self) -> None:
-        """Do nothing: the weights are freed with the object."""
 
     def forget(self) -> None:
         """Clear the prefix cache."""

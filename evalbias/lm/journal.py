@@ -125,7 +125,7 @@ class JournaledLM:
             return ChoiceLogprobs(choices, row, renormalized=record["renormalized"])
 
         rows = self._answer([(prompt, [prompt, choices]) for prompt in prompts], ask, record, read)
-        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
+        return stacked(rows, choices)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Log-probability of each continuation after its context; see ``MeasuringLM``."""

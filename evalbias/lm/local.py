@@ -9,8 +9,8 @@ from typing import Any
 
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.engine import LocalEngine
+from evalbias.lm.engine_base import AsyncEngine
 from evalbias.lm.loading import load
-from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from evalbias.lm.contract import drawn
 from evalbias.lm.refusals import remembered
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, stacked
+from evalbias.lm.wrapped import WrappedLM
 
 
-class _Memo:
-    """Base of the caches.
-
-    Args:
-        lm: Model to ask.
-    """
-
-    def __init__(self, lm: MeasuringLM) -> None:
-        self._lm = lm
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # a copy is asked for these before it has the model
-            raise AttributeError(name)
-        return getattr(self._lm, name)
-
-
-class LikelihoodMemo(_Memo):
+class LikelihoodMemo(WrappedLM):
     """A measuring LM that caches every likelihood in memory.
 
     Args:
@@ -51,7 +33,7 @@ class LikelihoodMemo(_Memo):
         return self._lm.choice_logprobs(prompts, choices)
 
 
-class ChoiceMemo(_Memo):
+class ChoiceMemo(WrappedLM):
     """A measuring LM that caches the log-probabilities of every prompt's choices, and every sampled text, in memory.
 
     Args:
@@ -68,7 +50,7 @@ class ChoiceMemo(_Memo):
         choices = tuple(choices)
         keys = [hashlib.sha256(repr((prompt, choices)).encode()).hexdigest() for prompt in prompts]
         rows = remembered(lambda some: self._lm.choice_logprobs(some, choices).rows(), prompts, keys, self._rows)
-        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
+        return stacked(rows, choices)
 
     @property
     def sampling(self) -> Sampling | None:

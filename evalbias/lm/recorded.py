@@ -7,7 +7,6 @@ import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.lm.dspy_compat import request_to_dict, response_from_dict, response_to_dict
+from evalbias.lm.engine_base import Engine
 from evalbias.lm.saved import SavedLM
 
 
@@ -23,7 +23,7 @@ class UnseenPrompt(LookupError):  # noqa: N818 - named for the problem
     """A recording has no answer to a prompt."""
 
 
-class RecordedEngine:
+class RecordedEngine(Engine):
     """The engine of ``RecordedLM``: answers from a JSONL file of requests and responses."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -42,10 +42,6 @@ class RecordedEngine:
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(f"{path}:{number} is not a recorded answer ({error}): record it again.") from error
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RecordedEngine:
-        """Return the engine itself: copies of a program share the recording."""
-        return self
-
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Return the recorded answer; different answers to the same request are replayed in their order.
 
@@ -63,13 +59,6 @@ class RecordedEngine:
                 f"{self._path} has no answer to {call}the prompt that ends with {ending!r}: record it first."
             )
         return replace(response_from_dict(answer["response"]), provider_data=answer["provider_data"])
-
-    def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """Return the whole answer as one stream of events."""
-        return iter(lm15.response_to_events(self.complete(request)))
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""
 
 
 class RecordedLM(SavedLM):
@@ -95,17 +84,13 @@ class RecordedLM(SavedLM):
         return {"path": self._path}
 
 
-class RecordingEngine:
+class RecordingEngine(Engine):
     """An engine that passes requests to a model and appends every answer to a file."""
 
     def __init__(self, lm: Any, path: str | os.PathLike[str]) -> None:
         self._lm = lm
         self._path = Path(path)
         self._turn = threading.Lock()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> RecordingEngine:
-        """Return the engine itself: copies of a program share the file."""
-        return self
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Return the model's answer and record it."""
@@ -115,13 +100,6 @@ class RecordingEngine:
         with self._turn, self._path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
         return response
-
-    def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """Return the whole answer as one stream of events."""
-        return iter(lm15.response_to_events(self.complete(request)))
-
-    def close(self) -> None:
-        """Do nothing: the file is closed after every line."""
 
 
 def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.decisions import DecidingLM
+from evalbias.lm.engine_base import AsyncEngine
 from evalbias.lm.loading import load_tokenizer
-from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.servers.connection import Connection

@@ -17,6 +17,11 @@ SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
 
 
+def as_messages(prompt: Prompt) -> Sequence[Message]:
+    """Return a prompt as messages; a text is the user's."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+
+
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
     """A model cannot be asked about some items of a call, which says nothing about the others.
 
@@ -187,11 +192,11 @@ def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:
     return ChoiceLogprobs(tuple(choices), np.full((1, len(choices)), np.nan))
 
 
-def stacked(rows: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
-    """Return answers about the same choices as one; at least one is needed."""
+def stacked(rows: Sequence[ChoiceLogprobs], choices: Sequence[str]) -> ChoiceLogprobs:
+    """Return answers about these choices as one; without answers, it has no row."""
     return ChoiceLogprobs(
-        rows[0].choices,
-        np.concatenate([row.logprobs for row in rows]),
+        tuple(choices),
+        np.concatenate([np.empty((0, len(choices))), *(row.logprobs for row in rows)]),
         renormalized=any(row.renormalized for row in rows),
         samples=next((row.samples for row in rows if row.samples is not None), None),
     )

@@ -10,8 +10,8 @@ from dspy import lm15
 from fake_server import serving
 
 from evalbias import ServerLM
+from evalbias.lm.engine_base import AsyncEngine
 from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.requests import AsyncEngine
 from evalbias.lm.servers.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import Unanswered

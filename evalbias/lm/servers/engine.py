@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
 from dspy import lm15
 
 from evalbias.lm.dspy_compat import validate_request
+from evalbias.lm.engine_base import Engine
 from evalbias.lm.refusals import HARMLESS, each, harmless
 from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.sampled_answers import Sampling
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 NAME = "ServerLM"
 
 
-class ServerEngine:
+class ServerEngine(Engine):
     """The engine of ``ServerLM``.
 
     Args:
@@ -43,10 +43,6 @@ class ServerEngine:
         """Dialect that makes the jobs: the first server's. Any of the servers can run them."""
         return self.fleet.replicas[0].dialect
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ServerEngine:
-        """Return the engine itself: copies of a program share the connections."""
-        return self
-
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
         choices = tuple(choices)
@@ -55,7 +51,7 @@ class ServerEngine:
             return self.dialect.choice_jobs(prompts, choices)
 
         rows = self._all(jobs, prompts, harmless)
-        return stacked(rows) if rows else ChoiceLogprobs(choices, np.empty((0, len(choices))))
+        return stacked(rows, choices)
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
@@ -120,13 +116,6 @@ class ServerEngine:
             return lambda prompt: self.dialect.generation_job(prompt, request.config), messages
         (judgment,) = asked.values()  # ``refuse`` lets one through
         return lambda prompt: self.dialect.choice_jobs([prompt], tuple(judgment.keys))[0], messages
-
-    def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """Return the whole answer as one stream of events."""
-        return iter(lm15.response_to_events(self.complete(request)))
-
-    def close(self) -> None:
-        """Do nothing: the connections are closed with the object."""
 
 
 def _response(request: lm15.Request, answer: Any) -> lm15.Response:

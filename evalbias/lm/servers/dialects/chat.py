@@ -19,7 +19,7 @@ from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
 from evalbias.lm.top_logprobs import TOP, first_token_row
-from evalbias.lm.types import ChoiceLogprobs, Message, Prompt
+from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, as_messages
 from evalbias.measures.arrays import FloatArray
 
 CONTROL = re.compile(r"<[|\uff5c][^<>\n]+[|\uff5c]>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?INST\]")
@@ -133,7 +133,7 @@ def _messages(prompt: Prompt) -> Sequence[Message]:
         ValueError: The prompt is empty or ends with an unfinished answer.
         ControlTokenInText: The prompt contains a control token, which the server may read as such.
     """
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    messages = as_messages(prompt)
     if not messages or messages[-1]["role"] == "assistant":
         raise ValueError(
             "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
