@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import dspy
@@ -10,10 +11,12 @@ import dspy
 from evalbias import LikelihoodMitigation, PointwiseJudge
 from evalbias.evaluation.judged import Judged
 from evalbias.optimizers.base import Outcome, Problem
+from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.demos import rated_items
 from evalbias.optimizers.likelihood_baselines import against_baselines, item_facts
 from evalbias.optimizers.likelihood_objective import objective_of
 from evalbias.optimizers.likelihood_rule import LikelihoodRule
+from evalbias.optimizers.selection import GIVEN, Selection, choose
 from evalbias.programs.criterion import Criterion
 
 PAPER = "highest RS (sum LS)"
@@ -24,21 +27,32 @@ MAX_LOSS = 0.05
 """Loss of performance that the second choice of every row allows; the first allows no significant one."""
 
 
-class MeasuredMitigation(LikelihoodMitigation):
-    """Keeps answers on the valset of the given judge, the paper's method and the calibrated judges."""
+class KeptSearch(LikelihoodMitigation):
+    """Keeps its search, so that another rule can choose from what it tried."""
 
-    tried: dict[str, Judged]
+    problem: Problem
+    outcome: Outcome
 
     def beside(self, problem: Problem, outcome: Outcome, answers: Judged) -> dict[str, Any]:
         """See ``LikelihoodMitigation``."""
-        self.tried = {
-            one.name: self.judge(problem, one.program, problem.valset)
-            for one in (outcome.given, *outcome.candidates)
-            if one.name == "given" or one.name.endswith(PAPER) or CALIBRATED in one.name
-        }
-        rated = rated_items(problem.trainset, problem.student.criterion)
-        self.facts = item_facts(rated, problem.student.criterion, problem.likelihood_lm, reduction=self.reduction)
+        self.problem, self.outcome = problem, outcome
         return super().beside(problem, outcome, answers)
+
+    def chosen_with(self, max_loss: float) -> Selection:
+        """Choose once more where a loss of performance is allowed; the model keeps its answers (``ChoiceMemo``)."""
+        lenient = copy(self)
+        lenient.max_loss = max_loss
+        inputs = len(set(map(self.input_of, self.problem.held_back)))
+        rule = lenient.rule(self.problem)
+        return choose(self.outcome.given, self.outcome.candidates, rule, spent=Cost, inputs=inputs)
+
+    def on_test_items(self, names: Collection[str]) -> dict[str, Judged]:
+        """Return the answers on the valset of the given judge, the paper's method, the calibrated judges and others."""
+        return {
+            one.name: self.judge(self.problem, one.program, self.problem.valset)
+            for one in (self.outcome.given, *self.outcome.candidates)
+            if one.name in {GIVEN, *names} or one.name.endswith(PAPER) or CALIBRATED in one.name
+        }
 
 
 def compiled(
@@ -59,23 +73,23 @@ def compiled(
         names of candidates; ``objective``; ``tried``: name -> estimates on the test items, with the loss of performance
         and the p-values against the given judge; ``alone``: the baselines; ``cost``.
     """
-    settings = {"bins": bins, "seed": seed, "n_resamples": n_resamples}
-    optimizer, lenient = (MeasuredMitigation((k,), max_loss=loss, **settings) for loss in (0.0, MAX_LOSS))
-    report, with_loss = (
-        one.compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
-        for one in (optimizer, lenient)
-    )
-    given = optimizer.tried["given"]
+    optimizer = KeptSearch((k,), bins=bins, seed=seed, n_resamples=n_resamples)
+    report = optimizer.compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
+    chosen = next(one.name for one in report.candidates if one.chosen)
+    with_loss = optimizer.chosen_with(MAX_LOSS)
+    tried = optimizer.on_test_items((chosen, with_loss.chosen.name))
+    given = tried[GIVEN]
     rule = LikelihoodRule(lambda judge: given, n_resamples=n_resamples, seed=seed)
     rule.objective = objective_of(given, seed=seed)
-    chosen, also = (next(one.name for one in made.candidates if one.chosen) for made in (report, with_loss))
-    tried = {**optimizer.tried, chosen: report.after, also: with_loss.after}
-    alone = against_baselines(tried[chosen], optimizer.facts, n_resamples=n_resamples, seed=seed)
+    problem = optimizer.problem
+    rated = rated_items(problem.trainset, criterion)
+    facts = item_facts(rated, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
+    alone = against_baselines(tried[chosen], facts, n_resamples=n_resamples, seed=seed)
     return {
         "decision": report.decision,
         "chosen": chosen,
-        "chosen_with_loss": also,
-        "decision_with_loss": with_loss.decision,
+        "chosen_with_loss": with_loss.chosen.name,
+        "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
         "objective": rule.objective.label,
         "tried": {name: _row(rule, judged, given) for name, judged in tried.items()},
