@@ -21,9 +21,10 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.curvature import curvature
-from evalbias.measures.instrumented import Rated, Slope, fit, pool, weak_test, with_reliability, without_levels
+from evalbias.measures.instrumented import Rated, Slope, fit, pool, with_reliability, without_levels
 from evalbias.measures.joint_model import JointModel, joint_model
 from evalbias.measures.sides import curvature_of_sides
+from evalbias.measures.weak_instruments import weak_test
 
 RELIABILITIES = (0.5, 1.0)
 """Reliabilities of a single rating between which bounds are given where it is unknown."""

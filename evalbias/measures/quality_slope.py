@@ -11,10 +11,10 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
+from evalbias.measures.arrays import BoolArray, FloatArray, ratio
 from evalbias.measures.instrumented import pool
 from evalbias.measures.intervals import ConfidenceInterval
-from evalbias.measures.resampling import aligned, cluster_codes
+from evalbias.measures.resampling import aligned, cluster_codes, sums_by_cluster
 from evalbias.measures.statistic import Statistic
 
 SLOPE = "points per point of quality"
@@ -103,7 +103,8 @@ class QualitySlopeStatistic(Statistic):
         if units < MIN_CLUSTERS or np.isnan(slope):
             reason = f"the slope needs items of {MIN_CLUSTERS} inputs whose ratings agree"
             return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units, reason=reason)
-        left_out = _slopes(_without_each(part._parts(x), codes))
+        sums = sums_by_cluster(part._parts(x), codes)
+        left_out = _slopes(sums.sum(axis=0) - sums)
         error = float(np.sqrt((units - 1) * np.nanvar(left_out)))
         half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) * error
         return ConfidenceInterval(slope - half, slope + half, slope, 0, 0, units)
@@ -119,10 +120,3 @@ def _slopes(sums: FloatArray) -> FloatArray:
     n, score, rating, product, square = sums.T
     shared = square - rating**2 / n
     return ratio(product - score * rating / n, shared)
-
-
-def _without_each(parts: FloatArray, codes: IntArray) -> FloatArray:
-    """Return (clusters, 5) sums without each cluster."""
-    sums = np.zeros((int(codes.max()) + 1, parts.shape[1]))
-    np.add.at(sums, codes, parts)
-    return np.asarray(sums.sum(axis=0) - sums)

@@ -59,6 +59,13 @@ def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArra
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in used], dtype=np.int64)
 
 
+def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
+    """Sum (n, ...) values over each of G clusters, numbered by ``cluster_codes``; (G, ...)."""
+    sums = np.zeros((int(codes.max()) + 1, *values.shape[1:]))
+    np.add.at(sums, codes, values)
+    return sums
+
+
 def variance_of_mean(x: FloatArray, codes: IntArray) -> float:
     """Estimate the variance of the mean of (n,) values from two or more clusters, numbered by ``cluster_codes``."""
     sums = np.bincount(codes, weights=x - x.mean())

@@ -10,7 +10,8 @@ from linearmodels.iv import IV2SLS
 from scipy import stats
 
 from evalbias.measures import likelihood_effect, likelihood_effect_change
-from evalbias.measures.instrumented import pool, weak_test, with_reliability
+from evalbias.measures.instrumented import pool, with_reliability
+from evalbias.measures.weak_instruments import weak_test
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
 SCORES = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
