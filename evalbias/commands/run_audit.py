@@ -18,7 +18,8 @@ from evalbias.commands.task import Task
 from evalbias.commands.terminal import say
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
-from evalbias.evaluation.audited import answers_of, criterion_asked, load_any_judge, pairs_for, recorded_fields
+from evalbias.evaluation.audited import answers_of, load_any_judge, pairs_for, recorded_fields
+from evalbias.evaluation.audited_criterion import criterion_asked
 from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view

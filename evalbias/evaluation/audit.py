@@ -15,11 +15,11 @@ from evalbias.evaluation.audited import (
     Answered,
     JudgeSource,
     answers_of,
-    criterion_asked,
     load_any_judge,
     pairs_for,
     recorded_fields,
 )
+from evalbias.evaluation.audited_criterion import criterion_asked
 from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,13 @@ import dspy
 from evalbias import data as data_sets
 from evalbias.data.items import check_field
 from evalbias.data.pairing import input_key
-from evalbias.data.ratings import human_score, is_rated, rated_criteria, single_ratings
-from evalbias.evaluation.formatting import joined
+from evalbias.data.ratings import human_score
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
 from evalbias.evaluation.item_facts import candidates_of
 from evalbias.evaluation.judge_call import name_of
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, recorded_scores, recorded_verdicts
+from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
 from evalbias.lm.contract import resolve_lm
-from evalbias.programs.criteria import PRESETS
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
@@ -53,7 +51,7 @@ def recorded_fields(
     scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
 ) -> dict[str, Any]:
     """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer."""
-    choices = {field: labels for field in (winner, swapped, better) if field is not None}
+    choices = {name: labels for name in (winner, swapped, better) if name is not None}
     return {"numbers": [] if scores is None else [scores], "choices": choices}
 
 
@@ -169,80 +167,3 @@ def pairs_for(
 def _better(first: float, second: float) -> int | None:
     """Return the index of the higher score; None where they are equal or one is undefined."""
     return 0 if first > second else 1 if second > first else None
-
-
-def criterion_asked(
-    judge: Any,
-    data: Any,
-    examples: Sequence[dspy.Example],
-    criterion: str | Criterion | None,
-    scale: tuple[float, float] | None,
-    **written: str | None,
-) -> Criterion:
-    """Return the criterion of an audit: that of a judge of evalbias, else the one that is named; see ``criterion_of``.
-
-    Raises:
-        ValueError: A judge of evalbias is given another criterion, scale, task or label than its own.
-    """
-    if not isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return criterion_of(data, examples, criterion, **written)
-    own = judge.criterion
-    if prompt := {name: value for name, value in written.items() if value is not None}:
-        raise ValueError(
-            f"{prompt}: this judge has a task of its own, {own.task!r}, and labels; they define LS. Leave these out."
-        )
-    if criterion is not None and (named := _name_of(criterion)) != own.name:
-        raise ValueError(
-            f"criterion={named!r}: this judge judges {own.name!r}, and is compared with people's ratings of that. "
-            f"Leave the criterion out, or audit a judge of {named!r}."
-        )
-    if scale is not None and tuple(scale) != tuple(own.scale):
-        low, high = own.scale
-        raise ValueError(f"scale={tuple(scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out.")
-    return own
-
-
-def criterion_of(
-    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, **written: str | None
-) -> Criterion:
-    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
-
-    Args:
-        data: The data as the user named them.
-        examples: Items.
-        criterion: A criterion, its name, ``"name: definition"``, or None.
-        **written: ``task``, ``source_label`` and ``output_label`` of the prompt under which the outputs were written,
-            in place of the criterion's; None leaves them.
-
-    Raises:
-        ValueError: None is named and people rated several, or people rated others than the one that is named.
-    """
-    given: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
-    if given:
-        return replace(criterion_of(data, examples, criterion), **given)
-    rated = rated_criteria(examples)
-    if criterion is not None and rated and not _is_rated_on(examples, _name_of(criterion)):
-        names = joined([repr(name) for name in rated])
-        raise ValueError(
-            f"No item is rated on {_name_of(criterion)!r}; the items are rated on {names}: name one of these "
-            "(criterion, --criterion)."
-        )
-    if isinstance(criterion, Criterion):
-        return criterion
-    if criterion is None and len(rated) > 1:
-        raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one (criterion, --criterion).")
-    name = criterion or (rated[0] if rated else QUALITY)
-    if ":" in name:
-        return Criterion.parse(name)
-    known = PRESETS.get(str(data).partition(":")[0], ()) if isinstance(data, str) else ()
-    return next((preset for preset in known if preset.name == name), as_criterion(name))
-
-
-def _name_of(criterion: str | Criterion) -> str:
-    if isinstance(criterion, Criterion):
-        return criterion.name
-    return Criterion.parse(criterion).name if ":" in criterion else criterion
-
-
-def _is_rated_on(examples: Sequence[dspy.Example], name: str) -> bool:
-    return any(is_rated(e, name) or single_ratings(e, name) for e in examples)

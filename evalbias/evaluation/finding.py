@@ -148,7 +148,7 @@ def _finding(
     elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
     elif math.isnan(estimate.value):
-        return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin)
+        return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin=margin)
     words = in_words(bias, estimate, measurement, judged)
     needed = items_needed(estimate, shown_distance(estimate.unit), tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
@@ -158,11 +158,11 @@ def _finding(
         status,
         estimate,
         words,
-        margin,
-        _margin_in_words(margin, estimate, measurement, judged),
-        p_adjusted,
-        needed,
-        estimate.unit in RATED and rated_once(judged) > 0,
+        margin=margin,
+        margin_in_words=_margin_in_words(margin, estimate, measurement, judged),
+        p_adjusted=p_adjusted,
+        items_needed=needed,
+        rated_twice=estimate.unit in RATED and rated_once(judged) > 0,
     )
 
 

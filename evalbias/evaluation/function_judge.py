@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
@@ -17,6 +17,7 @@ from evalbias.evaluation.judge_call import call_of, read_choice, read_score
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
 from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 
 FunctionJudge = Callable[..., Any]
@@ -92,19 +93,8 @@ def function_scores(
             if progress is not None:
                 progress(1)
 
-    pool = ThreadPoolExecutor(num_threads)
-    try:
-        futures = [pool.submit(copy_context().run, answer, place) for place in range(len(questions))]
-        values = np.array([future.result() for future in futures])
-    finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
-    if np.isnan(values).all():
-        first = next((f"on the item {name!r} it raised {why}" for name, why in reasons.items()), None)
-        why = first or "it returned None or NaN every time"
-        raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
-    if reasons:
-        name, why = next(iter(reasons.items()))
-        logger.warning("The judge failed on %d items, which are undefined; on %r: %s", len(reasons), name, why)
+    values = _in_threads(answer, len(questions), num_threads)
+    _tell_failures(values, reasons)
     if pairwise:
         given, swapped = values.reshape(2, -1)
         other = np.where((swapped == 0) | (swapped == 1), 1 - swapped, swapped)  # an index into the pair as it stands
@@ -122,6 +112,31 @@ def function_scores(
         judgments=len(questions),
         provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
     )
+
+
+def _in_threads(answer: Callable[[int], float], count: int, num_threads: int) -> FloatArray:
+    """Return (count,) answers to the questions, asked several at a time."""
+    pool = ThreadPoolExecutor(num_threads)
+    try:
+        futures = [pool.submit(copy_context().run, answer, place) for place in range(count)]
+        return np.array([future.result() for future in futures])
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
+
+
+def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
+    """Log how many items the judge failed on, and why on the first.
+
+    Raises:
+        ValueError: It answered none.
+    """
+    if np.isnan(values).all():
+        first = next((f"on the item {name!r} it raised {why}" for name, why in reasons.items()), None)
+        why = first or "it returned None or NaN every time"
+        raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
+    if reasons:
+        name, why = next(iter(reasons.items()))
+        logger.warning("The judge failed on %d items, which are undefined; on %r: %s", len(reasons), name, why)
 
 
 def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

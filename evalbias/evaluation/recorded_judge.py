@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import dspy
 import numpy as np
 
-from evalbias.data.choices import chosen_candidate
+from evalbias.data.choices import TIE, chosen_candidate
 from evalbias.data.item_names import item_name
 from evalbias.data.numbers import recorded_number
 from evalbias.evaluation.item_facts import item_facts, likelihood_provenance
@@ -19,7 +19,6 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 
 QUALITY = "quality"
-TIE = -1.0
 ROUNDING = 1e-6
 """Points by which an expected score may miss the end of its scale."""
 
