@@ -37,17 +37,16 @@ def judge(
     Writes scores.jsonl to the run's folder, one line for each item. With --workers, the data must be a .jsonl file. It
     is read in parts, so it may be larger than memory, and duplicate ids are found only within a part.
     """
-    if models.workers is None:
-        _judge_here(judge, data, columns, lm, refused, seed, models, out, as_json)
-    else:
-        _judge_corpus(judge, data, columns, lm, refused, seed, models, out, as_json)
+    score = _judge_here if models.workers is None else _judge_corpus
+    score(judge, data, lm, columns=columns, refused=refused, seed=seed, models=models, out=out, as_json=as_json)
 
 
 def _judge_here(
     judge: Path,
     data: str,
-    columns: list[str] | None,
     lm: str,
+    *,
+    columns: list[str] | None,
     refused: Refused,
     seed: int,
     models: Models,
@@ -86,8 +85,9 @@ def _judge_here(
 def _judge_corpus(
     judge: Path,
     data: str,
-    columns: list[str] | None,
     lm: str,
+    *,
+    columns: list[str] | None,
     refused: Refused,
     seed: int,
     models: Models,

@@ -10,9 +10,9 @@ from typing import Any
 import dspy
 import typer
 
+from evalbias.commands.criteria import named_criterion
 from evalbias.commands.run import Run
 from evalbias.commands.score_rows import beginning
-from evalbias.commands.task import named_criterion
 from evalbias.data import by_input, is_rated
 from evalbias.evaluation import Measurement, ranking_agreement
 from evalbias.evaluation.agreement import COUNTS

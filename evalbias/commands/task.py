@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from evalbias import data
+from evalbias.commands.criteria import check_rated, check_scale, criteria_of, named_criterion
 from evalbias.commands.terminal import say
 from evalbias.data import world
-from evalbias.data.columns import lacking, parse_mapping
+from evalbias.data.columns import parse_mapping
 from evalbias.data.items import check_field
-from evalbias.programs.criteria import BINS, PRESETS, SYNTHETIC
+from evalbias.programs.criteria import BINS, SYNTHETIC
 from evalbias.programs.criterion import Criterion
 from evalbias.runs.fingerprint import digest
 
@@ -123,10 +122,10 @@ def open_task(
     if candidates is not None:
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
-    chosen = _criteria(name, criteria, scale)
-    _check_rated(items, chosen, spec)
+    chosen = criteria_of(name, criteria, scale)
+    check_rated(items, chosen, spec)
     if name not in BINS:
-        _check_scale(items, chosen)
+        check_scale(items, chosen)
     return Task(
         spec,
         dataset.sha256,
@@ -218,52 +217,6 @@ def _notice(items: Sequence[Any], name: str) -> None:
         say(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.")
 
 
-def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:
-    """Return a criterion for comparisons.
-
-    Args:
-        spec: Name of the data.
-        text: Name of one of the data set's own criteria, or a definition.
-        labels: Names of source and output in prompts, instead of the criterion's own.
-    """
-    (own,) = _criteria(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
-    source, output = labels
-    return replace(own, source_label=source or own.source_label, output_label=output or own.output_label)
-
-
-def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:
-    """Refuse items that nobody rated, and one score for several criteria.
-
-    Raises:
-        DataError: No item has a score on any of the criteria, or ``score`` could be that of each.
-    """
-    if not any(e.get("scores") or "score" in e for e in items):
-        raise lacking(spec, list(dict.fromkeys(name for e in items for name in e.keys() if name != "scores")), "score")  # noqa: SIM118
-    one = next((e for e in items if "score" in e and e.get("scores") is None), None)
-    if one is not None and len(criteria) > 1:
-        raise data.DataError(
-            f"The item {one.id!r} of {spec} has one score, and {len(criteria)} criteria are judged: give one "
-            "--criterion, or scores by criterion ('scores', or columns such as scores.fluency)."
-        )
-
-
-def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
-    """Refuse human scores off the scale: one slip would decide the normalization of all of them.
-
-    Raises:
-        ValueError: A score lies outside its criterion's scale; the item is named.
-    """
-    for criterion in criteria:
-        low, high = criterion.scale
-        for item in items:
-            score = data.human_score(item, criterion.name, required=False)
-            if score < low or score > high:  # NaN is undefined, not off the scale
-                raise ValueError(
-                    f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
-                    "correct it, or give the scale that people rated on with --scale."
-                )
-
-
 def _only(train: Sequence[Any], file: Path) -> list[Any]:
     """Return the training items whose ids the file lists.
 
@@ -290,16 +243,3 @@ def demo_documents(seed: int) -> tuple[list[Any], list[Any]]:
     """Return fresh documents of the synthetic world with six outputs each, to search on and to test on."""
     searched, tested = 2 * seed + 1_100_001, 2 * seed + 1_100_002
     return world.documents(20, 6, seed=searched), world.documents(30, 6, seed=tested)
-
-
-def _criteria(dataset: str, names: list[str] | None, scale: str) -> tuple[Criterion, ...]:
-    """Return the data set's own criteria by name, or new ones by definition."""
-    presets = {c.name: c for c in PRESETS.get(dataset, ())}
-    if not names:
-        if not presets:
-            raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
-        return tuple(presets.values())
-    low, _, high = scale.partition("-")
-    if not (low.isdigit() and high.isdigit()):
-        raise typer.BadParameter(f"--scale {scale}: write it as 1-5.")
-    return tuple(presets.get(n) or Criterion.parse(n, scale=(int(low), int(high))) for n in names)
