@@ -14,9 +14,7 @@ import numpy as np
 from evalbias.data.dataset import DataError
 from evalbias.data.items import default_id
 from evalbias.data.loaders import read_table
-from evalbias.data.reading import Source
 from evalbias.data.reading import number as finite
-from evalbias.measures.answers import boxed_answer
 from evalbias.measures.arrays import FloatArray
 
 
@@ -110,39 +108,3 @@ def load_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -
     if not items:
         raise DataError(f"{given} holds no items; give a file with one JSON object per line, or a table.")
     return list(items.values()), table.source.digest.hexdigest()
-
-
-def load_parallel(sources: Path, references: Path, *, target_language: str) -> list[dspy.Example]:
-    """Read source texts and their reference translations from two parallel plain-text files, as in Flores-200.
-
-    Raises:
-        DataError: The files have different numbers of lines.
-    """
-    originals, translations = (Source("parallel", p).read(p).rstrip("\n").split("\n") for p in (sources, references))
-    if len(originals) != len(translations):
-        raise DataError(
-            f"{sources} has {len(originals)} lines, {references} has {len(translations)}; give parallel files."
-        )
-    return [
-        dspy.Example(id=str(n), source=s, reference=r, target_language=target_language)
-        for n, (s, r) in enumerate(zip(originals, translations, strict=True), start=1)
-    ]
-
-
-def load_mathematics(path: Path) -> list[dspy.Example]:
-    r"""Read mathematics problems in the form of MATH: JSONL with ``problem``, and ``answer`` or ``solution``.
-
-    Without ``answer``, the last ``\boxed{...}`` of the solution is the answer.
-
-    Raises:
-        DataError: A problem has no answer; the message names file and line.
-    """
-    source, problems = Source("mathematics", path), []
-    for number, (where, record) in enumerate(source.rows(), start=1):
-        answer = record.get("answer")
-        if answer is None or answer == "":
-            answer = boxed_answer(str(record.get("solution", "")))
-        if answer is None or not record.get("problem"):
-            raise DataError(f"{where}: a problem needs 'problem', and 'answer' or a 'solution' with a \\boxed answer.")
-        problems.append(dspy.Example(id=str(record.get("id", number)), source=record["problem"], answer=str(answer)))
-    return problems

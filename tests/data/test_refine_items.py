@@ -1,11 +1,9 @@
-"""Load items of refine loops: JSONL, parallel files, and mathematics problems."""
-
-import json
+"""Load the items of refine loops."""
 
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.refinements import load_items, load_mathematics, load_parallel
+from evalbias.data.refinements import load_items
 
 
 def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):
@@ -23,30 +21,3 @@ def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):
     file.write_text("\n")
     with pytest.raises(DataError, match="holds no items"):
         load_items(file)
-
-
-def test_parallel_files_are_read_line_by_line(tmp_path):
-    (tmp_path / "yor").write_text("bawo\nodaro\u2028kan\n", encoding="utf-8")
-    (tmp_path / "eng").write_text("hello\ngood night\n", encoding="utf-8")
-    items = load_parallel(tmp_path / "yor", tmp_path / "eng", target_language="English")
-    assert [(e.id, e.source, e.reference, e.target_language) for e in items] == [
-        ("1", "bawo", "hello", "English"),
-        ("2", "odaro\u2028kan", "good night", "English"),
-    ]
-    (tmp_path / "eng").write_text("hello\n")
-    with pytest.raises(DataError, match=r"has 2 lines, .*eng has 1"):
-        load_parallel(tmp_path / "yor", tmp_path / "eng", target_language="English")
-
-
-def test_the_answer_is_in_the_last_box_of_the_solution(tmp_path):
-    file = tmp_path / "math.jsonl"
-    rows = [
-        {"problem": "1+1?", "solution": r"\boxed{3}, no: \boxed{2}", "level": "1"},
-        {"problem": "half?", "answer": "1/2", "id": "h"},
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    items = load_mathematics(file)
-    assert [(e.id, e.source, e.answer) for e in items] == [("1", "1+1?", "2"), ("h", "half?", "1/2")]
-    file.write_text('{"problem": "p", "solution": "no box"}\n')
-    with pytest.raises(DataError, match=r"math.jsonl:1: a problem needs"):
-        load_mathematics(file)
