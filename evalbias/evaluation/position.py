@@ -7,9 +7,10 @@ import numpy as np
 from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.judged import BETTER, Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
+from evalbias.measures.balanced_rate import BalancedRate
 from evalbias.measures.both_orders import BothOrdersStatistic
 from evalbias.measures.calibration import win_share
-from evalbias.measures.decision_statistics import BalancedRate, FairnessStatistic
+from evalbias.measures.decision_statistics import FairnessStatistic
 from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -15,16 +14,12 @@ from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.both_orders import both_orders_interval
 from evalbias.measures.intervals import ConfidenceInterval, Method, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
-from evalbias.measures.statistic import SHARE, Statistic, Swapping
+from evalbias.measures.statistic import Statistic, Swapping
 
 INFINITE = 20.0
 """Log odds that no data have: a separated row stops there, where its gradient vanishes."""
 BLOCK = 1 << 15
 """Resampled items that are fitted at a time; they stay in a processor's cache."""
-ONE_SIDED = (
-    "people prefer the output on the same side of every pair, so that quality and position cannot be told apart: "
-    "record the choices in both orders"
-)
 ROUNDING = 1e-12
 """Variance of standardized differences below which all are equal."""
 
@@ -113,36 +108,6 @@ class FairnessStatistic(Statistic):
         radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
         low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
         return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
-
-
-class BalancedRate(Statistic):
-    """Mean of the scores (win rates) of two classes of items, each class counting half.
-
-    Args:
-        classes: (n,) 0 or 1; NaN where an item belongs to neither.
-
-    A row is NaN where a class has no item.
-    """
-
-    unit: ClassVar[str] = SHARE
-
-    def __init__(self, classes: FloatArray) -> None:
-        self.references = (classes,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """Compute the balanced mean of every row; see ``Statistic``."""
-        second = np.broadcast_to(references[0], scores.shape)
-        with np.errstate(invalid="ignore"):
-            means = [(scores * weight).sum(axis=1) / weight.sum(axis=1) for weight in (1 - second, second)]
-        return np.asarray((means[0] + means[1]) / 2)
-
-    def interval(self, scores: ArrayLike, **options: Any) -> ConfidenceInterval:
-        """Compute the interval, or say which class is empty; see ``Statistic``."""
-        found = super().interval(scores, **options)
-        (classes,) = self.references
-        if np.unique(classes[~np.isnan(classes)]).size > 1:
-            return found
-        return replace(found, reason=ONE_SIDED)
 
 
 class OddsStatistic(Statistic):

@@ -16,7 +16,6 @@ from evalbias.measures import (
     decision_statistics,
     performance_statistic,
 )
-from evalbias.measures.decision_statistics import BalancedRate
 from evalbias.measures.statistic import FEWEST_UNITS, Statistic
 
 NAN = math.nan
@@ -144,15 +143,6 @@ def test_swaps_by_hand():
     np.testing.assert_allclose(of_b, [-0.3, -0.4, -0.5])  # .35, .7, .75
     of_a, of_b = MeanStatistic().swapping(a[:, 0], b[:, 0])(np.array([[True, False]]))
     np.testing.assert_allclose((of_a[0], of_b[0]), (0.4, 0.7))
-
-
-def test_a_balanced_rate_counts_each_class_half():
-    scores, classes = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 1.0, 1.0, np.nan])
-    statistic = BalancedRate(classes)
-    assert statistic.keep(~np.isnan(classes))(scores[:5]) == (0.5 + 1.0) / 2
-    assert np.isnan(BalancedRate(np.ones(3))(np.ones(3)))  # nothing in the first class
-    found = statistic.interval(scores, seed=0)
-    assert (found.estimate, found.units) == (0.75, 5)
 
 
 def test_intervals_draw_10_000_resamples_by_default():

@@ -1,0 +1,76 @@
+"""The balanced win rate of the first position, of pairs that were judged in one order."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalbias.measures import share_interval
+from evalbias.measures.balanced_rate import ONE_SIDED, BalancedRate
+
+
+def test_each_class_counts_half():
+    scores, classes = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 1.0, 1.0, np.nan])
+    statistic = BalancedRate(classes)
+    assert statistic.keep(~np.isnan(classes))(scores[:5]) == (0.5 + 1.0) / 2
+    assert np.isnan(BalancedRate(np.ones(3))(np.ones(3)))  # nothing in the first class
+    found = statistic.interval(scores, seed=0)
+    assert (found.estimate, found.units) == (0.75, 2)
+
+
+def test_the_distances_to_the_ends_of_both_classes_are_added_as_standard_errors_are():
+    first, second = np.array([1.0, 1, 1, 0, 1, 0, 1]), np.array([0.0, 1, 0, 0])
+    a, b = share_interval(first), share_interval(second)
+    found = BalancedRate(np.repeat([0.0, 1.0], [7, 4])).interval(np.concatenate([first, second]), seed=0)
+    middle = (5 / 7 + 1 / 4) / 2
+    assert found.estimate == pytest.approx(middle)
+    assert found.low == pytest.approx(middle - math.hypot(5 / 7 - a.low, 1 / 4 - b.low) / 2)
+    assert found.high == pytest.approx(middle + math.hypot(a.high - 5 / 7, b.high - 1 / 4) / 2)
+
+
+def test_means_that_move_together_over_the_inputs_widen_the_interval():
+    wins, classes = np.tile([1.0, 1.0, 0.0, 0.0], 5), np.tile([0.0, 1.0], 10)
+    documents = [str(i // 2) for i in range(20)]  # in each, the first position wins both pairs or none
+    together = BalancedRate(classes).interval(wins, clusters=documents, seed=0)
+    one = share_interval(wins[::2])
+    assert (together.low, together.high) == pytest.approx((one.low, one.high))  # r = 1: as one class
+    assert together.high - together.low > 1.3 * np.ptp([getattr(_apart(wins, classes), e) for e in ("low", "high")])
+
+
+def _apart(wins, classes):
+    return BalancedRate(classes).interval(wins, seed=0)
+
+
+def test_a_few_pairs_that_agree_leave_a_width():
+    found = BalancedRate(np.repeat([0.0, 1.0], 3)).interval(np.ones(6), seed=0)
+    assert found.low < 0.6
+    assert found.high == 1.0
+
+
+@pytest.mark.parametrize(("n", "share"), [(30, 0.2), (100, 0.05), (100, 0.5)])
+def test_an_accurate_judge_without_a_lean_is_rarely_called_biased(n, share):
+    rng, rejected = np.random.default_rng(0), []
+    for _ in range(500):
+        better = (rng.random(n) < share).astype(float)  # people mostly prefer the first output
+        wins = np.where(rng.random(n) < 0.9, 1 - better, better)
+        found = BalancedRate(better).interval(wins, seed=0)
+        rejected.append(found.low > 0.5 or found.high < 0.5)
+    assert np.mean(rejected) <= 0.06
+
+
+def test_a_class_in_one_input_tells_nothing():
+    for classes in ([0.0] * 6, [0.0] * 5 + [1.0]):
+        found = BalancedRate(np.array(classes)).interval(np.ones(6), seed=0)
+        assert math.isnan(found.low)
+        assert found.reason == ONE_SIDED
+
+
+def test_the_interval_of_a_difference_is_paired():
+    classes = np.repeat([0.0, 1.0], [12, 8])
+    a = np.tile([1.0, 0.0], 10)
+    found = BalancedRate(classes).difference(a, a, seed=0)
+    assert (found.estimate, found.low) == pytest.approx((0.0, -found.high))
+    assert found.high > 0.0
+    other = BalancedRate(classes).difference(a, 1 - a, seed=0)
+    assert other.estimate == pytest.approx(0.0)
+    assert other.high > 2 * found.high
