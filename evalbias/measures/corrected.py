@@ -36,10 +36,11 @@ def corrected_mean(
 
         mean(h) + weight (mean_unlabeled(m) - mean_labeled(m))
 
-    The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with each
-    sample's own variance of m. It is near 0 for a judge that does not follow people, whose interval is then that of the
-    labels alone. The scales of judge and people may differ. The interval is Student's t with one degree of freedom less
-    than labeled inputs.
+    The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with m
+    centered on its mean over both samples: a few unlabeled items do not tell their own variance. The weight is near 0
+    for a judge that does not follow people, whose interval is then that of the labels alone. The scales of judge and
+    people may differ. The interval is Student's t with one degree of freedom less than the u labeled inputs, and its
+    variance is multiplied by u / (u - 2) because a mean and a weight were fitted.
 
     Args:
         labeled_judge: (n,) Score_m of the items that people scored.
@@ -59,7 +60,7 @@ def corrected_mean(
     Examples:
         >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
         >>> round(found.estimate, 2), round(float(np.mean([1, 2, 3, 4])), 2)
-        (3.38, 2.5)
+        (3.16, 2.5)
     """
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     rest = vector(unlabeled_judge, "unlabeled_judge")
@@ -70,15 +71,17 @@ def corrected_mean(
     if units < MIN_LABELS:
         return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
     deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
-    if len(rest):
-        shift = float(rest.mean() - judge.mean())
-        moved = _per_cluster((judge - judge.mean()) / len(judge), (rest.mean() - rest) / len(rest), first, second)
+    everyone = np.concatenate([judge, rest])
+    if len(rest) and np.ptp(everyone) > 0:
+        shift, center = float(rest.mean() - judge.mean()), everyone.mean()
+        moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)
     else:
         shift, moved = 0.0, np.zeros_like(deviations)
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(human.mean()) + weight * shift
-    error = np.sqrt(units / (units - 1) * ((deviations - weight * moved) ** 2).sum())
+    fitted = 2 if weight else 1
+    error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error)
     return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
 

@@ -13,17 +13,19 @@ JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0,
 
 
 def variance(weight, judge, human, rest):
-    """Variance of mean(h) + weight (mean_rest - mean_labeled): each labeled item counts with h - weight m."""
-    return np.var(np.subtract(human, np.multiply(weight, judge))) / len(human) + weight**2 * np.var(rest) / len(rest)
+    """Variance of mean(h) + weight (mean_rest - mean_labeled), with m centered on its mean over both samples."""
+    center = np.mean([*judge, *rest])
+    labeled = np.subtract(human, np.mean(human)) - weight * np.subtract(judge, center)
+    return (labeled**2).sum() / len(human) ** 2 + weight**2 * (np.subtract(rest, center) ** 2).sum() / len(rest) ** 2
 
 
 def test_the_weight_minimizes_the_variance():
     found = corrected_mean(JUDGE, HUMAN, REST)
     best = optimize.minimize_scalar(variance, args=(JUDGE, HUMAN, REST), tol=1e-12)
-    # cov(h, m) = 5.5 / 4, var(m) = 5 / 4 and 1 / 4, so the weight is (1.375 / 4) / (1.25 / 4 + .25 / 6) = 33 / 34
-    assert best.x == pytest.approx(33 / 34)
-    assert found.estimate == pytest.approx(2.75 + 33 / 34 * (4.5 - 3.5))
-    half = stats.t.ppf(0.975, 3) * math.sqrt(4 / 3 * best.fun)
+    # around 4.1 the squares of m sum up to 6.44 and 2.46: (5.5 / 16) / (6.44 / 16 + 2.46 / 36) = 165 / 226
+    assert best.x == pytest.approx(165 / 226)
+    assert found.estimate == pytest.approx(2.75 + 165 / 226 * (4.5 - 3.5))
+    half = stats.t.ppf(0.975, 3) * math.sqrt(4 / 2 * best.fun)
     assert (found.low, found.high) == pytest.approx((found.estimate - half, found.estimate + half))
     assert found.units == 4
 
@@ -76,6 +78,17 @@ def test_a_mean_is_corrected_with_its_stated_certainty():
         widths.append((found.high - found.low) / (2 * stats.t.ppf(0.975, 29) * stats.sem(human[:30])))
     assert 930 <= held <= 970
     assert np.mean(widths) < 0.8  # 300 judgments are worth more than half again as many labels
+
+
+@pytest.mark.parametrize(("n", "rest"), [(3, 1000), (5, 1000), (10, 1), (30, 1), (30, 2), (200, 1)])
+def test_few_labels_or_few_other_items_do_not_make_a_mean_too_certain(n, rest):
+    held = []
+    for seed in range(600):
+        quality, noise = np.random.default_rng(seed).normal(size=(2, n + rest, 2))
+        human, judge = (quality[:, :1] + 0.5 * noise).T
+        found = corrected_mean(judge[:n], human[:n], judge[n:])
+        held.append(found.low <= 0 <= found.high)
+    assert np.mean(held) >= 0.9
 
 
 def counts(true_positive, false_negative, false_positive, true_negative):
