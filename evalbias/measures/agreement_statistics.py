@@ -58,7 +58,8 @@ class KendallStatistic(Statistic):
         """Compute a t interval of Fisher's z of tau with the standard error of the jackknife; see ``Statistic``.
 
         Every cluster is left out once, at the cost of one pass over the pairs of items, where a bootstrap would sort
-        every resample. Perfect agreement has an interval without width.
+        every resample. The standard error of tau is divided by 1 - tau^2, the slope of z (delta method): z itself is
+        infinite where the rest of the items agree perfectly. Perfect agreement has an interval without width.
         """
         (x,), codes, part = self._defined([scores], clusters)
         units, tau = len(set(codes.tolist())), part._of(x)
@@ -66,9 +67,8 @@ class KendallStatistic(Statistic):
             return ConfidenceInterval(np.nan, np.nan, tau, 0, 0, units)
         if abs(tau) > 1 - 1e-12:
             return ConfidenceInterval(tau, tau, tau, 0, 0, units)
-        z = np.arctanh(np.clip(_left_out_taus(x, part.references[0], codes), -1 + 1e-9, 1 - 1e-9))
-        z = z[~np.isnan(z)]
-        error = np.sqrt((units - 1) * z.var())
+        left_out = _left_out_taus(x, part.references[0], codes)
+        error = np.sqrt((units - 1) * np.nanvar(left_out)) / (1 - tau**2)
         half = scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error
         low, high = np.tanh(np.arctanh(tau) + np.array([-half, half]))
         return ConfidenceInterval(float(low), float(high), tau, 0, 0, units)

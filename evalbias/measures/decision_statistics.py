@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.both_orders import both_orders_interval
-from evalbias.measures.intervals import ConfidenceInterval, Method, quantiles, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, Method, p_of_interval, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
 from evalbias.measures.statistic import Statistic, Swapping
 
@@ -84,7 +84,8 @@ class FairnessStatistic(Statistic):
         Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. With two classes, fairness is
         -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``, or
         ``both_orders_interval``). With more, it holds the fairness of all rates no farther from those observed than
-        95 % of the resamples; it is then too wide for a judge far from fair.
+        95 % of the resamples; it is then too wide for a judge far from fair. p is that of the rates too: fairness is at
+        its end where they are fair, so its own interval has no distance to 0.
         """
         (shares,) = aligned(scores)
         if shares.shape[1] - int(self._ties and self._prior is None) == 2:
@@ -93,7 +94,9 @@ class FairnessStatistic(Statistic):
             found = self._interval(first, clusters=clusters, confidence=confidence)
             distance, ends = abs(found.estimate - target), (found.low - target, found.high - target)
             nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
-            return replace(found, low=-2 * max(map(abs, ends)), high=-2 * nearest, estimate=-2 * distance)
+            p = p_of_interval(found.estimate, found.low, found.high, null=target, units=found.units)
+            low, high = -2 * max(map(abs, ends)), -2 * nearest
+            return replace(found, low=low, high=high, estimate=-2 * distance, p_value=p)
         (shares,), codes, _ = self._defined([shares], clusters)
         units = len(set(codes.tolist()))
         if units < 2:
@@ -107,7 +110,8 @@ class FairnessStatistic(Statistic):
         widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / scipy.special.ndtri((1 + confidence) / 2)
         radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
         low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
-        return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units)
+        p = p_of_interval(distance, distance - radius, distance + radius, null=0.0, units=units)
+        return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units, p)
 
 
 class OddsStatistic(Statistic):

@@ -6,6 +6,9 @@ import numpy as np
 
 from evalbias.measures.arrays import FloatArray
 
+CONSTANT = 1e-14
+"""Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
+
 
 def rank_rows(x: FloatArray) -> FloatArray:
     """Rank the values within each row, from 1; equal values share the mean of their ranks.
@@ -47,12 +50,11 @@ def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
         >>> pearson_rows(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), np.array([1.0, 2.0, 3.0])).tolist()
         [1.0, -1.0]
     """
-    x = x - x.mean(axis=1, keepdims=True)
     y = np.atleast_2d(y)
-    y = y - y.mean(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        correlations = (x * y).sum(axis=1) / np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1))
-    return np.asarray(np.clip(correlations, -1.0, 1.0), dtype=np.float64)
+    n, means = x.shape[1], (x.mean(axis=1), y.mean(axis=1))
+    x, y = x - means[0][:, None], y - means[1][:, None]
+    squares = (_unless_constant((v * v).sum(axis=1), n, mean) for v, mean in zip((x, y), means, strict=True))
+    return _correlations((x * y).sum(axis=1), *squares)
 
 
 def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -112,10 +114,22 @@ def counted_pearson(x: FloatArray, y: FloatArray, counts: FloatArray) -> FloatAr
     Returns:
         (k,) correlations in [-1, 1]; NaN where a side is constant.
     """
-    totals = counts.sum(axis=1, keepdims=True)
-    x = x - (counts * x).sum(axis=1, keepdims=True) / totals
-    y = y - (counts * y).sum(axis=1, keepdims=True) / totals
-    of_x = counts * x
+    totals = counts.sum(axis=1)
+    means = [(counts * v).sum(axis=1) / totals for v in (x, y)]
+    x, y = x - means[0][:, None], y - means[1][:, None]
+    of_x, of_y = counts * x, counts * y
+    squares = ((of_x * x).sum(axis=1), (of_y * y).sum(axis=1))
+    kept = (_unless_constant(v, totals, mean) for v, mean in zip(squares, means, strict=True))
+    return _correlations((of_x * y).sum(axis=1), *kept)
+
+
+def _unless_constant(squares: FloatArray, n: FloatArray | int, mean: FloatArray) -> FloatArray:
+    """Return sums of n squared deviations from a mean (k,), 0 where they are rounding errors of that mean."""
+    return np.where(squares > n * (CONSTANT * mean) ** 2, squares, 0.0)
+
+
+def _correlations(products: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Divide sums of products by the roots of both sums of squares; NaN where one is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlations = (of_x * y).sum(axis=1) / np.sqrt((of_x * x).sum(axis=1) * (counts * y * y).sum(axis=1))
-    return np.asarray(np.clip(correlations, -1.0, 1.0), dtype=np.float64)
+        found = np.where((x > 0) & (y > 0), products / np.sqrt(x * y), np.nan)
+    return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)

@@ -53,7 +53,8 @@ class SpreadStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        spread = np.broadcast_to(references[0].std(axis=1), len(scores))
+        varies = np.ptp(references[0], axis=1) > 0  # the deviation of a constant may be a rounding error
+        spread = np.broadcast_to(np.where(varies, references[0].std(axis=1), 0.0), len(scores))
         return ratio(scores.std(axis=1), spread)
 
 

@@ -247,7 +247,7 @@ class SkewnessStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Compute an interval that holds 0 unless the scores are significantly skewed; see ``Statistic``.
+        """Compute an interval that holds 0 unless the scores are significantly skewed, with p; see ``Statistic``.
 
         Every resample of symmetric scores is skewed, so no quantile reaches 0. The lower end is 0 where changes of sign
         (``symmetry_p_value``) do not reject symmetry, else that of the BCa interval. The upper end is the larger of
@@ -261,7 +261,8 @@ class SkewnessStatistic(Statistic):
             return found
         plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)
         p = symmetry_p_value(x, codes, n_resamples=n_resamples, rng=np.random.default_rng(seed))
-        return replace(found, low=0.0 if p > 1 - confidence else found.low, high=max(found.high, plain.high))
+        low, high = 0.0 if p > 1 - confidence else found.low, max(found.high, plain.high)
+        return replace(found, low=low, high=high, p_value=p)
 
 
 def _same(a: object, b: object) -> bool:

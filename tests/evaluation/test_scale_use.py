@@ -40,6 +40,7 @@ def test_statistics_at_their_ends():
     assert EntropyStatistic(4).rows(places) == pytest.approx([1, 0])
     assert TopTwoStatistic(4).rows(places) == pytest.approx([0.5, 1])
     assert math.isnan(SpreadStatistic(np.ones(3))([1.0, 2.0, 3.0]))
+    assert math.isnan(SpreadStatistic(np.full(7, 0.1))(np.arange(7.0)))  # the mean of 7 times .1 is not .1
     assert nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
 
 

@@ -36,6 +36,19 @@ def test_correlations_by_hand():
     np.testing.assert_allclose(spearman_rows(x[0], y), [rho])
 
 
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, 3.3, 70.3, -1e5 - 0.1])
+def test_a_constant_has_no_correlation_however_its_mean_is_rounded(constant):
+    rng = np.random.default_rng(0)
+    for n in range(2, 60):
+        same, other = np.full((1, n), constant), rng.normal(size=(1, n))
+        counts = rng.integers(1, 4, size=(3, n)).astype(float)
+        assert np.isnan(pearson_rows(same, other)).all()
+        assert np.isnan(pearson_rows(other, same)).all()
+        assert np.isnan(counted_pearson(same[0], other[0], counts)).all()
+    small = constant * (1 + 1e-9 * np.arange(5.0))  # little variance is variance
+    assert abs(pearson_rows(small[None], np.arange(5.0))[0]) == pytest.approx(1)
+
+
 def test_correlations_stay_within_1():
     x = np.array([[0.1, 0.2, 0.3, 0.1 + 0.2]])
     assert pearson_rows(x, x * 3)[0] <= 1

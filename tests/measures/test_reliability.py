@@ -152,9 +152,9 @@ def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     found = KendallStatistic(y).interval(x, clusters=clusters.tolist(), seed=0)
     left_out = [stats.kendalltau(x[clusters != c], y[clusters != c]).statistic for c in np.unique(clusters)]
     units = 36 // outputs
-    error = math.sqrt((units - 1) * np.var(np.arctanh(left_out)))
-    half = stats.t.ppf(0.975, units - 1) * error
     tau = stats.kendalltau(x, y).statistic
+    error = math.sqrt((units - 1) * np.var(left_out)) / (1 - tau**2)
+    half = stats.t.ppf(0.975, units - 1) * error
     assert (found.low, found.high) == pytest.approx(tuple(np.tanh(np.arctanh(tau) + np.array([-half, half]))))
     assert found.units == units
 
@@ -164,6 +164,16 @@ def test_the_interval_of_tau_where_it_has_no_spread():
     same = KendallStatistic(x).interval(x, seed=0)
     assert (same.low, same.high) == pytest.approx((1, 1))
     assert math.isnan(KendallStatistic(np.ones(10)).interval(x, seed=0).low)
+
+
+@pytest.mark.parametrize("n", [10, 100])
+def test_one_pair_out_of_order_leaves_a_narrow_interval_of_tau(n):
+    x = np.arange(float(n))
+    y = x.copy()
+    y[[4, 5]] = y[[5, 4]]  # without either of the two, tau is 1 and its z infinite
+    found = KendallStatistic(y).interval(x, seed=0)
+    assert found.estimate == pytest.approx(1 - 4 / (n * (n - 1)))
+    assert 1 - 150 / n**2 < found.low < found.estimate < found.high < 1
 
 
 def test_the_interval_of_tau_holds_the_truth():

@@ -145,6 +145,24 @@ def test_swaps_by_hand():
     np.testing.assert_allclose((of_a[0], of_b[0]), (0.4, 0.7))
 
 
+def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
+    rng, found = np.random.default_rng(0), {"fairness": [], "three": [], "skewness": []}
+    for seed in range(200):  # the shares are fair, the values symmetric
+        first = (rng.random(40) < 0.5).astype(float)
+        three = np.eye(3)[rng.integers(0, 3, 40)]
+        for name, one, values in (
+            ("fairness", FairnessStatistic(), np.stack([first, 1 - first], axis=1)),
+            ("three", FairnessStatistic(), three),
+            ("skewness", SkewnessStatistic(), rng.normal(size=40)),
+        ):
+            interval = one.interval(values, n_resamples=200, seed=seed)
+            found[name].append(interval.p_value)
+            assert (interval.p_value < 0.05) == (interval.low > 0 or interval.high < 0)
+    for values in found.values():
+        assert np.mean(np.array(values) < 0.05) <= 0.08
+        assert 0.35 < np.mean(np.array(values) < 0.5) < 0.75  # not all of them are .05
+
+
 def test_intervals_draw_10_000_resamples_by_default():
     for one in (MeanStatistic(), SkewnessStatistic()):
         a, b = [1.0, 2.0, 4.0, 5.0, 7.0, 9.0], [1.0, 3.0, 4.0, 6.0, 7.0, 8.0]
