@@ -33,8 +33,8 @@ class Refining(Resumable):
         command: Command as the user typed it.
         task: Name in ``TASKS``.
         path: Source of the items.
-        columns: Names of its columns, as the user gave them.
         lm: Name of the model.
+        columns: Names of the source's columns, as the user gave them.
         models: Options that decide how models are opened.
         max_tokens: Largest length of an answer; None leaves it to the task.
         options: Options of the command.
@@ -48,12 +48,12 @@ class Refining(Resumable):
         command: str,
         task: str,
         path: str,
-        columns: list[str] | None,
         lm: str,
+        *,
+        columns: list[str] | None,
         models: ModelOptions,
         max_tokens: int | None,
         options: RefineOptions,
-        *,
         limit: int | None,
         seed: int,
         out: Path | None,
@@ -81,7 +81,11 @@ class Refining(Resumable):
         self.seed, self.options = seed, options
         self.lm = open_lm(lm, models)
         self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
+        self.aspects_lm = self._opened_for_aspects(models)
         self.external: FeedbackSource = self.task.external
+        if options.instructscore is not None:
+            request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
+            self.external = InstructScore(open_lm(options.instructscore, models.of_another()), prompt=request)
         settings = {
             "command": command,
             "task": task,
@@ -98,21 +102,20 @@ class Refining(Resumable):
             "prompt": None,
             "examples": None if examples is None else examples.to_dict(),
             "metric": self.metric.settings,
-            "aspects_lm": None,
+            "aspects_lm": None if self.aspects_lm is None else identity(self.aspects_lm),
             "aspects_api_base": None,  # an address does not decide the numbers
         }
-        self.aspects_lm: Any = None
-        if options.aspects_lm is not None:
-            other = models.of_another(options.aspects_api_base)
-            self.aspects_lm = self.lm if options.aspects_lm == SAME else open_lm(options.aspects_lm, other)
-            settings["aspects_lm"] = identity(self.aspects_lm)
-        if options.instructscore is not None:
-            request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
-            judge = open_lm(options.instructscore, models.of_another())
-            self.external = InstructScore(judge, prompt=request)
-            settings |= {"instructscore": identity(judge), "prompt": request}
+        if isinstance(self.external, InstructScore):
+            settings |= {"instructscore": identity(self.external.lm), "prompt": self.external.prompt}
         self.folder = RunFolder(out, settings)
         self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
+
+    def _opened_for_aspects(self, models: ModelOptions) -> Any:
+        """Open the judge of fluency and understandability; None where none is named."""
+        named = self.options.aspects_lm
+        if named is None or named == SAME:
+            return None if named is None else self.lm
+        return open_lm(named, models.of_another(self.options.aspects_api_base))
 
     def close(self) -> None:
         """Release the run's folder and stop the metric."""

@@ -134,7 +134,17 @@ def measure_style(
 
     options = RefineOptions(examples=examples, metric=MetricOptions(metric, metric_python, checkpoint, map_file))
     with Refining(
-        "measure style", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+        "measure style",
+        task,
+        data,
+        lm,
+        columns=columns,
+        models=models,
+        max_tokens=max_tokens,
+        options=options,
+        limit=limit,
+        seed=seed,
+        out=out,
     ) as run:
         run_style(run, threads=threads, as_json=as_json)
 
@@ -205,7 +215,17 @@ def refine(
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining(
-        "refine", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+        "refine",
+        task,
+        data,
+        lm,
+        columns=columns,
+        models=models,
+        max_tokens=max_tokens,
+        options=options,
+        limit=limit,
+        seed=seed,
+        out=out,
     ) as run:
         run_loop(run, threads=threads, as_json=as_json)
 
@@ -264,6 +284,16 @@ def compile_refine(
         metric=MetricOptions(metric, metric_python, checkpoint, map_file),
     )
     with Refining(
-        "compile refine", task, data, columns, lm, models, max_tokens, options, limit=limit, seed=seed, out=out
+        "compile refine",
+        task,
+        data,
+        lm,
+        columns=columns,
+        models=models,
+        max_tokens=max_tokens,
+        options=options,
+        limit=limit,
+        seed=seed,
+        out=out,
     ) as run:
         compile_loop(run, threads=threads, as_json=as_json, keep_worse=keep_worse)
