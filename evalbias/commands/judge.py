@@ -102,7 +102,8 @@ def _judge_corpus(
     from evalbias.report.html.run_page import write_report
     from evalbias.report.html.texts import scored_section
 
-    with Corpus(judge, Path(data), lm, models, out, refused, seed, parse_mapping(columns or ())) as corpus:
+    mapping = parse_mapping(columns or ())
+    with Corpus(judge, Path(data), lm, models, out, refused=refused, seed=seed, mapping=mapping) as corpus:
         with counting(corpus.items, "judging") as advance:
             counts = corpus.run(advance)
         brief, coverage = summary(corpus.scores)

@@ -55,6 +55,7 @@ class Corpus(Resumable):
         lm: str,
         models: ModelOptions,
         out: Path | None,
+        *,
         refused: Refused = "undefined",
         seed: int = 0,
         mapping: Mapping[str, str] | None = None,
