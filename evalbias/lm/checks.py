@@ -52,8 +52,15 @@ def check_model(model: Any, name: str) -> None:
     """Check on a few tokens that no logit depends on later tokens, and that ``Head`` returns the model's logits.
 
     Raises:
-        ValueError: The model looks ahead, or its logits cannot be computed from its hidden states.
+        ValueError: The model looks ahead, its logits cannot be computed from its hidden states, or its output layer is
+            on no device.
     """
+    output = model.get_output_embeddings()
+    if output is not None and any(weight.is_meta for weight in output.parameters()):
+        raise ValueError(
+            f"{name} is too large for its devices: its output layer was offloaded, which is not supported. Use more "
+            "GPUs, a quantization, or a device_map that keeps the output layer on a device."
+        )
     limit = ROUNDING.get(model.dtype, ROUNDING_16_BIT)
     probe = torch.tensor([PROBE], device=model.device)
     other = torch.tensor([[*PROBE[:-1], 0]], device=model.device)

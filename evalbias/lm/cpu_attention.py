@@ -43,8 +43,8 @@ class CPUAttention:
         self.mask = mask
 
     @staticmethod
-    def usable() -> bool:
-        """Return whether this PyTorch has the kernel."""
+    def usable(_: torch.dtype) -> bool:
+        """Return whether this PyTorch has the kernel, which takes all dtypes."""
         return _FLASH is not None
 
     def near(

@@ -136,7 +136,7 @@ def generate(
             # 3. Complete rows leave the batch and the KV cache.
             indices = [i for i, row in enumerate(running) if not row.over]
             if indices and len(indices) < len(running):
-                kept = torch.tensor(indices, device=model.device)
+                kept = torch.tensor(indices)  # on the CPU: layers of a spread model index it from several devices
                 cache.batch_select_indices(kept)
                 mask = mask[kept]
             running = [running[i] for i in indices]

@@ -1,9 +1,9 @@
 """Tree attention on a GPU: FlexAttention for the tiles of the pack, a flash kernel for the shared prefix.
 
 FlexAttention (Dong et al. 2024) compiles a kernel that skips tiles, caps scores and takes grouped key heads. Its
-compiled form has not run on a GPU here: the tests run its uncompiled form on a CPU, and the shapes of the flash kernel
-on tensors without data. A model is therefore tried on the GPU itself when it is loaded (``trial.py``), and runs under a
-dense mask if this module fails there.
+compiled form has not run on a GPU: the tests run its uncompiled form on a CPU, and the shapes of the flash kernel on
+tensors without data. A model is therefore tried on the GPU itself when it is loaded (``trial.py``), and runs under a
+dense mask if this module fails there. A model in float32 always does.
 """
 
 from __future__ import annotations
@@ -40,9 +40,13 @@ class GPUAttention:
         self._block_mask: flex.BlockMask | None = None
 
     @staticmethod
-    def usable() -> bool:
-        """Return whether this PyTorch compiles FlexAttention with log-sum-exps for many shapes: 2.13 does."""
-        return "recompile_limit" in inspect.signature(torch.compile).parameters
+    def usable(dtype: torch.dtype) -> bool:
+        """Return whether this PyTorch compiles FlexAttention with log-sum-exps for many shapes, and well for a dtype.
+
+        PyTorch 2.13 does for 16 bits. In float32 a kernel takes one to two minutes to compile for an H100, and spills
+        up to 9 kB a thread out of its registers.
+        """
+        return dtype.itemsize == 2 and "recompile_limit" in inspect.signature(torch.compile).parameters
 
     def near(
         self,
@@ -66,11 +70,11 @@ class GPUAttention:
         softcap: float | None,
     ) -> Result:
         """Attend to the shared prefix without a mask, in the flash kernel where it takes the numbers."""
-        _, heads, n, size = query.shape
+        size = query.shape[-1]
         if softcap is None and query.is_cuda and query.dtype.itemsize == 2 and size % 8 == 0 and size <= 256:
-            grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
-            out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(grouped, key, value, scale=scaling)
-            return out.reshape(1, heads, n, size), lse.reshape(1, heads, n)
+            # takes grouped key heads as they are, as scaled_dot_product_attention(enable_gqa=True) passes them
+            out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scaling)
+            return out, lse
         return _flex(query, key, value, None, scaling, softcap)
 
 

@@ -52,6 +52,8 @@ class Head:
         vars(model)["_modules"] = {
             name: replaced.get(id(module), module) for name, module in self._model._modules.items()
         }
+        # Of a model that is spread over GPUs, accelerate's hook stands here, which would run the original.
+        vars(model).pop("forward", None)
         return model(inputs_embeds=hidden[None]).logits[0].float()  # type: ignore[no-any-return]
 
 

@@ -66,13 +66,14 @@ def install(model: Any) -> bool:
     """Make a model use tree attention in packs, and return whether that is possible.
 
     Outside packs it keeps its own attention, which must be PyTorch's scaled-dot-product attention or transformers'
-    plain ("eager") one, and the device must have a kernel.
+    plain ("eager") one, and the device must have a kernel for the
+    model's dtype.
     """
     own = model.config._attn_implementation
     if own in NAMES.values():
         return True
     kernel = KERNELS.get(model.device.type)
-    if own not in NAMES or kernel is None or not kernel.usable():
+    if own not in NAMES or kernel is None or not kernel.usable(model.dtype):
         return False
     if own == "eager" and not getattr(model, "_supports_attention_backend", False):
         return False

@@ -62,11 +62,22 @@ def test_an_unknown_quantization(folders):
         LocalLM(folders["llama"], device="cpu", quantization={"quant_method": "secret"})
 
 
-def test_a_device_map_places_the_weights(folders, lms):
-    """On one device; between several, transformers' hooks move the states of every layer."""
-    lm = LocalLM(folders["llama"], dtype="float32", device_map={"": "cpu"})
+SPREAD = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu"}
+
+
+@pytest.mark.parametrize("places", [{"": "cpu"}, {**SPREAD, "model.layers.1": "disk", "lm_head": "cpu"}])
+def test_a_device_map_places_the_weights(places, folders, lms):
+    """Between several devices, accelerate's hooks move the states of every layer; a disk is one that every machine has."""
+    lm = LocalLM(folders["llama"], dtype="float32", device_map=places)
+    assert hasattr(lm.engine.loaded.model, "_hf_hook") == (len(places) > 1)
     assert lm.engine.scorer.share
-    assert lm.saved_arguments()["device_map"] == {"": "cpu"}
+    assert lm.saved_arguments()["device_map"] == places
     prompts = [f"Judge the output on quality: is it good? {a}" for a in ("the cat", "a mat", "a dog")]
     both = [one.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for one in (lm, lms["llama"])]
     np.testing.assert_allclose(*both, atol=5e-6)
+
+
+def test_an_offloaded_output_layer_is_refused(folders):
+    """``device_map="auto"`` puts it on the CPU or the disk where the GPUs have too little memory for all layers."""
+    with pytest.raises(ValueError, match="its output layer was offloaded, which is not supported"):
+        LocalLM(folders["llama"], dtype="float32", device_map={"model": "cpu", "lm_head": "disk"})

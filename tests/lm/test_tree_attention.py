@@ -35,6 +35,7 @@ CAPPED = {"gemma2, capped scores": WINDOWED["gemma2"]}
 def on_a_gpu(monkeypatch):
     """Run the GPU's kernel on the CPU, without compiling it."""
     monkeypatch.setitem(tree_attention.KERNELS, "cpu", GPUAttention)
+    monkeypatch.setattr(GPUAttention, "usable", lambda _: True)
     monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
@@ -182,6 +183,12 @@ def test_a_blocking_copy_is_noticed():
         assert transfers.waits == []
         torch.zeros(3).to("meta")
     assert transfers.waits == ["aten._to_copy.default"]
+
+
+def test_a_gpus_kernel_is_for_16_bits(monkeypatch):
+    monkeypatch.setitem(tree_attention.KERNELS, "cpu", GPUAttention)
+    for dtype, wanted in ((torch.bfloat16, True), (torch.float16, True), (torch.float32, False)):
+        assert tree_attention.install(build(*QWEN3).to(dtype)) is wanted
 
 
 @pytest.mark.parametrize("heads", [(32, 8), (28, 4), (9, 3)])
