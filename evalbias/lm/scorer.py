@@ -253,7 +253,11 @@ class Scorer:
             if not obstacle:
                 return ""
             if cascade:
-                logging.getLogger(__name__).info("Packs run under a dense mask; in tree attention, %s.", obstacle)
+                # the CPU's kernel lacks capped scores; a GPU's lacks nothing, but needs a C compiler, for example
+                level = logging.INFO if self.model.device.type == "cpu" else logging.WARNING
+                logging.getLogger(__name__).log(
+                    level, "Packs run under a dense mask, which is slower: in tree attention, %s.", obstacle
+                )
         return f"in packs, {obstacle}"
 
     def _can_branch(self, obstacle: str) -> bool:

@@ -67,7 +67,7 @@ SPREAD = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.norm": "c
 
 @pytest.mark.parametrize("places", [{"": "cpu"}, {**SPREAD, "model.layers.1": "disk", "lm_head": "cpu"}])
 def test_a_device_map_places_the_weights(places, folders, lms):
-    """Between several devices, accelerate's hooks move the states of every layer; a disk is one that every machine has."""
+    """Between several devices, accelerate's hooks move the states of every layer; every machine has a disk as one."""
     lm = LocalLM(folders["llama"], dtype="float32", device_map=places)
     assert hasattr(lm.engine.loaded.model, "_hf_hook") == (len(places) > 1)
     assert lm.engine.scorer.share

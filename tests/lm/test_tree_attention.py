@@ -191,6 +191,15 @@ def test_a_gpus_kernel_is_for_16_bits(monkeypatch):
         assert tree_attention.install(build(*QWEN3).to(dtype)) is wanted
 
 
+def test_a_gpu_without_tree_attention_is_warned_about(monkeypatch, caplog):
+    """Here because there is no GPU; on one, for want of a C compiler, for example."""
+    model = build(*QWEN3).bfloat16()
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    Scorer(model, context=512, batch_tokens=4096)
+    (record,) = [record for record in caplog.records if "dense mask, which is slower" in record.message]
+    assert record.levelname == "WARNING"
+
+
 @pytest.mark.parametrize("heads", [(32, 8), (28, 4), (9, 3)])
 def test_shapes_of_the_flash_kernel_on_a_gpu(heads):
     """PyTorch's own rule for the kernel's shapes, on tensors without data: no number is tried."""
