@@ -44,7 +44,7 @@ class Finding:
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
-        margin_in_words: Effects of that size, in points or pairs of 100: "an effect of 0.18 points or more".
+        margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
             correction; None where unknown, or where as many could not tell.
@@ -187,7 +187,7 @@ def _open_within_bounds(judged: Judged) -> str:
 
 
 def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
-    """Say an estimate less its null in units that people understand: points, or wins of so many of 100 pairs."""
+    """Say an estimate less its null in units that people understand: points, wins of 100 pairs, or win probability."""
     advice, ends = advice_on(bias), (estimate.value, estimate.low, estimate.high)
     favored, null = advice.favored, measurement.estimates[estimate.name].null or 0.0
     if advice.words:
@@ -198,11 +198,18 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
         value, low, high = (unit * end for end in ends)
         span = _span(value, low, high)
         return f"{favored} gets {_more(value, low, high)} points at equal quality{_scale(judged)}{span}"
-    if estimate.unit == SCORE_SD:
+    if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
         value, low, high = (100 * (share - 0.5) for share in _even_pair(estimate.name, measurement, ends))
         return (
-            f"{favored} than the other wins {_more(value, low, high, digits=0)} of 100 pairs of equal quality than the "
-            f"half that is fair{_span(value, low, high, digits=0)}"
+            f"{favored} wins {_more(value, low, high, digits=0)} of 100 pairs of equal quality than the half that is "
+            f"fair{_span(value, low, high, digits=0)}"
+        )
+    if estimate.unit == SCORE_SD:
+        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
+        probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
+        return (
+            f"in a pair of equal quality that the judge would otherwise find even, {favored} gets a win probability of "
+            f"{probability} %{_span(value, low, high, digits=0)}"
         )
     if estimate.unit == SHARE:
         value, low, high = (100 * (null + end) for end in ends)
@@ -217,7 +224,9 @@ def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement
         return f"an effect of {margin * _score_sd(estimate.name, measurement):.2f} points or more"
     if estimate.unit == SCORE_SD:
         (share,) = _even_pair(estimate.name, measurement, (margin,))
-        return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
+        if are_verdicts(measurement.samples[estimate.name].values):
+            return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
+        return f"a shift of an even pair from 50 % to {100 * share:.0f} % or more"
     if estimate.unit == SHARE:
         return f"an effect of {100 * margin:g} of 100 comparisons or more"
     if estimate.unit == SLOPE:
@@ -226,7 +235,11 @@ def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement
 
 
 def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:
-    """Return the win rate that an effect makes of an even pair; scores are log-odds, or verdicts from -1 to 1."""
+    """Return the win probability that an effect makes of an even pair; of verdicts, the share of wins.
+
+    Of log-odds it is no share of wins: a confident judge decides few pairs near even, so an effect that moves an even
+    pair from 50 to 76 % may turn 11 decisions of 100, or 2.
+    """
     values = measurement.samples[name].values
     shifts = [_score_sd(name, measurement) * end for end in ends]
     if are_verdicts(values):

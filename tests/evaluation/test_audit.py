@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
-from planted import scored
+from planted import compared, scored
 
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.audited import Answered
-from evalbias.evaluation.finding import Finding, holm, in_words
+from evalbias.evaluation.finding import Finding, findings_of, holm, in_words
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
@@ -430,6 +430,32 @@ def test_one_rating_gives_bounds_that_are_said_once():
         assert f"{words} " in sentence
         assert sentence.endswith("(95 %, if the reliability of one rating is .5 or more)")
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
+
+
+@pytest.mark.parametrize("verdicts", [False, True])
+def test_only_verdicts_are_counted_as_wins(verdicts):
+    judged = compared(np.random.default_rng(0), 300, length=0.4, verdicts=verdicts)
+    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
+    (finding,) = findings_of({"verbosity": measurement}, judged, {})
+    sample = measurement.samples["length_effect"]
+    shifts = np.array([finding.estimate.value, finding.estimate.low, finding.estimate.high]) * np.sqrt(
+        np.mean(sample.values**2)  # each pair counts both ways
+    )
+    assert finding.status == "biased"
+    if verdicts:
+        value, low, high = 50 * shifts
+        assert finding.sentence == (
+            f"an output that is one standard deviation longer wins {value:.0f} more of 100 pairs of equal quality than "
+            f"the half that is fair (95 % {low:.0f} to {high:.0f})"
+        )
+        assert re.fullmatch(r"an effect of \d+ of 100 pairs or more", finding.margin_in_words)
+    else:  # log-odds: how many decisions they turn depends on how even the pairs are
+        value, low, high = 100 / (1 + np.exp(-shifts))
+        assert finding.sentence == (
+            "in a pair of equal quality that the judge would otherwise find even, an output that is one standard "
+            f"deviation longer gets a win probability of {value:.0f} % (95 % {low:.0f} to {high:.0f})"
+        )
+        assert re.fullmatch(r"a shift of an even pair from 50 % to \d+ % or more", finding.margin_in_words)
 
 
 def test_items_with_one_rating_are_said_to_be_left_out():
