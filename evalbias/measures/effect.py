@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.curvature import curvature
 from evalbias.measures.instrumented import Rated, Slope, fit, pool, with_reliability, without_levels
-from evalbias.measures.joint_model import JointModel, joint_model
+from evalbias.measures.joint_model import QUALITY, JointModel, joint_model
 from evalbias.measures.sides import curvature_of_sides
 from evalbias.measures.weak_instruments import weak_test
 
@@ -36,11 +36,12 @@ STRONG = 10.0
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
 not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
-QUALITY = "quality"
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
 UNRELATED = "the ratings of an item agree no more than its {feature} explains: collect more reliable ratings"
+COLLINEAR = "the {feature} can hardly be told apart from what is held fixed: leave a covariate out"
+ONE_INPUT = "without the items of one input the effect is unknown: judge outputs of more inputs"
 TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed: rate more items, or each more often"
 
 
@@ -68,7 +69,7 @@ class FeatureEffect:
         n: Items that count.
         clusters: Clusters (inputs) that they belong to.
         undefined: Items left out because a number is missing.
-        reason: Why the effect is undefined; empty where it is defined.
+        reason: Why the effect or its interval is undefined; empty where both are defined.
         ends: Smallest and largest effect that an unbiased judge would show because the ends of the scales cut off
             ratings or scores; 0 lies between. Both are 0 for a difference of two judges and for a single rating.
     """
@@ -123,6 +124,8 @@ def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> Fe
     if not found.identified:
         return _undefined(model, UNRELATED.format(feature=model.feature), rated.reliability)
     effect, *slopes = found.slopes()
+    if np.isnan(effect.value):
+        return _undefined(model, COLLINEAR.format(feature=model.feature), rated.reliability, found.first_stage_f)
     weak, ends = found.first_stage_f < STRONG, _ends(model, rated, differences)
     unbiased = min(max(effect.value, ends[0]), ends[1])
     if weak:
@@ -147,6 +150,7 @@ def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> Fe
         n=model.n,
         clusters=found.clusters,
         undefined=model.undefined,
+        reason=ONE_INPUT if np.isnan(effect.low) else "",
         ends=ends,
     )
 

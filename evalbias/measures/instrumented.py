@@ -162,14 +162,18 @@ def jackknife(
         (p + 1, s) coefficients of the columns of X and, last, of quality; (G, p + 1, s) the same without each cluster.
     """
     design = np.column_stack([x, rated.mean])  # (n, k)
+    lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean()))
+    units = np.where(lengths > 0, lengths, 1.0)  # (k,) whatever the columns' own units, what is singular stays so
+    design = design / units
     products = design[:, :, None] * design[:, None, :]  # (n, k, k)
-    products[:, -1, -1] = rated.product
+    products[:, -1, -1] = rated.product / units[-1] ** 2
     targets = design[:, :, None] * scores[:, None, :]  # (n, k, s)
     parts = [sums_by_cluster(values, clusters) for values in (products, targets, scores**2)]
     whole = [part.sum(axis=0, keepdims=True) for part in parts]
     rest = [total - part for total, part in zip(whole, parts, strict=True)]  # without each cluster
     standardized = np.append(unit, 0.0)
-    return _solved(whole, standardized)[0], _solved(rest, standardized)
+    per_unit = np.where(standardized > 0, 1.0, units)[:, None]
+    return _solved(whole, standardized)[0] / per_unit, _solved(rest, standardized) / per_unit
 
 
 def _solved(sums: Sequence[FloatArray], standardized: FloatArray) -> FloatArray:

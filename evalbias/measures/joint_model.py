@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.checks import vector
 
+QUALITY = "quality"
+"""Name of the quality among the terms of the model."""
 MIN_CLUSTERS = 5
 """Fewest inputs from which an interval is computed."""
 
@@ -111,11 +114,14 @@ def joint_model(
             name the candidates, and the constant is 0.
 
     Raises:
-        ValueError: The lengths differ, or ratings are not a matrix or hold an infinite value.
+        ValueError: The lengths differ, ratings are not a matrix, a number is infinite, or a covariate has the name of
+            the feature or of the quality.
     """
     n, ratings = len(feature), _matrix(ratings)
     groups = list(range(n)) if clusters is None else list(clusters)
-    given = {name: list(values) for name, values in (covariates or {}).items()}
+    given = {label: list(values) for label, values in (covariates or {}).items()}
+    if taken := {name, QUALITY} & given.keys():
+        raise ValueError(f"A covariate is called {taken.pop()!r}, as another term of the model is: rename it.")
     for label, values in {"ratings": ratings, "clusters": groups, **given}.items():
         if len(values) != n:
             raise ValueError(f"{label} has {len(values)} entries, {name} {n}: give the same items in the same order.")
@@ -137,7 +143,7 @@ def joint_model(
         if any(isinstance(value, str) for value in present):
             levels |= _levels(label, [str(value) for value in present])
         else:
-            columns[label] = _scaled(rows(np.array(values, dtype=np.float64)))
+            columns[label] = _scaled(rows(vector(values, label)))
     names: dict[object, int] = {}
     codes = [names.setdefault(groups[i], len(names)) for i in places]
     return JointModel(

@@ -27,20 +27,23 @@ def weak_test(
     Args:
         y: (n,) scores, of unit variance.
         x: (n, p) covariates of full rank.
-        column: Column whose coefficient is meant, of unit variance.
+        column: Column whose coefficient is meant.
         rated: The ratings.
         clusters: (n,) number of each item's cluster, from 0.
         null: Value of the coefficient that is tested.
 
     Returns:
-        Lower end, upper end and two-sided p; an end is infinite where no value up to 10 on its side is rejected.
+        Lower end, upper end and two-sided p; an end is infinite where no value up to 10 for one standard deviation of
+        the column is rejected on its side.
     """
-    test = _WeakTest(y, x, column, rated, clusters)
+    unit = float(x[:, column].std())
+    test = _WeakTest(y, np.where(np.arange(x.shape[1]) == column, x / unit, x), column, rated, clusters)
     accepted = np.flatnonzero(test.accepts(VALUES))
     first, last = accepted[[0, -1]] if len(accepted) else (0, len(VALUES) - 1)
     low = -np.inf if first == 0 else _edge(test, VALUES[first - 1], VALUES[first])
     high = np.inf if last == len(VALUES) - 1 else _edge(test, VALUES[last + 1], VALUES[last])
-    return low, high, float(2 * scipy.stats.t.sf(np.sqrt(test.statistic(np.array([null]))[0]), test.df))
+    p_value = float(2 * scipy.stats.t.sf(np.sqrt(test.statistic(np.array([null * unit]))[0]), test.df))
+    return low / unit, high / unit, p_value
 
 
 class _WeakTest:

@@ -9,8 +9,9 @@ import numpy as np
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.quality import are_verdicts
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.effect import QUALITY, FeatureEffect
+from evalbias.measures.effect import FeatureEffect
 from evalbias.measures.effect_statistic import EffectStatistic
+from evalbias.measures.joint_model import QUALITY
 from evalbias.report.html.plots.marks import DASHED, grid
 from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of
 

@@ -1,0 +1,103 @@
+"""Effects at equal quality do not depend on orders, names, units or the direction of a scale."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evalbias.measures import effect_at_equal_quality, effect_change
+
+
+def world(seed, n, raters, likert):
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=n)
+    feature = 0.5 * quality + rng.normal(size=n)
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.7 * rng.normal(size=(n, raters))), 1, 5)
+    scores = quality + 0.3 * feature + 0.5 * rng.normal(size=n)
+    covariates = {"system": rng.choice(["a", "b", "c"], n).tolist(), "length": rng.normal(size=n).tolist()}
+    clusters = [f"d{i}" for i in rng.integers(0, n // 3, n)]
+    return rng, feature, np.clip(np.round(3 + scores), 1, 5) if likert else scores, ratings, covariates, clusters
+
+
+def numbers(found):
+    return [found.effect, found.low, found.high, found.standard_error, found.p_value, *found.bounds, *found.ends]
+
+
+def turned(found):
+    """Numbers of the effect of the opposite feature."""
+    effect, low, high, error, p, *pairs = numbers(found)
+    return [-effect, -high, -low, error, p, -pairs[1], -pairs[0], -pairs[3], -pairs[2]]
+
+
+worlds = {
+    "seed": st.integers(0, 999),
+    "n": st.sampled_from([12, 30, 60]),
+    "raters": st.integers(1, 4),
+    "likert": st.booleans(),
+    "standardized": st.booleans(),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(**worlds)
+def test_orders_names_and_units_do_not_matter(seed, n, raters, likert, standardized):
+    rng, x, s, r, covariates, clusters = world(seed, n, raters, likert)
+    options = {"covariates": covariates, "clusters": clusters, "standardized": standardized}
+    found = effect_at_equal_quality(x, s, r, **options)
+
+    def same(*arrays, **changed):
+        other = effect_at_equal_quality(*arrays, **{**options, **changed})
+        assert numbers(other) == pytest.approx(numbers(found), rel=1e-4, abs=1e-4, nan_ok=True)
+        assert other.reason == found.reason
+
+    p = rng.permutation(n)
+    moved = {name: [values[i] for i in p] for name, values in covariates.items()}
+    same(x[p], s[p], r[p], covariates=moved, clusters=[clusters[i] for i in p])
+    same(x, s, r[:, rng.permutation(raters)])
+    same(x, 25 * s + 100, r)
+    same(x, s, 1e-6 * r)
+    same(x, s, 1e6 * r - 7)
+    names = {"a": "z", "b": "y", "c": "x"}
+    same(x, s, r, covariates={"length": [1e6 * v + 3 for v in covariates["length"]], "by": covariates["system"]})
+    same(x, s, r, covariates={**covariates, "system": [names[v] for v in covariates["system"]]})
+    for unit in (60.0, 1e-6):
+        other = effect_at_equal_quality(unit * x, s, r, **options)
+        per_unit = np.array([1, 1, 1, 1, 0, 1, 1, 1, 1]) if not standardized else np.zeros(9)
+        expected = np.array(numbers(found)) / unit**per_unit
+        assert numbers(other) == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-4, nan_ok=True)
+        assert other.reason == found.reason
+
+
+@settings(max_examples=40, deadline=None)
+@given(**worlds)
+def test_the_direction_of_feature_scale_and_comparison_turns_the_sign(seed, n, raters, likert, standardized):
+    _, x, s, r, covariates, clusters = world(seed, n, raters, likert)
+    options = {"clusters": clusters, "standardized": standardized}
+    found = effect_at_equal_quality(x, s, r, **options)
+    for other in (effect_at_equal_quality(-x, s, r, **options), effect_at_equal_quality(x, 6 - s, 6 - r, **options)):
+        assert numbers(other) == pytest.approx(turned(found), rel=1e-4, abs=1e-4, nan_ok=True)
+    after = s + np.array(covariates["length"])
+    change, back = effect_change(x, s, after, r, **options), effect_change(x, after, s, r, **options)
+    assert numbers(back) == pytest.approx(turned(change), rel=1e-4, abs=1e-4, nan_ok=True)
+
+
+def test_covariates_that_take_the_place_of_another_term_are_refused():
+    _, x, s, r, covariates, _ = world(0, 30, 2, likert=False)
+    for name in ("ls", "quality"):
+        with pytest.raises(ValueError, match=f"A covariate is called '{name}'"):
+            effect_at_equal_quality(x, s, r, name="ls", covariates={name: covariates["length"]})
+    with pytest.raises(ValueError, match=r"length\[0\] is infinite"):
+        effect_at_equal_quality(x, s, r, covariates={"length": [np.inf, *covariates["length"][1:]]})
+
+
+def test_an_undefined_effect_or_interval_has_a_reason():
+    rng, x, s, r, *_ = world(0, 60, 2, likert=False)
+    found = effect_at_equal_quality(x, s, r, covariates={"length": 2 * x + 1e-9 * rng.normal(size=60)})
+    assert np.isnan(found.effect)
+    assert "can hardly be told apart from what is held fixed" in found.reason
+    own = np.zeros(60)
+    own[:4] = 1.0  # the judge's own system answered one input only
+    inputs = [str(max(i - 3, 0)) for i in range(60)]
+    alone = effect_at_equal_quality(own, s, r, clusters=inputs, standardized=False)
+    assert np.isnan(alone.low)
+    assert "without the items of one input the effect is unknown" in alone.reason
