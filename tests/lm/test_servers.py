@@ -401,6 +401,17 @@ def test_wrong_settings_and_contradictions_are_refused(lms):
         ServerLM("tiny", base_url=address, **QUICK)
 
 
+def test_a_wrong_key_is_not_taken_for_a_server_without_probabilities(lms):
+    """Some servers list their models without a key, and ask for one at the first prompt."""
+    denied = (401, {"error": {"message": "Incorrect API key provided"}})
+    faults = lambda _, path, __: denied if "completions" in path else None  # noqa: E731
+    with (
+        serving(lms["llama-chat"], "chat", faults=faults) as (address, _),
+        pytest.raises(ConnectionError, match=r"status 401, Incorrect API key provided\. Give the key .*OPENAI_API_KEY"),
+    ):
+        ServerLM("tiny", base_url=address, **QUICK)
+
+
 def test_a_prompt_beyond_the_servers_context_is_named(lms):
     local = lms["qwen2"]
     with serving(local) as (address, _):

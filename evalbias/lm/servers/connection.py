@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evalbias.lm.servers.errors import NotJSON, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.errors import DENIED, NotJSON, RequestError, StatusError, describe_error, is_transient
 from evalbias.lm.servers.transport import Pool
 
 FIRST_PATIENCE = 10.0
@@ -71,7 +71,7 @@ class Connection:
         try:
             return await self._retried("GET", path, None, patience=min(self._patience, FIRST_PATIENCE))
         except StatusError as error:
-            if error.status in (401, 403):
+            if error.status in DENIED:
                 raise
             return None
         except NotJSON:

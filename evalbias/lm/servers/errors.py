@@ -5,7 +5,10 @@ from __future__ import annotations
 TRANSIENT = frozenset({408, 409, 429})
 """Statuses below 500 that are retried."""
 
-FATAL = frozenset({401, 403, 404})
+DENIED = frozenset({401, 403})
+"""Statuses of a missing or wrong key, or of one without permission."""
+
+FATAL = DENIED | {404}
 """Statuses that every other request of the call would get too."""
 
 
@@ -66,4 +69,5 @@ def describe_error(error: Exception) -> str:
         404: "Check the address and the model's name.",
         429: "Lower in_flight, or raise patience.",
     }.get(error.status, "")
-    return f"status {error.status}, {error.reason} {remedy}".rstrip()
+    reason = error.reason.rstrip(" .")
+    return f"status {error.status}{', ' * bool(reason)}{reason}. {remedy}".rstrip()

@@ -12,7 +12,7 @@ from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
-from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error
+from evalbias.lm.servers.errors import DENIED, NotJSON, StatusError, describe_error
 from evalbias.lm.types import SAME_MODEL
 
 
@@ -107,7 +107,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
 
     Raises:
         ValueError: The server speaks none of the dialects, contradicts itself, or has another tokenizer.
-        RequestError: The server did not answer in time.
+        RequestError: The server did not answer in time, or denies access.
     """
     dialects = [
         dialect
@@ -122,17 +122,20 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
             raise
         except (StatusError, NotJSON, ValueError) as error:
             errors[dialect.name] = error
+    for error in errors.values():
+        if isinstance(error, StatusError) and error.status in DENIED:
+            raise error  # nothing is known about what the server can do
     url = endpoint.connection.base_url
     if not served.listed and _all_missing(errors.values()):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
-    attempts = "; ".join(f"as {name}: {describe_error(error)}" for name, error in errors.items())
+    attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
         "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
         if endpoint.tokenizer is None
         else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
         "dialect='systemone' or 'decisions' for a server that answers closed questions."
     )
-    raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts} {remedy}")
+    raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts}. {remedy}")
 
 
 def _typed(values: Any, name: str, kind: type) -> Any:
