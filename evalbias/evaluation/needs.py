@@ -9,7 +9,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.ratings import rated_criteria
-from evalbias.evaluation.formatting import joined
+from evalbias.evaluation.formatting import count, joined
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.quality import is_rated_by_people, on_one_scale
 
@@ -98,8 +98,27 @@ def _two_ratings(given: Given) -> str:
 def _same_scale(given: Given) -> str:
     if given.judged.scale is None:
         return "the judge's lowest and highest score (--scale LOW-HIGH)"
-    there = HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged)
-    return "" if there else "people's ratings on the judge's scale (--scale LOW-HIGH says which it is)"
+    if HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged):
+        return ""
+    if np.isnan(given.judged.answers).all():
+        return "scores by the judge (all are undefined)"
+    return "people's ratings on the judge's scale (--scale LOW-HIGH says which it is)" + _off_scale(given.judged)
+
+
+def _off_scale(judged: Judged) -> str:
+    """Name the first item that people rated off the judge's scale, as the end of a sentence; empty if there is none."""
+    low, high = judged.scale or (-np.inf, np.inf)
+    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES))
+    rated = rated.reshape(len(judged.ids), -1)  # (n, raters)
+    items = np.flatnonzero(((rated < low) | (rated > high)).any(axis=1))
+    if not len(items):
+        return ""
+    row = rated[items[0]]
+    value = row[(row < low) | (row > high)][0]
+    return (
+        f"; outside {low:g} to {high:g} are the ratings of {count(len(items), 'item')}, such as "
+        f"{judged.ids[items[0]]!r} with {value:g}"
+    )
 
 
 NEEDS: Mapping[str, Sequence[Need]] = {

@@ -367,6 +367,17 @@ def bare_scores(n, **fields):
     return [{"id": str(i), "output": "word " * (1 + i % 7), "mine": 1 + i % 5, **fields} for i in range(n)]
 
 
+def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
+    rated = [{**e, "ratings": [1 + i % 5, 1 + (i + i // 5) % 5]} for i, e in enumerate(bare_scores(30))]
+    assert "scale_use" not in evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
+    rated[7]["ratings"] = [3, 11]
+    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
+    assert found["scale_use"] == (
+        "a test needs people's ratings on the judge's scale (--scale LOW-HIGH says which it is); outside 1 to 5 are "
+        "the ratings of 1 item, such as '7' with 11"
+    )
+
+
 def test_only_what_is_missing_is_asked_for():
     found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5)).not_measured
     mapped = "columns rating_1, rating_2, ...; name yours by --map rating_1=COLUMN,rating_2=COLUMN"
