@@ -74,12 +74,19 @@ def test_measure_likelihood(items, tmp_path):
 
 def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "-k", 0, "--json"]
+    options += ["--task", "Describe her.", "--source-label", "Facts", "--output-label", "Reply"]
     told = json.loads(evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout)
     (found,) = [one["estimates"] for one in told["likelihood"].values()]
     _, test = data.split(random.Random(0).sample(list(data.load("jsonl", items)), 100), seed=0)
-    judged = judge_examples(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), test, lm=embedded_judge_lm())
+    criterion = Criterion(
+        world.NAME, world.DEFINITION, task="Describe her.", source_label="Facts", output_label="Reply"
+    )
+    lm = embedded_judge_lm()
+    judged = judge_examples(PointwiseJudge(criterion), test, lm=lm, likelihood_lm=lm)
     expected = spearman(judged.answers, judged.covariate("human_scores")).value
     assert found["performance"]["value"] == pytest.approx(expected, abs=1e-6)
+    expected = measure(LikelihoodBias(), judged, seed=0)["bias_score"].value
+    assert found["bias_score"]["value"] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from evalbias.commands.options import (
     Reliability,
     Seed,
     SourceLabel,
+    WrittenFor,
     opening_models,
     pair_limit,
 )
@@ -62,14 +63,6 @@ AnyScale = Annotated[
     str | None,
     typer.Option(
         "--scale", help="Lowest and highest possible score, for recorded scores, such as 1-5, 0.0-1.0 or -2-2."
-    ),
-]
-WrittenFor = Annotated[
-    str | None,
-    typer.Option(
-        "--task",
-        help="Task that the outputs were written for, such as 'Summarise the article.' For recorded answers, LS is the "
-        "likelihood of an output given this task and the source.",
     ),
 ]
 By = Annotated[

@@ -20,13 +20,16 @@ from evalbias.commands.options import (
     Models,
     Normalization,
     Out,
+    OutputLabel,
     Reduction,
     Reliability,
     Resamples,
     Scale,
     Seed,
     Shots,
+    SourceLabel,
     SplitBy,
+    WrittenFor,
     opening_models,
 )
 
@@ -38,6 +41,9 @@ def measure_likelihood(
     columns: Columns = None,
     criterion: Criteria = None,
     scale: Scale = "1-5",
+    written_for: WrittenFor = None,
+    source_label: SourceLabel = None,
+    output_label: OutputLabel = None,
     likelihood_lm: LikelihoodLM = None,
     *,
     models: Models,
@@ -66,7 +72,15 @@ def measure_likelihood(
     from evalbias.report.tables import measurement_table
 
     task = open_task(
-        data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates, columns=columns
+        data,
+        criterion,
+        scale,
+        written={"task": written_for, "source_label": source_label, "output_label": output_label},
+        seed=seed,
+        split_by=split_by,
+        limit=limit,
+        candidates=candidates,
+        columns=columns,
     )
     options: dict[str, object] = {"k": k, "reduction": reduction}
     if reliability is not None:
@@ -116,6 +130,9 @@ def compile_likelihood(
     columns: Columns = None,
     criterion: Criteria = None,
     scale: Scale = "1-5",
+    written_for: WrittenFor = None,
+    source_label: SourceLabel = None,
+    output_label: OutputLabel = None,
     likelihood_lm: LikelihoodLM = None,
     *,
     models: Models,
@@ -140,7 +157,15 @@ def compile_likelihood(
     from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
     task = open_task(
-        data, criterion, scale, seed=seed, split_by=split_by, limit=limit, candidates=candidates, columns=columns
+        data,
+        criterion,
+        scale,
+        written={"task": written_for, "source_label": source_label, "output_label": output_label},
+        seed=seed,
+        split_by=split_by,
+        limit=limit,
+        candidates=candidates,
+        columns=columns,
     )
     options = {
         "k": k,

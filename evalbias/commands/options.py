@@ -108,6 +108,14 @@ ProposerLM = Annotated[
 ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that runs --proposer-lm.")]
 SourceLabel = Annotated[str | None, typer.Option(help="Name of the source in prompts, such as Dialogue.")]
 OutputLabel = Annotated[str | None, typer.Option(help="Name of an output in prompts, such as Reply.")]
+WrittenFor = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="Task that the outputs were written for, such as 'Summarise the article.' For recorded answers and new "
+        "judges, LS is the likelihood of an output given this task and the source.",
+    ),
+]
 OneCriterion = Annotated[
     str | None, typer.Option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
 ]

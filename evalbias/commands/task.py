@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ def open_task(
     criteria: list[str] | None,
     scale: str,
     *,
+    written: Mapping[str, str | None],
     seed: int,
     split_by: str,
     limit: int | None,
@@ -104,6 +105,7 @@ def open_task(
         spec: Name of the data.
         criteria: Names of the data set's own criteria, or definitions.
         scale: Scale of the defined ones.
+        written: The criteria's ``task``, ``source_label`` and ``output_label``, where they are given.
         seed: Seed for the split and for ``limit``.
         split_by: See ``data.split``.
         limit: Number of items to draw before the split.
@@ -122,7 +124,8 @@ def open_task(
     if candidates is not None:
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
-    chosen = criteria_of(name, criteria, scale)
+    given: dict[str, Any] = {field: text for field, text in written.items() if text is not None}
+    chosen = tuple(replace(criterion, **given) for criterion in criteria_of(name, criteria, scale))
     check_rated(items, chosen, spec)
     if name not in BINS:
         check_scale(items, chosen)
