@@ -143,7 +143,7 @@ def joint_model(
         if any(isinstance(value, str) for value in present):
             levels |= _levels(label, [str(value) for value in present])
         else:
-            columns[label] = _scaled(rows(vector(values, label)))
+            columns[label] = _scaled(rows(vector(np.array(values, dtype=np.float64), label)))
     names: dict[object, int] = {}
     codes = [names.setdefault(groups[i], len(names)) for i in places]
     return JointModel(
