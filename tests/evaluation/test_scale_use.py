@@ -11,6 +11,7 @@ from scipy import stats
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.finding import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
+from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.scale_use import ScaleUse
 from evalbias.measures.quality_slope import QualitySlopeStatistic
 from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic, nearest_levels
@@ -33,6 +34,12 @@ def test_levels_by_hand():
     assert found["ends_share"].value == pytest.approx(1 / 5)
     assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
     assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
+
+
+def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
+    ratings = np.array([[1.0, 2.0], [3.0, 3.0], [5.0, 4.0]])
+    judged = judge([NAN, NAN, NAN], ratings.mean(axis=1), **{RATINGS: ratings})
+    assert what_is_lacking("scale_use", Given(judged)) == "scores by the judge (all are undefined)"
 
 
 def test_statistics_at_their_ends():
