@@ -226,6 +226,29 @@ def test_transient_failures_are_retried(lms, fault):
     np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("status", "error", "said"),
+    [
+        (
+            429,
+            {"message": "You exceeded your quota.", "code": "insufficient_quota"},
+            "You exceeded your quota. Add credit",
+        ),
+        (402, {"message": "Insufficient Balance", "code": 402}, "Insufficient Balance. Add credit"),
+    ],
+)
+def test_an_account_without_credit_is_not_asked_again(lms, status, error, said):
+    local = lms["qwen2"]
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=1)
+        start = len(fake.requests)
+        fake.faults = lambda n, *_: None if n - start <= 2 else (status, {"error": error})
+        with pytest.raises(Unanswered, match=said) as raised:
+            lm.choice_logprobs([f"the cat {word}" for word in "abcdefgh"], ["1", "2"])
+        assert len(fake.requests) - start == 3
+    assert len(raised.value.answered) == 2
+
+
 def test_a_refused_item_does_not_cost_the_others(lms, tmp_path):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghij"]

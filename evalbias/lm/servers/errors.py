@@ -8,8 +8,11 @@ TRANSIENT = frozenset({408, 409, 429})
 DENIED = frozenset({401, 403})
 """Statuses of a missing or wrong key, or of one without permission."""
 
-FATAL = DENIED | {404}
+FATAL = DENIED | {402, 404}
 """Statuses that every other request of the call would get too."""
+
+SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
 
 
 class RequestError(Exception):
@@ -27,15 +30,17 @@ class StatusError(RequestError):
         status: HTTP status.
         reason: The server's own words, at most ``REASON`` characters.
         retry_after: Seconds after which the server asks to try again; None if it does not say.
+        code: The server's name for the error; empty if it gives none.
     """
 
     REASON = 1000
 
-    def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
+    def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
         super().__init__(f"status {status}, {reason}")
         self.status = status
         self.reason = reason[: self.REASON]
         self.retry_after = retry_after
+        self.code = code
 
 
 class Declined(RequestError):  # noqa: N818 - named for the problem
@@ -53,8 +58,14 @@ class Unreadable(ValueError):  # noqa: N818 - a value error like the others, nam
 def is_transient(error: BaseException) -> bool:
     """Return whether a retry may succeed."""
     if isinstance(error, StatusError):
-        return error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
+        again = error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
+        return again and error.code not in SPENT
     return isinstance(error, NoAnswer | NotJSON)
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Return whether every other request of the call would fail in the same way."""
+    return isinstance(error, StatusError) and (error.status in FATAL or error.code in SPENT)
 
 
 def describe_error(error: Exception) -> str:
@@ -63,11 +74,13 @@ def describe_error(error: Exception) -> str:
         return str(error)
     if not isinstance(error, StatusError):
         return f"the server's answer cannot be used: {error}."
+    credit = "Add credit to the account, or use another key."
     remedy = {
         401: "Give the key as api_key or in OPENAI_API_KEY.",
+        402: credit,
         403: "Give a key with the necessary permission.",
         404: "Check the address and the model's name.",
-        429: "Lower in_flight, or raise patience.",
+        429: credit if error.code in SPENT else "Ask fewer at a time (in_flight), or raise patience.",
     }.get(error.status, "")
     reason = error.reason.rstrip(" .")
     return f"status {error.status}{', ' * bool(reason)}{reason}. {remedy}".rstrip()

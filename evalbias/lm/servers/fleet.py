@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evalbias.lm.servers.call import Call, Job
 from evalbias.lm.servers.connection import Connection, pause
-from evalbias.lm.servers.errors import FATAL, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.errors import RequestError, describe_error, is_fatal, is_transient
 from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.servers.routing import route
 from evalbias.lm.servers.transport import Pool
@@ -151,7 +151,7 @@ class Fleet:
 
     def _other(self, replica: Replica, error: Exception, started: float, queues: _Queues) -> Replica | None:
         """Return the server to ask instead of one that failed; None if the error is the item's, or no other is left."""
-        if not (is_transient(error) or _is_fatal(error)):
+        if not (is_transient(error) or is_fatal(error)):
             return None
         others = [other for other in self._living() if other is not replica]
         if not others:
@@ -228,11 +228,6 @@ class _Queues:
             queue.clear()
 
 
-def _is_fatal(error: Exception) -> bool:
-    """Return whether every other request to the server would get the error too."""
-    return isinstance(error, StatusError) and error.status in FATAL
-
-
 def _is_dead(replica: Replica, error: Exception, started: float) -> bool:
     """Return whether a server refuses everything, or has answered nothing since a request to it began."""
-    return _is_fatal(error) or (is_transient(error) and replica.connection.last_answer < started)
+    return is_fatal(error) or (is_transient(error) and replica.connection.last_answer < started)

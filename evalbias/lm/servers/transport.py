@@ -260,7 +260,10 @@ def _status_error(response: aiohttp.ClientResponse, content: bytes) -> StatusErr
         reason = _json(content)
     except NotJSON:
         reason = content.decode("utf-8", "replace")
+    code = ""
     for name in ("error", "message"):
-        reason = reason.get(name, reason) if isinstance(reason, dict) else reason
+        if isinstance(reason, dict):
+            code, reason = str(reason.get("code", code)), reason.get(name, reason)
     after = response.headers.get("Retry-After", "")
-    return StatusError(response.status, str(reason), int(after) if re.fullmatch("[0-9]{1,6}", after) else None)
+    retry_after = int(after) if re.fullmatch("[0-9]{1,6}", after) else None
+    return StatusError(response.status, str(reason), retry_after, code)
