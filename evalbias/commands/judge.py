@@ -118,8 +118,13 @@ def _judge_corpus(
 def _line(brief: dict[str, object], file: Path) -> str:
     refused: Any = brief["refused"]
     named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
+    unanswered = (
+        f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
+        "or the server reported none. Try a prompt that asks for a label alone, or another model.\n"
+    )
     return (
         f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
+        f"{unanswered * bool(brief['unanswered'])}"
         "To find out whether these scores can be trusted, run 'evalbias audit' with the same --judge and --lm on rated "
         "items."
     )

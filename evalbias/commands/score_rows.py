@@ -60,17 +60,20 @@ def scores_of(file: Path) -> FloatArray:
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
     """Return count and mean of a file's scores, and every item's coverage; the file is read line by line.
 
-    ``refused`` holds the ids of the items that the model could not be asked about, the first hundred of them.
+    ``refused`` holds the ids of the items that the model could not be asked about, the first hundred of them;
+    ``unanswered`` is the number of those that it was asked about, and that have no score.
     """
     scores, coverage = array("d"), array("d")
     refused: list[str] = []
+    reasons = 0
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
             scores.append(number(row["score"]))
             coverage.append(number(row["coverage"]))
-            if "undefined" in row and len(refused) < NAMED:
-                refused.append(row["id"])
+            if "undefined" in row:
+                reasons += 1
+                refused += [row["id"]] * (len(refused) < NAMED)
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {
@@ -78,5 +81,6 @@ def summary(file: Path) -> tuple[dict[str, Any], Any]:
         "undefined": len(values) - len(defined),
         "mean": float(defined.mean()) if len(defined) else None,
         "refused": refused,
+        "unanswered": len(values) - len(defined) - reasons,
     }
     return brief, np.array(coverage)
