@@ -8,6 +8,7 @@ from typing import Any
 
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.formatting import count
 from evalbias.evaluation.judged import Judged
 
 
@@ -85,3 +86,15 @@ class CompileReport:
     cost: Cost = field(default_factory=Cost)
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the decision, the candidates, what changed on the valset, and the cost, for a reader."""
+        lines = [self.decision or f"Compiled: {self.chosen}."]
+        for one in self.candidates:
+            numbers = ", ".join(f"{estimate.label} {estimate.text()}" for estimate in one.estimates.values())
+            lines.append(f"- {one.name} {one.reason} ({numbers}).")
+        for bias, comparison in self.comparison.items():
+            changes = ", ".join(f"{change.label} {change.text()}" for change in comparison.changes.values())
+            lines.append(f"On the valset, {bias}: {changes}.")
+        spent = [count(amount, name.removesuffix("s")) for name, amount in self.cost.to_dict().items() if amount]
+        return "\n".join([*lines, f"Cost: {', '.join(spent) or 'nothing'}."])

@@ -85,6 +85,11 @@ class Judged:
     judgments: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return how many items were judged on what, and not hundreds of lines of numbers."""
+        undefined = np.isnan(self.answers).any(axis=tuple(range(1, self.answers.ndim))).sum()
+        return f"Judged({self.criterion!r}, n={len(self.ids)}, undefined={undefined})"
+
     @property
     def pairwise(self) -> bool:
         """True if the judge compared candidates, False if it scored outputs."""

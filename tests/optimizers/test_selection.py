@@ -158,6 +158,23 @@ def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_b
         assert (other.p_value < 0.05) is helps
 
 
+def test_a_printed_report_is_for_a_reader():
+    judge = PointwiseJudge(C)
+    compiled = BiasedDemos(2, seed=0, n_resamples=200).compile(
+        judge, trainset=sourced(120, 1), valset=sourced(40, 2), lm=FormulaLM()
+    )
+    report = compiled.report
+    first, *others = str(report).splitlines()
+    assert first == report.decision
+    assert len(others) == len(report.candidates) + len(report.comparison) + 1
+    given = report.candidates[0]
+    assert others[0].startswith(f"- given {given.reason} (BiasScore (z) {given.estimates['bias_score_z'].text()}, ")
+    assert f"performance {report.comparison['likelihood']['performance'].text()}" in others[-2]
+    assert others[-1] == f"Cost: {report.cost.judgments} judgments, {report.cost.likelihoods} likelihoods."
+    assert repr(report.before) == "Judged('quality', n=40, undefined=0)"
+    assert repr(report.before.take([])) == "Judged('quality', n=0, undefined=0)"
+
+
 def test_too_few_items_for_the_search_are_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"at least 18. Half of the inputs are kept back to choose on: .*select=F"):
         BiasedDemos(8).compile(PointwiseJudge(C), trainset=sourced(30, 1), lm=FormulaLM())
