@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
-from evalbias.lm.servers.errors import DENIED, NotJSON, StatusError, describe_error
+from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error, is_fatal
 from evalbias.lm.types import SAME_MODEL
 
 
@@ -122,11 +122,11 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
             raise
         except (StatusError, NotJSON, ValueError) as error:
             errors[dialect.name] = error
-    for error in errors.values():
-        if isinstance(error, StatusError) and error.status in DENIED:
-            raise error  # nothing is known about what the server can do
+    for failure in errors.values():
+        if is_fatal(failure) and not _is_missing(failure):
+            raise failure  # nothing is known about what the server can do
     url = endpoint.connection.base_url
-    if not served.listed and _all_missing(errors.values()):
+    if not served.listed and all(map(_is_missing, errors.values())):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
@@ -144,5 +144,5 @@ def _typed(values: Any, name: str, kind: type) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _all_missing(errors: Iterable[Exception]) -> bool:
-    return all(isinstance(error, StatusError) and error.status == 404 for error in errors)
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, StatusError) and error.status == 404
