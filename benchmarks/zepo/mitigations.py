@@ -80,9 +80,12 @@ def true_pairs(n: int, *, seed: int, known: frozenset[str] = frozenset()) -> lis
 
 
 def recorded_pairs(name: str, fit: int, test: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Draw pairs of recorded data for fitting, and others of other sources for the test, of which one is better."""
+    """Draw pairs of recorded data for fitting, and others of other sources for the test, of which one is better.
+
+    Pairs with an empty output are left out: PandaLM has 34 of 699.
+    """
     folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / "pairs"
-    pairs = [e for e in data.load(name, folder / FILES[name]) if e.better is not None]
+    pairs = [e for e in data.load(name, folder / FILES[name]) if e.better is not None and all(e.candidates)]
     random.Random(seed).shuffle(pairs)
     known = frozenset(e.source for e in pairs[:fit])
     return pairs[:fit], [e for e in pairs[fit:] if e.source not in known][:test]

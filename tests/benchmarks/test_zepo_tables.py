@@ -164,6 +164,11 @@ def test_the_formula_leans_as_its_wordings_say():
     assert first.sum(axis=1) == pytest.approx(np.ones(len(pool)))
 
 
+def test_recorded_pairs_with_an_empty_output_are_left_out():
+    fit, test = recorded_pairs("pandalm", 300, 1000, seed=1)
+    assert all(text.strip() for e in [*fit, *test] for text in e.candidates)
+
+
 @pytest.mark.parametrize("name", ["llmbar", "pandalm"])
 def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name):
     fit, test = recorded_pairs(name, 30, 50, seed=1)
