@@ -1,12 +1,12 @@
 """Fine-tuning against demonstrations: how much likelihood bias each leaves, on held-out inputs.
 
-usage: python -m benchmarks.tuned_judge.compare FOLDER --adapters NAME=FOLDER ... [--limit 600] [-k 8]
-           [--train 500] [--dtype bfloat16] [--seed 0] [--write]
+usage: python -m benchmarks.tuned_judge.compare FOLDER --adapters NAME=FOLDER ... [--adapters NAME=FOLDER ...] ...
+           [--limit 600] [-k 8] [--train 500] [--dtype bfloat16] [--seed 0] [--write]
 
 The model is asked as it comes, with random demonstrations and with those of highest RS (``BiasedDemos``, which takes
-them from ``--train`` training items), and with each adapter. The first adapter is the one that later ones are compared
-with. LS is that of the model as it comes, so that all judges are held against the same likelihoods. FOLDER keeps every
-answer of the models.
+them from ``--train`` training items), and with each adapter. Each ``--adapters`` lists what was trained with one seed,
+in the same order: the later ones are compared with the first. LS is that of the model as it comes, so that all judges
+are held against the same likelihoods. FOLDER keeps every answer of the models.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import dspy
+import numpy as np
 
 from benchmarks.kept_answers import keeping_answers
 from benchmarks.likelihood_bias.table import markdown
@@ -67,19 +68,29 @@ def answers(
     return judged
 
 
-def rows(title: str, judged: Mapping[str, Judged], reference: str, seed: int) -> list[list[str]]:
-    """Return the table's rows; judges after the reference are tested against it."""
-    rule = LikelihoodRule(lambda judge: judge, n_resamples=RESAMPLES, seed=seed)
-    rule.objective = objective_of(judged[reference], seed=seed)
-    body, later = [], False
+def rows(title: str, judged: Mapping[str, Judged], trainings: Sequence[Sequence[str]], seed: int) -> list[list[str]]:
+    """Return the table's rows; of each training, the judges after the first are tested against it.
+
+    With several trainings, rows with the mean and the range over them follow.
+    """
+    references = {name: group[0] for group in trainings for name in group[1:]}
+    estimates, body = {}, []
     for name, one in judged.items():
+        reference = judged[references.get(name, name)]
+        rule = LikelihoodRule(lambda judge: judge, n_resamples=RESAMPLES, seed=seed)
+        rule.objective = objective_of(reference, seed=seed)
         against = ""
-        if later:
-            p_value = rule.p_values([one], judged[reference])[0]
-            against = f"p less biased {p_value:.3f}; {rule.loss(one, judged[reference]) or 'no loss'}"
-        intervals = [f"{e.value:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for e in rule.estimates(one).values()]
+        if name in references:
+            p_value = rule.p_values([one], reference)[0]
+            against = f"p less biased {p_value:.3f}; {rule.loss(one, reference) or 'no loss'}"
+        estimates[name] = list(rule.estimates(one).values())
+        intervals = [f"{e.value:+.2f} [{e.low:+.2f}, {e.high:+.2f}]" for e in estimates[name]]
         body.append([title, name, *intervals, against])
-        later = later or name == reference
+    if len(trainings) > 1:
+        for alike in zip(*trainings, strict=True):
+            values = np.array([[e.value for e in estimates[name]] for name in alike]).T
+            cells = [f"{found.mean():+.2f} ({found.min():+.2f} to {found.max():+.2f})" for found in values]
+            body.append([title, f"mean (range) of {', '.join(alike)}", *cells, ""])
     return body
 
 
@@ -87,7 +98,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--adapters", nargs="+", required=True)
+    parser.add_argument("--adapters", nargs="+", action="append", required=True)
     parser.add_argument("--limit", type=int, default=600)
     parser.add_argument("--train", type=int, default=500)
     parser.add_argument("-k", type=int, default=8)
@@ -96,15 +107,15 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    adapters = dict(one.split("=", 1) for one in args.adapters)
+    trainings = [dict(one.split("=", 1) for one in group) for group in args.adapters]
     models = {AS_IT_COMES: opened(args.folder, "model", None, args.dtype)}
-    for number, (name, adapter) in enumerate(adapters.items()):
-        models[name] = opened(args.folder, f"adapter-{number}", adapter, args.dtype)
+    for name, adapter in (pair for group in trainings for pair in group.items()):
+        models[name] = opened(args.folder, Path(adapter).name, adapter, args.dtype)
     data_set, body = rated(DATA_SET), []
     test = held_out(data_set, args.limit, args.seed)
     for criterion in data_set.criteria:
         judged = answers(criterion, data_set, test, models, args)
-        body += rows(f"{DATA_SET}, {criterion.name}", judged, next(iter(adapters)), args.seed)
+        body += rows(f"{DATA_SET}, {criterion.name}", judged, [list(group) for group in trainings], args.seed)
         print(*body, sep="\n", flush=True)
     text = "\n\n".join(
         [
@@ -113,8 +124,8 @@ def main() -> None:
             f"and with LoRA adapters that learned from the training ratings; {len(test)} outputs of "
             f"{len(by_input(test))} inputs that took part in nothing. Likelihood effect at equal quality with LS of "
             "the model as it comes, BiasScore, and Spearman's rho with people, with 95 % intervals over inputs. "
-            "Adapters after the first are tested against it: one-sided p that the effect is no smaller, and whether "
-            "performance is lost.",
+            "Balanced adapters are tested against the one that learned from the same questions unweighted: one-sided p "
+            "that the effect is no smaller, and whether performance is lost.",
             markdown(["data set, criterion", "judge", "likelihood effect", "BiasScore", "performance", "test"], body),
         ]
     )
