@@ -11,6 +11,9 @@ from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.effect_statistic import EffectStatistic
 
+MOST_DRAWS = 100
+"""Largest number of drawn answers, of which a tie counts as two, whose shares are told from a model's probabilities."""
+
 
 def is_rated_by_people(judged: Judged) -> bool:
     """Return whether people's view of the items is known."""
@@ -67,7 +70,8 @@ def judge_scores(judged: Judged) -> FloatArray:
 
     The preference is the mean over the orders of the log-odds of the candidate's win, NaN where one is certain. A judge
     that gives verdicts without probabilities has the mean verdict instead: 1 first, -1 second, 0 tie or disagreement of
-    the orders.
+    the orders. So has one whose probabilities are shares of a few drawn answers, of which 0 and 1 are no certainty:
+    without them, only pairs that it was unsure of would count.
     """
     if not judged.pairwise:
         return judged.answers
@@ -82,17 +86,25 @@ def position_scores(judged: Judged) -> FloatArray:
 
 def are_verdicts(scores: FloatArray) -> bool:
     """Return whether ``judge_scores`` (n,) of pairs are mean verdicts, and not log-odds."""
-    return bool(np.isin(scores[~np.isnan(scores)], (-1.0, -0.5, 0.0, 0.5, 1.0)).all())
+    return bool((np.abs(scores[~np.isnan(scores)]) <= 1).all()) and _are_shares(scores, 2 * MOST_DRAWS)
 
 
 def _advantages(judged: Judged) -> FloatArray:
     """Return (n, r) log-odds of the first position in each order, or verdicts from -1 to 1 if there are only those."""
     wins = first_position(judged)
-    if np.isin(wins[~np.isnan(wins)], (0.0, 0.5, 1.0)).all():
+    if np.isin(wins, (0.0, 1.0)).any() and _are_shares(wins, MOST_DRAWS):
         return np.asarray(2 * wins - 1)
     with np.errstate(divide="ignore"):
         odds = np.log(wins) - np.log1p(-wins)
     return np.where(np.isfinite(odds), odds, np.nan)
+
+
+def _are_shares(values: FloatArray, most: int) -> bool:
+    """Return whether all numbers between -1 and 1 are multiples of 1/m for an m up to ``most``."""
+    distinct = np.unique(values[~np.isnan(values)])
+    if len(distinct) > 2 * most + 1:
+        return False
+    return any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, most + 1))
 
 
 def first_position(judged: Judged) -> FloatArray:

@@ -9,7 +9,7 @@ from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, RATINGS
-from evalbias.evaluation.quality import judge_scores, log_lengths, people_ratings
+from evalbias.evaluation.quality import are_verdicts, judge_scores, log_lengths, people_ratings
 from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import EffectStatistic, effect_at_equal_quality
 from evalbias.measures.group_gap import GapStatistic
@@ -83,8 +83,36 @@ def test_preferences_by_hand():
     found = judge_scores(pairs_judged(verdicts, ties=True))
     assert found == pytest.approx([1, 0, 0.5, -1, NAN], nan_ok=True)
     assert judge_scores(pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]])) == pytest.approx([-1, 0])
-    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1, 0.9)]]))
+    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]))
     assert odds == pytest.approx([math.log(4) / 2, NAN], nan_ok=True)  # certain once: no finite log-odds
+    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]))
+    assert odds == pytest.approx([math.log(4) / 2, math.log(1.5 * 4) / 2])
+
+
+def test_shares_of_drawn_answers_are_no_certainty():
+    shares = [[(1.0, 0.0), (0.2, 0.8)], [(0.6, 0.4), (0.0, 1.0)], [(NAN, NAN), (0.4, 0.6)]]
+    found = judge_scores(pairs_judged(shares))
+    assert found == pytest.approx([0.8, 0.6, NAN], nan_ok=True)
+    assert are_verdicts(found)
+    thirds = [[(1 / 3, 1 / 3, 1 / 3), (0.0, 1.0, 0.0)]]  # a tie of three answers: sixths
+    assert judge_scores(pairs_judged(thirds, ties=True)) == pytest.approx([0.5])
+    odds = judge_scores(pairs_judged([[(0.6, 0.4)], [(0.55, 0.45)]]))
+    assert odds == pytest.approx([math.log(1.5), math.log(11 / 9)])
+    assert not are_verdicts(odds)
+
+
+def test_a_drawn_judge_is_measured_on_the_pairs_that_it_is_sure_of_too():
+    """Its verbosity among 400 pairs: most of five answers agree, so log-odds would leave few pairs."""
+    rng = np.random.default_rng(0)
+    quality, length = rng.normal(size=(2, 400))
+    ratings = quality[:, None] + 0.5 * rng.normal(size=(400, 2))
+    win = 1 / (1 + np.exp(-3 * (quality + 0.5 * length)))
+    drawn = np.stack([rng.binomial(5, win), rng.binomial(5, 1 - win)], axis=1) / 5
+    lengths = np.exp(np.stack([length, np.zeros(400)], axis=1))
+    judged = pairs_judged(np.stack([drawn, 1 - drawn], axis=2), **{LENGTHS: lengths, RATINGS: ratings})
+    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    assert (found.n, found.undefined) == (400, 0)
+    assert found.low > 0
 
 
 def test_ratings_by_hand():
