@@ -48,6 +48,9 @@ def _opened(workers, monkeypatch):
     monkeypatch.setattr(models, "_distributed", lambda name, options: workers)
 
 
+RANKED = {"performance", "likelihood_correlation"}
+
+
 def leaves(value, path=()):
     """Return path -> number or text of a JSON value."""
     if isinstance(value, dict | list):
@@ -57,13 +60,17 @@ def leaves(value, path=()):
 
 
 def check_same(here, there):
-    """Check that two runs have the same settings, and the same results up to 1e-5, as between two sizes of a batch."""
+    """Check that two runs have the same settings, and the same results up to 1e-5, as between two sizes of a batch.
+
+    A rank correlation moves by more where two items that are equal but for such a difference change places.
+    """
     assert (here / "run.json").read_text() == (there / "run.json").read_text()
     expected, found = (leaves(json.loads((run / "result.json").read_text())) for run in (here, there))
     assert found.keys() == expected.keys()
     assert len(expected) > 20
     for path, value in expected.items():
-        assert found[path] == (pytest.approx(value, abs=1e-5, rel=1e-5) if isinstance(value, float) else value), path
+        within = 1e-3 if RANKED & {*path} else 1e-5
+        assert found[path] == (pytest.approx(value, abs=within, rel=1e-5) if isinstance(value, float) else value), path
 
 
 def test_the_model_is_the_same_in_workers_and_here(workers):
