@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +10,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items
-from evalbias.measures.statistic import SHARE, Statistic
+from evalbias.measures.statistic import BoundedStatistic
 
 ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "
@@ -20,7 +18,7 @@ ONE_SIDED = (
 )
 
 
-class BalancedRate(Statistic):
+class BalancedRate(BoundedStatistic):
     """Mean of the scores (win rates) of two classes of items, each class counting half.
 
     Args:
@@ -28,8 +26,6 @@ class BalancedRate(Statistic):
 
     A row is NaN where a class has no item.
     """
-
-    unit: ClassVar[str] = SHARE
 
     def __init__(self, classes: FloatArray) -> None:
         self.references = (classes,)
@@ -84,19 +80,3 @@ class BalancedRate(Statistic):
         low = estimate - half(first.estimate - first.low, second.estimate - second.low)
         high = estimate + half(first.high - first.estimate, second.high - second.estimate)
         return ConfidenceInterval(max(low, 0.0), min(high, 1.0), estimate, 0, 0, units)
-
-    def difference(
-        self,
-        a: ArrayLike,
-        b: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """See ``Statistic``: the interval of the balanced mean of (1 + b - a) / 2, brought to the scale of b - a."""
-        first, second = aligned(a, b)
-        found = self.interval((1 + second - first) / 2, clusters=clusters, confidence=confidence, seed=seed)
-        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
-        return replace(found, low=low, high=high, estimate=estimate)

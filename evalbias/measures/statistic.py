@@ -193,10 +193,30 @@ class MeanStatistic(Statistic):
         return np.asarray(counts @ scores / counts.sum(axis=1))
 
 
-class ShareStatistic(MeanStatistic):
-    """Mean of numbers in [0, 1], such as wins; its interval keeps its coverage near 0 and 1."""
+class BoundedStatistic(Statistic):
+    """A statistic in [0, 1] of numbers in [0, 1], from whose own interval that of a difference follows."""
 
     unit: ClassVar[str] = SHARE
+
+    def difference(
+        self,
+        a: ArrayLike,
+        b: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """See ``Statistic``: the interval of the statistic of (1 + b - a) / 2, brought to the scale of b - a."""
+        first, second = aligned(a, b)
+        found = self.interval((1 + second - first) / 2, clusters=clusters, confidence=confidence, seed=seed)
+        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
+        return replace(found, low=low, high=high, estimate=estimate)
+
+
+class ShareStatistic(BoundedStatistic, MeanStatistic):
+    """Mean of numbers in [0, 1], such as wins; its interval keeps its coverage near 0 and 1."""
 
     def interval(
         self,
@@ -209,22 +229,6 @@ class ShareStatistic(MeanStatistic):
     ) -> ConfidenceInterval:
         """See ``Statistic`` and ``share_interval``; nothing is resampled."""
         return share_interval(scores, clusters=clusters, confidence=confidence)
-
-    def difference(
-        self,
-        a: ArrayLike,
-        b: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """See ``Statistic``: the interval of the share (1 + b - a) / 2, brought to the scale of b - a."""
-        first, second = aligned(a, b)
-        found = share_interval((1 + second - first) / 2, clusters=clusters, confidence=confidence)
-        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
-        return replace(found, low=low, high=high, estimate=estimate)
 
 
 class SkewnessStatistic(Statistic):
