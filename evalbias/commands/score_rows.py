@@ -73,7 +73,8 @@ def summary(file: Path) -> tuple[dict[str, Any], Any]:
             coverage.append(number(row["coverage"]))
             if "undefined" in row:
                 reasons += 1
-                refused += [row["id"]] * (len(refused) < NAMED)
+                if len(refused) < NAMED:
+                    refused.append(row["id"])
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {

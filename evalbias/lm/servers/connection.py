@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from evalbias.lm.servers.errors import DENIED, NotJSON, RequestError, StatusError, describe_error, is_transient
+from evalbias.lm.servers.errors import NotJSON, RequestError, StatusError, describe_error, is_denied, is_transient
 from evalbias.lm.servers.transport import Pool
 
 FIRST_PATIENCE = 10.0
@@ -66,12 +66,12 @@ class Connection:
             path: Path after the address without its ``/v1``.
 
         Raises:
-            RequestError: The server did not answer in time, or rejected the key.
+            RequestError: The server did not answer in time, or denies access.
         """
         try:
             return await self._retried("GET", path, None, patience=min(self._patience, FIRST_PATIENCE))
         except StatusError as error:
-            if error.status in DENIED:
+            if is_denied(error):
                 raise
             return None
         except NotJSON:

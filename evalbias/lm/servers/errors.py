@@ -5,11 +5,8 @@ from __future__ import annotations
 TRANSIENT = frozenset({408, 409, 429})
 """Statuses below 500 that are retried."""
 
-DENIED = frozenset({401, 403})
-"""Statuses of a missing or wrong key, or of one without permission."""
-
-FATAL = DENIED | {402, 404}
-"""Statuses that every other request of the call would get too."""
+DENIED = frozenset({401, 402, 403})
+"""Statuses of a missing or wrong key, of an account without credit, or of a key without permission."""
 
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
@@ -63,9 +60,19 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, NoAnswer | NotJSON)
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether the server denies access to the key, so that nothing is known about what it can do."""
+    return isinstance(error, StatusError) and (error.status in DENIED or error.code in SPENT)
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether the server has nothing at the address, or no such model."""
+    return isinstance(error, StatusError) and error.status == 404
+
+
 def is_fatal(error: BaseException) -> bool:
     """Return whether every other request of the call would fail in the same way."""
-    return isinstance(error, StatusError) and (error.status in FATAL or error.code in SPENT)
+    return is_denied(error) or is_missing(error)
 
 
 def describe_error(error: Exception) -> str:

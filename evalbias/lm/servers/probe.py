@@ -12,7 +12,7 @@ from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
-from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error, is_fatal
+from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error, is_denied, is_missing
 from evalbias.lm.types import SAME_MODEL
 
 
@@ -123,10 +123,10 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         except (StatusError, NotJSON, ValueError) as error:
             errors[dialect.name] = error
     for failure in errors.values():
-        if is_fatal(failure) and not _is_missing(failure):
-            raise failure  # nothing is known about what the server can do
+        if is_denied(failure):
+            raise failure
     url = endpoint.connection.base_url
-    if not served.listed and all(map(_is_missing, errors.values())):
+    if not served.listed and all(map(is_missing, errors.values())):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
@@ -142,7 +142,3 @@ def _typed(values: Any, name: str, kind: type) -> Any:
     """Return a value that a server need not give; None if it is missing or of another type."""
     value = values.get(name) if isinstance(values, dict) else None
     return value if isinstance(value, kind) else None
-
-
-def _is_missing(error: Exception) -> bool:
-    return isinstance(error, StatusError) and error.status == 404
