@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import typer
 
 from evalbias import data
+from evalbias.commands.options import read_scale
 from evalbias.data.columns import lacking
 from evalbias.programs.criteria import PRESETS
 from evalbias.programs.criterion import Criterion
 
 
-def criteria_of(dataset: str, names: list[str] | None, scale: str) -> tuple[Criterion, ...]:
+def criteria_of(
+    spec: str, names: list[str] | None, scale: str | None = None, *, written: Mapping[str, str | None] | None = None
+) -> tuple[Criterion, ...]:
     """Return the data set's own criteria by name, or new ones by definition.
 
     Args:
-        dataset: Name of the data set.
+        spec: Name of the data.
         names: Names and definitions; None takes all of the data set's own.
-        scale: Scale of the defined ones, such as ``1-5``.
+        scale: Scale of the defined ones, such as ``1-7``; None is 1 to 5.
+        written: The criteria's ``task``, ``source_label`` and ``output_label``, where they are given.
 
     Raises:
-        typer.BadParameter: The data set has none of its own, or the scale is malformed.
+        typer.BadParameter: The data set has no criteria of its own, or the scale does not fit.
     """
-    presets = {c.name: c for c in PRESETS.get(dataset, ())}
-    if not names:
-        if not presets:
-            raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
-        return tuple(presets.values())
-    low, _, high = scale.partition("-")
-    if not (low.isdigit() and high.isdigit()):
-        raise typer.BadParameter(f"--scale {scale}: write it as 1-5.")
-    return tuple(presets.get(n) or Criterion.parse(n, scale=(int(low), int(high))) for n in names)
+    presets = {c.name: c for c in PRESETS.get(data.parse_spec(spec)[0], ())}
+    if not names and not presets:
+        raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
+    chosen = names or list(presets)
+    if scale is not None and all(name in presets for name in chosen):
+        raise typer.BadParameter(
+            f"--scale {scale}: the data set's own criteria have a scale of their own. Leave it out."
+        )
+    ends = (1, 5) if scale is None else _whole(scale)
+    given: dict[str, Any] = {field: text for field, text in (written or {}).items() if text is not None}
+    return tuple(replace(presets.get(name) or Criterion.parse(name, scale=ends), **given) for name in chosen)
+
+
+def _whole(scale: str) -> tuple[int, int]:
+    """Read the scale of a prompt, in which every whole number is a label."""
+    low, high = read_scale(scale)
+    if not (low.is_integer() and high.is_integer()):
+        raise typer.BadParameter(f"--scale {scale}: a judge answers with whole numbers. Write the scale as 1-5.")
+    return int(low), int(high)
 
 
 def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None]) -> Criterion:
@@ -44,9 +58,9 @@ def named_criterion(spec: str, text: str, labels: tuple[str | None, str | None])
         text: Name of one of the data set's own criteria, or a definition.
         labels: Names of source and output in prompts, instead of the criterion's own.
     """
-    (own,) = criteria_of(data.parse_spec(spec)[0], [text], "1-5")  # comparisons do not look at the scale
     source, output = labels
-    return replace(own, source_label=source or own.source_label, output_label=output or own.output_label)
+    (criterion,) = criteria_of(spec, [text], written={"source_label": source, "output_label": output})
+    return criterion
 
 
 def check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:

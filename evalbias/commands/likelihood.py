@@ -40,7 +40,7 @@ def measure_likelihood(
     data: Data,
     columns: Columns = None,
     criterion: Criteria = None,
-    scale: Scale = "1-5",
+    scale: Scale = None,
     written_for: WrittenFor = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
@@ -60,6 +60,7 @@ def measure_likelihood(
     """Measure the likelihood bias of a judge with k random demonstrations, on a fifth of the rated items."""
     from rich.console import Group
 
+    from evalbias.commands.criteria import criteria_of
     from evalbias.commands.run import Run
     from evalbias.commands.task import open_task
     from evalbias.evaluation import judge_examples, measure, total
@@ -71,11 +72,10 @@ def measure_likelihood(
     from evalbias.report.scatter import likelihood_scatter
     from evalbias.report.tables import measurement_table
 
+    written = {"task": written_for, "source_label": source_label, "output_label": output_label}
     task = open_task(
         data,
-        criterion,
-        scale,
-        written={"task": written_for, "source_label": source_label, "output_label": output_label},
+        criteria_of(data, criterion, scale, written=written),
         seed=seed,
         split_by=split_by,
         limit=limit,
@@ -129,7 +129,7 @@ def compile_likelihood(
     data: Data,
     columns: Columns = None,
     criterion: Criteria = None,
-    scale: Scale = "1-5",
+    scale: Scale = None,
     written_for: WrittenFor = None,
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
@@ -151,16 +151,16 @@ def compile_likelihood(
     keep_worse: KeepWorse = False,
 ) -> None:
     """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items."""
+    from evalbias.commands.criteria import criteria_of
     from evalbias.commands.run import Run
     from evalbias.commands.run_mitigation import brief_of, coverage_of, found_in, result_of, run_mitigation, shown
     from evalbias.commands.task import open_task
     from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
+    written = {"task": written_for, "source_label": source_label, "output_label": output_label}
     task = open_task(
         data,
-        criterion,
-        scale,
-        written={"task": written_for, "source_label": source_label, "output_label": output_label},
+        criteria_of(data, criterion, scale, written=written),
         seed=seed,
         split_by=split_by,
         limit=limit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -37,7 +38,10 @@ Columns = Annotated[
 Criteria = Annotated[
     list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
-Scale = Annotated[str, typer.Option(help="Scale of the criteria that you give as 'name: definition', such as 1-5.")]
+Scale = Annotated[
+    str | None,
+    typer.Option(help="Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."),
+]
 LikelihoodLM = Annotated[
     str | None, typer.Option(help="Model whose likelihood defines LS. By default, the judge's model.")
 ]
@@ -162,6 +166,8 @@ QuantileMapFile = Annotated[
     ),
 ]
 
+SCALE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*")
+
 
 def pair_limit(text: str) -> int | None:
     """Read ``--pairs``: a number of at least 1, or None for all pairs."""
@@ -170,6 +176,14 @@ def pair_limit(text: str) -> int | None:
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"--pairs {text}: give a number of at least 1, or 'all'.")
     return int(text)
+
+
+def read_scale(text: str) -> tuple[float, float]:
+    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
+    ends = SCALE.fullmatch(text)
+    if ends is None or not float(ends[1]) < float(ends[2]):
+        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+    return float(ends[1]), float(ends[2])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import typer
 
 from evalbias import data as data_sets
-from evalbias.commands.options import ModelOptions
+from evalbias.commands.options import ModelOptions, read_scale
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import say
@@ -24,8 +23,6 @@ from evalbias.evaluation.groups import group_field
 from evalbias.programs import PairwiseJudge
 from evalbias.report.audit import audit_view
 from evalbias.runs.fingerprint import file_digest
-
-SCALE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def run_audit(
     if not items:
         raise ValueError(f"{spec} holds no items to judge: give at least one row with an output.")
     judge = None if asked.judge is None else load_any_judge(asked.judge)
-    examples, ends = list(items), _scale(scale)
+    examples, ends = list(items), None if scale is None else read_scale(scale)
     named = criterion_asked(judge, spec, examples, criterion, ends, **written)
     if isinstance(judge, PairwiseJudge):
         examples = pairs_for(judge, items, limit, seed, better=asked.better_field)
@@ -150,17 +147,3 @@ def _answers(judge: Any, items: int) -> int:
     if judge is None:
         return items
     return 4 * items if isinstance(judge, PairwiseJudge) else 2 * items
-
-
-def _scale(text: str | None) -> tuple[float, float] | None:
-    """Read a scale such as 1-5, 0.0-1.0 or -2-2.
-
-    Raises:
-        BadParameter: It has another form.
-    """
-    if text is None:
-        return None
-    ends = SCALE.fullmatch(text)
-    if ends is None or not float(ends[1]) < float(ends[2]):
-        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
-    return float(ends[1]), float(ends[2])

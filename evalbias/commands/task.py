@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evalbias import data
-from evalbias.commands.criteria import check_rated, check_scale, criteria_of, named_criterion
+from evalbias.commands.criteria import check_rated, check_scale, named_criterion
 from evalbias.commands.terminal import say
 from evalbias.data import world
 from evalbias.data.columns import parse_mapping
@@ -89,10 +89,8 @@ def load_items(spec: str, mapping: Mapping[str, str], *, pairs: bool = False) ->
 
 def open_task(
     spec: str,
-    criteria: list[str] | None,
-    scale: str,
+    criteria: tuple[Criterion, ...],
     *,
-    written: Mapping[str, str | None],
     seed: int,
     split_by: str,
     limit: int | None,
@@ -103,9 +101,7 @@ def open_task(
 
     Args:
         spec: Name of the data.
-        criteria: Names of the data set's own criteria, or definitions.
-        scale: Scale of the defined ones.
-        written: The criteria's ``task``, ``source_label`` and ``output_label``, where they are given.
+        criteria: Criteria, at least one.
         seed: Seed for the split and for ``limit``.
         split_by: See ``data.split``.
         limit: Number of items to draw before the split.
@@ -124,15 +120,13 @@ def open_task(
     if candidates is not None:
         train = _only(train, candidates)
     split = {"by": split_by, "seed": seed, "limit": limit}
-    given: dict[str, Any] = {field: text for field, text in written.items() if text is not None}
-    chosen = tuple(replace(criterion, **given) for criterion in criteria_of(name, criteria, scale))
-    check_rated(items, chosen, spec)
+    check_rated(items, criteria, spec)
     if name not in BINS:
-        check_scale(items, chosen)
+        check_scale(items, criteria)
     return Task(
         spec,
         dataset.sha256,
-        chosen,
+        criteria,
         BINS.get(name),
         train,
         test,
