@@ -20,7 +20,7 @@ from evalbias.data import world
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import spearman
 from evalbias.optimizers.demos import draw_demos, with_demos
-from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_pairwise_judge
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.runs.journal import Journal
 
 
@@ -113,6 +113,29 @@ def test_compile_and_judge(items, tmp_path):
     assert len(rows) == 700
     assert all(1 <= r["score"] <= 5 for r in rows)
     assert rows[0]["distribution"].keys() == {"1", "2", "3", "4", "5"}
+
+
+def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items, tmp_path):
+    given = PointwiseJudge(SYNTHETIC)
+    wording = f"Rate how well she is described.\n{SYNTHETIC.answer_format}"
+    given.predict.signature = given.predict.signature.with_instructions(wording)
+    given.save(str(tmp_path / "mine.json"))
+    options = ["compile", "likelihood", "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]
+    options += ["-k", 2, "--resamples", 99, "--bare", "--keep-worse", "--out", "run"]
+    evalbias(*options, cwd=tmp_path)
+    compiled = load_judge(tmp_path / f"run/judge-{SYNTHETIC.name}.json")
+    assert compiled.predict.signature.instructions == wording
+    assert compiled.criterion == SYNTHETIC
+    assert len(compiled.predict.demos) == 2
+    for refused in (["--criterion", CRITERION], ["--scale", "1-5"], ["--output-label", "Reply"]):
+        told = evalbias(*options, *refused, cwd=tmp_path, check=False)
+        assert told.returncode == 2
+        assert "a saved judge has its own criterion, scale, task and labels" in re.sub(r"[\s│]+", " ", told.stderr)
+    given = PointwiseJudge(SYNTHETIC)
+    given.predict.signature = given.predict.signature.with_instructions("Another wording.")
+    given.save(str(tmp_path / "mine.json"))
+    told = evalbias(*options, cwd=tmp_path, check=False)
+    assert "holds a run with other settings" in told.stderr
 
 
 def test_items_to_be_judged_need_no_scores(tmp_path):

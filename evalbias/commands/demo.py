@@ -18,16 +18,17 @@ def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:
     from evalbias.commands.task import demo_documents, demo_task
     from evalbias.data import wordings
     from evalbias.optimizers import BiasedDemos
+    from evalbias.programs import PointwiseJudge
     from evalbias.report.demo import NEXT, conclusion, introduction
 
     task = demo_task(seed)
+    (criterion,) = task.criteria
     search = SearchOptions(pairs=100, bare=True)  # 20 documents are few to choose on
     options = {"likelihood": {"k": 8, "method": "RS demonstrations, chosen"}, "search": search}
     with Run("demo", task, lm="embedded", models=ModelOptions(yes=True), seed=seed, out=out, options=options) as run:
-        compiled, kept = run_mitigation(run, task, BiasedDemos(k=8, seed=seed))
+        compiled, kept = run_mitigation(run, task, [PointwiseJudge(criterion)], BiasedDemos(k=8, seed=seed))
         train, test = demo_documents(seed)
-        searched = run_zepo(run, task.criteria[0], train, test, search, grammar=wordings.PARTS, seed=seed)
-        (criterion,) = task.criteria
+        searched = run_zepo(run, criterion, train, test, search, grammar=wordings.PARTS, seed=seed)
         before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
         concluded = conclusion(compiled.comparisons[criterion.name], searched.rows)
         parts = [introduction(criterion, task.test, before, after), shown(compiled, kept, seed=seed), searched.table]

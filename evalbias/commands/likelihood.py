@@ -24,6 +24,7 @@ from evalbias.commands.options import (
     Reduction,
     Reliability,
     Resamples,
+    SavedPointwise,
     Scale,
     Seed,
     Shots,
@@ -128,6 +129,7 @@ def compile_likelihood(
     lm: LM,
     data: Data,
     columns: Columns = None,
+    judge: SavedPointwise = None,
     criterion: Criteria = None,
     scale: Scale = None,
     written_for: WrittenFor = None,
@@ -151,16 +153,24 @@ def compile_likelihood(
     keep_worse: KeepWorse = False,
 ) -> None:
     """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items."""
-    from evalbias.commands.criteria import criteria_of
     from evalbias.commands.run import Run
-    from evalbias.commands.run_mitigation import brief_of, coverage_of, found_in, result_of, run_mitigation, shown
+    from evalbias.commands.run_mitigation import (
+        brief_of,
+        coverage_of,
+        found_in,
+        open_judges,
+        result_of,
+        run_mitigation,
+        shown,
+    )
     from evalbias.commands.task import open_task
     from evalbias.optimizers import BiasedDemos, LikelihoodMitigation
 
     written = {"task": written_for, "source_label": source_label, "output_label": output_label}
+    judges, settings = open_judges(judge, criterion, data, scale, written=written)
     task = open_task(
         data,
-        criteria_of(data, criterion, scale, written=written),
+        tuple(one.criterion for one in judges),
         seed=seed,
         split_by=split_by,
         limit=limit,
@@ -168,6 +178,7 @@ def compile_likelihood(
         columns=columns,
     )
     options = {
+        **settings,
         "k": k,
         "reduction": reduction,
         "normalization": normalization,
@@ -185,7 +196,7 @@ def compile_likelihood(
         out=out,
         options=options,
     ) as run:
-        settings: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "likelihood_lm": None if likelihood_lm is None else run.likelihood_lm,
             "bins": task.bins,
             "reduction": reduction,
@@ -195,10 +206,10 @@ def compile_likelihood(
         }
         sizes = sorted({size for size in (2, k // 2, k) if 2 <= size <= k})
         if bare:
-            method: BiasedDemos | LikelihoodMitigation = BiasedDemos(k, **settings, select=False)
+            method: BiasedDemos | LikelihoodMitigation = BiasedDemos(k, **shared, select=False)
         else:
-            method = LikelihoodMitigation(sizes, max_loss=max_loss, **settings)
-        compiled, kept = run_mitigation(run, task, method, keep_worse=keep_worse)
+            method = LikelihoodMitigation(sizes, max_loss=max_loss, **shared)
+        compiled, kept = run_mitigation(run, task, judges, method, keep_worse=keep_worse)
         table, brief = shown(compiled, kept, seed=seed), brief_of(compiled, kept)
         coverage = coverage_of(compiled)
         run.finish(result_of(compiled), brief, as_json, table, coverage, found=found_in(compiled))

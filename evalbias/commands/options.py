@@ -123,6 +123,15 @@ WrittenFor = Annotated[
 OneCriterion = Annotated[
     str | None, typer.Option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
 ]
+SavedPointwise = Annotated[
+    Path | None,
+    typer.Option(
+        "--judge",
+        help="JSON file of the judge to compile, instead of a new one for --criterion.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 SavedPairwise = Annotated[
     Path | None, typer.Option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
 ]
