@@ -1,8 +1,9 @@
 """Reproduce the fairness paper's tables for any judge model, with its baselines and the published figures.
 
-usage: python -m benchmarks.zepo --lm MODEL [--proposer-lm MODEL] [--sets synthetic newsroom summeval topicalchat]
-           [--search-documents N] [--test-documents N] [--pairs N] [--labeled] [--encoder MODEL --layers N]
-           [--curve-wordings N] [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
+usage: python -m benchmarks.zepo --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
+           [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
+           [--labeled] [--encoder MODEL --layers N] [--curve-wordings N] [--longest-source CHARACTERS]
+           [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA (default ../shared/data). The search and the ranking use different documents, by
 default as many for the search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them.
@@ -29,7 +30,7 @@ from benchmarks.zepo.methods import CriterionResult, Settings, run
 from benchmarks.zepo.table import report
 from benchmarks.zepo.writer import grammar_writer
 from evalbias import data
-from evalbias.commands.models import identity, open_lm
+from evalbias.commands.models import ModelOptions, identity, open_lm
 from evalbias.data import wordings, world
 from evalbias.optimizers import GrammarParaphraser, LMParaphraser
 from evalbias.programs import NEWSROOM, SUMMEVAL, SYNTHETIC, TOPICALCHAT, Criterion
@@ -120,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm", required=True)
+    parser.add_argument("--dtype", default="auto")
     parser.add_argument("--proposer-lm", default="grammar")
     parser.add_argument("--sets", nargs="+", choices=[*CRITERIA], default=[*CRITERIA])
     parser.add_argument("--criteria", nargs="+")
@@ -136,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--title", default="a judge")
     args = parser.parse_args(arguments)
-    lm = open_lm(args.lm)
+    lm = open_lm(args.lm, ModelOptions(dtype=args.dtype))
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
     judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
     settings = (

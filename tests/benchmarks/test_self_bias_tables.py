@@ -2,11 +2,13 @@
 
 import re
 
+import dspy
 import pytest
 
-from benchmarks.self_bias import synthetic
+from benchmarks.self_bias import commongen, synthetic
 from benchmarks.self_bias.__main__ import synthetic as synthetic_section
 from benchmarks.self_bias.recorded import recorded, unreadable_answers
+from tests.models_of_text import Seeded
 
 
 @pytest.mark.slow
@@ -47,3 +49,24 @@ def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     assert "On 2 other items" in text
     assert (tmp_path / "judged.png").exists()
     assert (tmp_path / "sides.png").exists()
+
+
+def content_writer(request):
+    """Cover one concept more of those that the feedback misses, and believe that nothing is missing."""
+    last = request.messages[-1].text
+    if last.endswith("Missing:"):
+        return "none"
+    draft = re.search(r"Draft: (.*)", last)
+    missing = re.search(r"Feedback: missing: (\w+)", last)
+    return f"{draft[1]} {missing[1]}" if missing else "cat"
+
+
+def test_a_model_that_believes_itself_gains_by_the_true_list_of_missing_concepts_alone():
+    concepts = ["cat", "dog", "snow", "wall", "tool"]
+    items = [dspy.Example(id=str(n), concepts=concepts[: 4 + (n == 0)]) for n in range(6)]
+    made = commongen.arms(Seeded(content_writer), items, refinements=2, max_tokens=20, seed=0, threads=2, out=None)
+    own, external = (arm.row(0) for arm in made)
+    assert own[1:6] == ["1.00 -> 1.00", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.24"]
+    assert external[1:6] == ["1.00 -> 1.00", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.72"]
+    assert external[6].startswith("The loop improves its outputs by +0.48 points of share of the concepts")
+    assert [len(arm.run.loops[0].steps) for arm in made] == [1, 3]  # a loop that believes all covered stops
