@@ -12,7 +12,8 @@ from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
-from evalbias.measures.statistic import MeanStatistic, ShareStatistic
+from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
+from evalbias.measures.statistic import ShareStatistic
 from evalbias.programs.ranking import PairwiseRanker
 
 NAME = "agreement"
@@ -83,9 +84,10 @@ def ranking_agreement(
     values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
     notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
-    kinds = {"pairwise_accuracy": ShareStatistic()}
+    share, mean = ShareStatistic(), MeanCorrelationStatistic()
+    kinds = {"pairwise_accuracy": share, "spearman": mean, "kendall": mean}
     return measured(
-        {n: Sample(v, kinds.get(n, MeanStatistic()), MEASURES[n][1], signed=n not in kinds) for n, v in values.items()},
+        {n: Sample(v, kinds[n], MEASURES[n][1], signed=kinds[n] is not share) for n, v in values.items()},
         seed=seed,
         n_resamples=n_resamples,
         bias=NAME,

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray, ratio
+from evalbias.measures.correlation_statistic import CorrelationStatistic, jackknife_variance
 from evalbias.measures.forecasts import calibration_error
 from evalbias.measures.instrumented import without_levels
-from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows
 from evalbias.measures.reliability import kappa_rows
 from evalbias.measures.statistic import Statistic
 
 
-class PearsonStatistic(Statistic):
+class PearsonStatistic(CorrelationStatistic):
     """Pearson's correlation of the scores with a reference (n,)."""
 
     def __init__(self, reference: FloatArray) -> None:
@@ -33,8 +31,8 @@ class PearsonStatistic(Statistic):
         return counted_pearson(scores, self.references[0], counts)
 
 
-class KendallStatistic(Statistic):
-    """Kendall's tau-b of the scores with a reference (n,); its interval is the jackknife's over clusters."""
+class KendallStatistic(CorrelationStatistic):
+    """Kendall's tau-b of the scores with a reference (n,)."""
 
     def __init__(self, reference: FloatArray) -> None:
         self.references = (reference,)
@@ -46,35 +44,12 @@ class KendallStatistic(Statistic):
             return np.full(len(scores), np.nan)
         return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
 
-    def interval(
-        self,
-        scores: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Compute a t interval of Fisher's z of tau with the standard error of the jackknife; see ``Statistic``.
-
-        Every cluster is left out once, at the cost of one pass over the pairs of items, where a bootstrap would sort
-        every resample. The standard error of tau is divided by 1 - tau^2, the slope of z (delta method): z itself is
-        infinite where the rest of the items agree perfectly. Perfect agreement has an interval without width.
-        """
-        (x,), codes, part = self._defined([scores], clusters)
-        units, tau = len(set(codes.tolist())), part._of(x)
-        if units < 3 or np.isnan(tau):
-            return ConfidenceInterval(np.nan, np.nan, tau, 0, 0, units)
-        if abs(tau) > 1 - 1e-12:
-            return ConfidenceInterval(tau, tau, tau, 0, 0, units)
-        left_out = _left_out_taus(x, part.references[0], codes)
-        error = np.sqrt((units - 1) * np.nanvar(left_out)) / (1 - tau**2)
-        half = scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error
-        low, high = np.tanh(np.arctanh(tau) + np.array([-half, half]))
-        return ConfidenceInterval(float(low), float(high), tau, 0, 0, units)
+    def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
+        """See ``CorrelationStatistic``; one pass over the pairs of items leaves every cluster out."""
+        return jackknife_variance(_left_out_taus(scores, self.references[0], codes))
 
 
-class AlphaStatistic(Statistic):
+class AlphaStatistic(CorrelationStatistic):
     """Krippendorff's alpha of a judge and people as two raters; see ``krippendorff_alpha``.
 
     Args:
@@ -97,7 +72,7 @@ class AlphaStatistic(Statistic):
         return _alphas(counted_ranks(both, twice) if self._ordinal else both[None], twice)
 
 
-class KappaStatistic(Statistic):
+class KappaStatistic(CorrelationStatistic):
     """Cohen's kappa of choices in [0, 1] with a reference (n,); see ``cohen_kappa``."""
 
     def __init__(self, reference: FloatArray) -> None:
@@ -120,7 +95,7 @@ class CalibrationStatistic(Statistic):
         return np.array([calibration_error(p, y) for p, y in pairs])
 
 
-class CeilingStatistic(Statistic):
+class CeilingStatistic(CorrelationStatistic):
     """Spearman's rho of one rating with the mean of the item's others, over every choice of the one.
 
     Every item counts once, each of its r choices 1 / r. The scores are (n, 2r) ``values`` of the ratings.

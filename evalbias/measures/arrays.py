@@ -10,7 +10,7 @@ IntArray = NDArray[np.int64]
 TINY = 1e-20
 """Variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0."""
 SLACK = 1e-12
-"""Rounding error up to which two values of a statistic, such as those of two resamples, are equal."""
+"""Rounding error up to which two values of a statistic, such as those of two resamples, are equal, for values of 1."""
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

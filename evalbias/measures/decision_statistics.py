@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.both_orders import both_orders_interval
 from evalbias.measures.intervals import ConfidenceInterval, Method, p_of_interval, quantiles, share_interval
 from evalbias.measures.resampling import aligned, drawn
@@ -84,8 +84,9 @@ class FairnessStatistic(Statistic):
         Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. With two classes, fairness is
         -2 |p - prior| of the rate p of the first, and the interval is that of p (``share_interval``, or
         ``both_orders_interval``). With more, it holds the fairness of all rates no farther from those observed than
-        95 % of the resamples; it is then too wide for a judge far from fair. p is that of the rates too: fairness is at
-        its end where they are fair, so its own interval has no distance to 0.
+        95 % of the resamples; it is then too wide for a judge far from fair. Resamples of decisions that all fall alike
+        do not move, so rates count as near that move one class to an end of its own ``share_interval``. p is that of
+        the rates too: fairness is at its end where they are fair, so its own interval has no distance to 0.
         """
         (shares,) = aligned(scores)
         if shares.shape[1] - int(self._ties and self._prior is None) == 2:
@@ -108,10 +109,20 @@ class FairnessStatistic(Statistic):
         ]
         moved = np.abs(self._deviations(np.concatenate(rates)) - observed).sum(axis=1)
         widened = quantiles(np.array([(1 + confidence) / 2]), units)[0] / scipy.special.ndtri((1 + confidence) / 2)
-        radius, distance = widened * np.quantile(moved, confidence), np.abs(observed).sum()
+        distance = np.abs(observed).sum()
+        radius = max(widened * np.quantile(moved, confidence), _reach(shares, codes, confidence))
         low, high = max(-2.0, -distance - radius), min(0.0, radius - distance)
         p = p_of_interval(distance, distance - radius, distance + radius, null=0.0, units=units)
         return ConfidenceInterval(float(low), float(high), -float(distance), n_resamples, 0, units, p)
+
+
+def _reach(shares: FloatArray, codes: IntArray, confidence: float) -> float:
+    """Return the distance of the mean of shares (n, c) from one in which a class is at an end of its share interval.
+
+    What one class gains, the others lose, so the rates move twice as far as that class.
+    """
+    found = [share_interval(column, clusters=codes.tolist(), confidence=confidence) for column in shares.T]
+    return 2 * max(max(one.estimate - one.low, one.high - one.estimate) for one in found)
 
 
 class OddsStatistic(Statistic):

@@ -152,7 +152,8 @@ def counted_interval(
 
 def _corrected(levels: FloatArray, estimate: float, drawn: FloatArray, jackknife: FloatArray, units: int) -> FloatArray:
     """Correct levels of quantiles for bias and acceleration, and widen them for few units."""
-    below = ((drawn < estimate - SLACK).mean() + (drawn <= estimate + SLACK).mean()) / 2
+    slack = SLACK * float(np.abs(drawn).max())  # rounding errors have the statistic's unit
+    below = ((drawn < estimate - slack).mean() + (drawn <= estimate + slack).mean()) / 2
     edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
     bias = scipy.special.ndtri(np.clip(below, edge, 1 - edge))
     known = jackknife[~np.isnan(jackknife)]
@@ -211,14 +212,19 @@ def share_interval(
     mean = float(x.mean()) if units else np.nan
     if units < 2:
         return ConfidenceInterval(np.nan, np.nan, mean, 0, 0, units)
-    variance = variance_of_mean(x, codes)
-    spread = mean * (1 - mean)
+    low, high = share_ends(mean, variance_of_mean(x, codes), units=units, confidence=confidence)
+    return ConfidenceInterval(low, high, mean, 0, 0, units)
+
+
+def share_ends(share: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
+    """Compute Wilson's interval of a share from so many units, two or more, with a variance; see ``share_interval``."""
+    spread = share * (1 - share)
     most = units + 4 * spread * units**2
     size = most if variance < TINY else min(spread / variance, most)
     squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
-    center = (mean + squared / (2 * size)) / (1 + squared / size)
+    center = (share + squared / (2 * size)) / (1 + squared / size)
     half = np.sqrt(squared / size * (spread + squared / (4 * size))) / (1 + squared / size)
-    return ConfidenceInterval(min(mean, center - half), max(mean, center + half), mean, 0, 0, units)
+    return float(min(share, center - half)), float(max(share, center + half))
 
 
 def p_of_interval(value: float, low: float, high: float, *, null: float, units: int = 0) -> float:

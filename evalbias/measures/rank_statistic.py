@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
-from evalbias.measures.intervals import Method
+from evalbias.measures.correlation_statistic import CorrelationStatistic
 from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
 from evalbias.measures.mixture import Mixture
 from evalbias.measures.ranks import counted_pearson, counted_ranks, rank_rows, spearman_rows
-from evalbias.measures.statistic import Statistic, Swapping
+from evalbias.measures.resampling import drawn
+from evalbias.measures.statistic import Swapping
 
 
-class RankStatistic(Statistic):
+class RankStatistic(CorrelationStatistic):
     """Spearman's rho of the scores, or of their unfairness scores, with a reference.
 
     Args:
@@ -26,9 +27,6 @@ class RankStatistic(Statistic):
     Raises:
         ValueError: Unknown normalization.
     """
-
-    method: Method = "normal"  # US of tied scores jumps; see ``bootstrap_ci``
-    limits = (-1.0, 1.0)
 
     def __init__(
         self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "mean-range"
@@ -75,6 +73,14 @@ class RankStatistic(Statistic):
             if len(rows):
                 correlate(pairs[:, 0] / model - pairs[:, 1] / human, rows)
         return values
+
+    def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
+        """See ``CorrelationStatistic``; US of tied scores jumps, so leaving one item out tells nothing of it."""
+        if len(self.references) == 1:
+            return super()._variance(scores, codes, n_resamples=n_resamples, seed=seed)
+        counts, units = drawn(codes, n_resamples, np.random.default_rng(seed)), int(codes.max()) + 1
+        found = np.concatenate([self.resampled(scores, some) for some in counts])
+        return float(np.nanvar(found)) * units / (units - 1)  # resamples vary that much too little
 
     def _scales(self, x: FloatArray, counts: FloatArray) -> FloatArray:
         """Return the number that each resample's scores are divided by, (k,); a common shift of US moves no rank."""

@@ -87,8 +87,9 @@ def paired_permutation_test(
     n, units = int(kept.sum()), len(set(codes.tolist()))
     values = (part(first), part(second)) if n > 1 else (np.nan, np.nan)
     difference = values[0] - values[1]
-    p = 1.0 if abs(difference) <= SLACK else np.nan
-    if abs(difference) > SLACK:
+    slack = SLACK * max(map(abs, values))  # rounding errors have the statistic's unit
+    p = 1.0 if abs(difference) <= slack else np.nan
+    if abs(difference) > slack:
         extreme = _extreme(part, first, second, codes, abs(difference), n_resamples, np.random.default_rng(seed))
         p = (1 + extreme) / (1 + n_resamples)
     return PermutationTest(values[0], values[1], difference, p, n_resamples, n, int((~kept).sum()), units)
@@ -112,7 +113,8 @@ def _extreme(
         swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
         first, second = swapped(swap if units == n else swap[:, codes])
         size = np.abs(first - second)
-        tied = np.abs(size - observed) <= SLACK
+        slack = SLACK * np.maximum(observed, np.maximum(np.abs(first), np.abs(second)))
+        tied = np.abs(size - observed) <= slack
         data = swap.all(axis=1) | ~swap.any(axis=1)  # both systems are whole, so this resample is the data itself
         extreme += float((~(size <= observed) | tied).sum()) - (tied & ~data).sum() / 2  # NaN counts
     return extreme

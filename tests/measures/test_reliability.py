@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from evalbias.measures import brier_scores, calibration_error, cohen_kappa, krippendorff_alpha
+from evalbias.measures import (
+    RankStatistic,
+    brier_scores,
+    calibration_error,
+    cohen_kappa,
+    krippendorff_alpha,
+    share_interval,
+)
 from evalbias.measures.agreement_statistics import (
     AlphaStatistic,
     CalibrationStatistic,
@@ -153,27 +160,55 @@ def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
     left_out = [stats.kendalltau(x[clusters != c], y[clusters != c]).statistic for c in np.unique(clusters)]
     units = 36 // outputs
     tau = stats.kendalltau(x, y).statistic
-    error = math.sqrt((units - 1) * np.var(left_out)) / (1 - tau**2)
-    half = stats.t.ppf(0.975, units - 1) * error
-    assert (found.low, found.high) == pytest.approx(tuple(np.tanh(np.arctanh(tau) + np.array([-half, half]))))
+    # the ends of Wilson's interval lie t of their own standard errors from the estimate
+    error = math.sqrt((units - 1) * np.var(left_out))
+    for end in (found.low, found.high):
+        own = error * math.sqrt((1 - end**2) / (1 - tau**2))
+        assert abs(end - tau) == pytest.approx(stats.t.ppf(0.975, units - 1) * own)
     assert found.units == units
 
 
-def test_the_interval_of_tau_where_it_has_no_spread():
-    x = np.arange(10.0)
-    same = KendallStatistic(x).interval(x, seed=0)
-    assert (same.low, same.high) == pytest.approx((1, 1))
-    assert math.isnan(KendallStatistic(np.ones(10)).interval(x, seed=0).low)
+COEFFICIENTS = [RankStatistic, PearsonStatistic, KendallStatistic, AlphaStatistic, KappaStatistic]
+
+
+@pytest.mark.parametrize("statistic", COEFFICIENTS)
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_perfect_agreement_has_the_interval_of_a_share_of_1(statistic, outputs):
+    x = np.arange(24.0) % 2
+    clusters = (np.arange(24) // outputs).tolist()
+    same = statistic(x).interval(x, clusters=clusters, seed=0)
+    share = share_interval(np.ones(24 // outputs))
+    assert (same.low, same.high, same.units) == (pytest.approx(2 * share.low - 1), 1, 24 // outputs)
+    assert math.isnan(statistic(np.ones(24)).interval(np.ones(24), seed=0).low)
+    assert math.isnan(statistic(x[:5]).interval(x[:5], seed=0).low)
+
+
+@pytest.mark.parametrize("statistic", COEFFICIENTS)
+@pytest.mark.parametrize("n", [6, 20])
+def test_a_judge_that_errs_on_few_items_is_not_certain_to_agree(statistic, n):
+    rng, truth, held = np.random.default_rng(0), 0.0, 0
+    for sample in range(301):  # the judge repeats what people say, but guesses 6 % of the items
+        size = n if sample else 3_000
+        people = rng.integers(0, 2, size).astype(float)
+        judge = np.where(rng.random(size) < 0.06, rng.integers(0, 2, size), people)
+        if not sample:
+            truth = statistic(people)(judge)
+            continue
+        found = statistic(people).interval(judge, seed=0)
+        held += bool(np.isnan(found.low) or found.low <= truth <= found.high)
+    assert truth == pytest.approx(0.94, abs=0.02)
+    assert held >= 275  # 95 %, less 2.6 standard errors
 
 
 @pytest.mark.parametrize("n", [10, 100])
-def test_one_pair_out_of_order_leaves_a_narrow_interval_of_tau(n):
+def test_one_pair_out_of_order_tells_about_as_much_as_none(n):
     x = np.arange(float(n))
     y = x.copy()
-    y[[4, 5]] = y[[5, 4]]  # without either of the two, tau is 1 and its z infinite
-    found = KendallStatistic(y).interval(x, seed=0)
+    y[[4, 5]] = y[[5, 4]]
+    found, same = (KendallStatistic(reference).interval(x, seed=0) for reference in (y, x))
     assert found.estimate == pytest.approx(1 - 4 / (n * (n - 1)))
-    assert 1 - 150 / n**2 < found.low < found.estimate < found.high < 1
+    assert 1 - 8 / n < same.low == pytest.approx(found.low, abs=0.2)
+    assert found.low < found.estimate < found.high < same.high == 1
 
 
 def test_the_interval_of_tau_holds_the_truth():

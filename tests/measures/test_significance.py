@@ -90,6 +90,18 @@ def test_ties_count_half_and_the_data_in_full():
     assert few.p_value == pytest.approx(2 / 8, abs=0.01)
 
 
+@pytest.mark.parametrize("unit", [1e-14, 1e-3, 1e9])
+def test_the_unit_of_the_scores_does_not_matter(unit):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(1, 6, size=(2, 14)) / 10  # many swaps tie, but for rounding errors
+    plain, other = (
+        paired_permutation_test(MeanStatistic(), u * a, u * b, n_resamples=4_000, seed=0) for u in (1, unit)
+    )
+    assert other.p_value == plain.p_value < 1
+    found, expected = (MeanStatistic().interval(u * a, n_resamples=500, seed=0) for u in (unit, 1))
+    assert (found.low / unit, found.high / unit) == pytest.approx((expected.low, expected.high))
+
+
 def test_few_decisions_are_tested_as_mcnemars_mid_p_does():
     # 11 of 30 pairs differ: mid-p rejects in 6.5 %, and would in 1.2 % if ties counted in full
     rejected = 0.0
