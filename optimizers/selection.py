@@ -17,6 +17,8 @@ INCOMPARABLE = "cannot be compared: what it should improve is undefined for it o
 LEVEL = 0.05
 """Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
 GIVEN = "given"
+FLATTERED = "The best of several looks better on these items than it is: measure it on others (a valset)."
+"""Caution about the numbers of a winner: of 20 candidates whose effect is .25, the chosen one shows .12 to .14."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,8 @@ def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule
             for name, e in tried[best].estimates.items()
             if name in tried[0].estimates
         )
-        among = "" if len(tried) == 2 else f" out of {others}"
-        return f'"{tried[best].name}" was chosen{among} on {where}, for {rule.aim}: {changes}.'
+        among, caution = ("", "") if len(tried) == 2 else (f" out of {others}", f" {FLATTERED}")
+        return f'"{tried[best].name}" was chosen{among} on {where}, for {rule.aim}: {changes}.{caution}'
     if len(tried) == 2:
         tested = f"{others} for {rule.aim}, {tried[1].reason}"
         return f'The given program was kept: "{tried[1].name}", {tested}, on {where}.'

@@ -54,7 +54,8 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     """Say whether a model overrates its own outputs in the last round of a loop, and what refining changed."""
     last, first = summary.rounds[-1]["bias"], summary.rounds[0]["bias"]
     if np.isnan(last.low):
-        return f"{summary.name}: whether the model overrates its outputs is undefined: too few items have both scores."
+        why = last.reason or "too few items have both scores"
+        return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     end = f"at {rounds} {summary.numbers[-1]}"
     if last.low > 0:
         said = f"the model overrates its own outputs {end} by {_points(last)}"
@@ -100,7 +101,8 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     found = MeanStatistic().interval(values[-1] - values[0], seed=seed)
     shown = f"{number(found.estimate)} points of {source} (95 % {number(found.low)} to {number(found.high)})"
     if np.isnan(found.low):
-        return f"Whether the loop improves its outputs is undefined: {source} scores too few of them."
+        why = found.reason or f"{source} scores too few of them"
+        return f"Whether the loop improves its outputs is undefined: {why}."
     if found.low > 0:
         return f"The loop improves its outputs by {shown}."
     if found.high < 0:

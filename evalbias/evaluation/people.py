@@ -20,7 +20,7 @@ from evalbias.measures.agreement_statistics import (
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_share
 from evalbias.measures.rank_statistic import RankStatistic
-from evalbias.measures.statistic import MeanStatistic, ShareStatistic
+from evalbias.measures.statistic import ShareStatistic
 
 FLOORS = {"likelihood_floor": (LIKELIHOODS, "LS alone"), "length_floor": (LENGTHS, "length alone")}
 
@@ -97,7 +97,7 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
     samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa", tested=False)
     wins = judged.win_shares
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
-        samples["brier"] = Sample(brier_scores(wins, people), MeanStatistic(), "Brier", signed=False)
+        samples["brier"] = _share(brier_scores(wins, people), "Brier")
         calibration = CalibrationStatistic(people)
         samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
     if RATINGS in judged.covariates:

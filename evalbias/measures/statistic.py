@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
 from evalbias.measures.intervals import ConfidenceInterval, Method, counted_interval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
@@ -25,6 +25,8 @@ SHARE, SCORE_SD = "share", "standard deviations of the score"
 
 FEWEST_UNITS = 6
 """Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
+
+ALIKE = "all items have the same value, which does not tell how much others would differ"
 
 Swapping = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
@@ -103,14 +105,15 @@ class Statistic:
             seed: Seed for the resamples.
 
         Returns:
-            The interval, within ``limits``; its ends are NaN for fewer than ``FEWEST_UNITS`` clusters.
+            The interval, within ``limits``; its ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all
+            resamples are alike.
         """
         own, codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
         found = counted_interval(
             lambda counts: part.resampled(own[0], counts), codes, part._of(*own), method=self.method, **options
         )
-        return _within(found, *self.limits)
+        return _unless_alike(_within(found, *self.limits))
 
     def difference(
         self,
@@ -179,6 +182,13 @@ def _within(found: ConfidenceInterval, low: float, high: float) -> ConfidenceInt
     if found.units < FEWEST_UNITS:
         return replace(found, low=float("nan"), high=float("nan"))
     return replace(found, low=max(found.low, low), high=min(found.high, high))
+
+
+def _unless_alike(found: ConfidenceInterval) -> ConfidenceInterval:
+    """Return an interval with undefined ends where it has no width: equal items do not tell how much others differ."""
+    if found.high - found.low > SLACK * max(abs(found.low), abs(found.high)) or np.isnan(found.low):
+        return found
+    return replace(found, low=float("nan"), high=float("nan"), reason=ALIKE)
 
 
 class MeanStatistic(Statistic):

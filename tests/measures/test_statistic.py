@@ -15,8 +15,10 @@ from evalbias.measures import (
     bias_score_statistic,
     decision_statistics,
     performance_statistic,
+    share_interval,
 )
-from evalbias.measures.statistic import FEWEST_UNITS, Statistic
+from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
+from evalbias.measures.statistic import ALIKE, FEWEST_UNITS, Statistic
 
 NAN = math.nan
 LS, HUMAN, SCORES = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 5.0, 5.0], [2.0, 3.0, 3.0, 4.0]
@@ -191,3 +193,25 @@ def test_random_rankers_of_few_documents_are_rarely_called_good():
         called.append(np.mean([one.low > 0 or one.high < 0 for one in found]))
     assert max(called) < 0.1
     assert max(called[:3]) == 0
+
+
+def test_documents_that_all_rank_perfectly_leave_room_for_one_that_does_not():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(300):  # one ranking in ten is reversed, so the mean is .8
+        found = MeanCorrelationStatistic().interval(rng.choice([-1.0, 1.0], 10, p=[0.1, 0.9]), seed=0)
+        held += found.low <= 0.8 <= found.high
+    assert held >= 275
+    perfect = MeanCorrelationStatistic().interval(np.ones(10), seed=0)
+    assert (perfect.low, perfect.high) == (pytest.approx(2 * share_interval(np.ones(10)).low - 1), 1)
+
+
+def test_equal_differences_do_not_tell_that_a_judge_is_biased():
+    rng, called = np.random.default_rng(0), 0
+    for seed in range(200):  # the mean is 0, and all 10 are 1 in 39 % of samples
+        found = MeanStatistic().interval(rng.choice([-10.0, 1.0], 10, p=[1 / 11, 10 / 11]), n_resamples=99, seed=seed)
+        called += found.low > 0
+    assert called <= 10
+    alike = MeanStatistic().interval(np.full(10, 0.1), n_resamples=99, seed=0)
+    assert (alike.estimate, alike.reason) == (pytest.approx(0.1), ALIKE)
+    assert math.isnan(alike.low)
+    assert math.isnan(alike.high)

@@ -11,7 +11,7 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
 from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.optimizers.selection import Candidate, choose
+from evalbias.optimizers.selection import FLATTERED, Candidate, choose
 from evalbias.optimizers.splits import hold_back
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import ContextFreeConfidence, Epochs
@@ -81,6 +81,7 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     # (bias, performance): (.1, .1) and (.2, .4) lie behind (.0, .4); (.3, .5) has the highest performance
     assert found.fields["front"] == ("small, insignificant", "holds")
     assert '"smallest that holds" was chosen out of 4 candidates on 9 held-back inputs' in found.fields["decision"]
+    assert found.fields["decision"].endswith(FLATTERED)
     assert "bias +0.50 -> +0.20" in found.fields["decision"]
 
 
