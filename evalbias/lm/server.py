@@ -63,7 +63,7 @@ class ServerLM(DecidingLM, SavedLM):
             for chats and decision endpoints.
 
     Raises:
-        ConnectionError: The server does not answer, or rejects the key.
+        ConnectionError: The server does not answer, answers with a web page, or rejects the key.
         ValueError: The server does not serve the model, has another tokenizer, or returns no probabilities; the
             dialect is unknown, or the chat template lacks an option. Or several servers differ in dialect or weights.
     """
@@ -208,7 +208,9 @@ def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any
     try:
         return pool.run(job)
     except RequestError as error:
-        raise ConnectionError(f"{model} at {connection.base_url} does not answer: {describe_error(error)}") from error
+        raise ConnectionError(
+            f"{model} at {connection.base_url} gives no usable answer: {describe_error(error)}"
+        ) from error
 
 
 def _checked(dialect: str) -> str | None:

@@ -22,8 +22,8 @@ class FakeServer:
         lm: Model that answers.
         kind: vllm, sglang, llama.cpp, echo, chat, or one of ``fake_decisions.ENDPOINTS``.
         faults: (number of the request, path, body) -> the fault: a status, alone or with the answer, "close", "cut",
-            "text", "drop" (the answer lacks the requested values), seconds to wait, or a function that changes the
-            answer; None for no fault.
+            bytes that are sent as they are, "drop" (the answer lacks the requested values), seconds to wait, or a
+            function that changes the answer; None for no fault.
     """
 
     def __init__(self, lm, kind, faults=lambda *_: None):
@@ -194,7 +194,7 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
                 time.sleep(fault)
             if key is not None and self.headers.get("Authorization") != f"Bearer {key}":
                 fault = 401
-            if isinstance(fault, int):
+            if isinstance(fault, int | bytes):
                 answer = fault
             else:
                 with fake.lock:  # a model answers one at a time
@@ -207,7 +207,7 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
             elif answer is None or isinstance(answer, int):
                 status = answer or 404
                 answer = {"error": {"message": f"made to fail with {status}"}}
-            sent = b"<html>" if fault == "text" else json.dumps({} if fault == "drop" else answer).encode()
+            sent = fault if isinstance(fault, bytes) else json.dumps({} if fault == "drop" else answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             if status == 429:

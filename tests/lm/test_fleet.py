@@ -212,7 +212,7 @@ def test_servers_of_different_models_or_kinds_are_refused(lms):
         fake.model = "another"
         with pytest.raises(ValueError, match=f"{three} does not serve 'tiny', only another"):
             server([one, three], local)
-        with pytest.raises(ConnectionError, match=r"tiny at http://127.0.0.1:9/v1 does not answer"):
+        with pytest.raises(ConnectionError, match=r"tiny at http://127.0.0.1:9/v1 gives no usable answer"):
             ServerLM("tiny", base_url=[one, "http://127.0.0.1:9/v1"], patience=0.0)
     with pytest.raises(ValueError, match="at least one server"):
         ServerLM("tiny", base_url=[])

@@ -212,7 +212,7 @@ def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
     assert np.isnan(asyncio.run(choice_logprobs({"x": 0.9, "y": 1e-9}))).all()  # no choice is reported
 
 
-@pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", "text", 0.4])
+@pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", b"<html>", 0.4])
 def test_transient_failures_are_retried(lms, fault):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghij"]
@@ -224,6 +224,26 @@ def test_transient_failures_are_retried(lms, fault):
         requests = len(fake.requests) - start
     assert requests > len(prompts)
     np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-4)
+
+
+@pytest.mark.parametrize("pages", ["/", "/v1/chat/completions"])
+def test_a_web_page_in_place_of_a_server_is_told_at_once(lms, pages):
+    page = f"<html>\n  {'<p>' * 40}".encode()
+    served = serving(lms["qwen2"], "chat", lambda _, path, __: page if path.startswith(pages) else None)
+    match = r"/v1/chat/completions answers '<html> <p>.*'\.\.\., which is not JSON. Check .* usually ends in /v1"
+    with served as (address, fake):
+        fake.models = lambda _: {}
+        with pytest.raises(ConnectionError, match=match) as raised:
+            ServerLM("tiny", base_url=address)
+    assert len(str(raised.value)) < 300
+    paths = [path for path, _ in fake.requests]
+    assert len(paths) == len(set(paths)), "a path was asked again"
+
+
+def test_a_page_that_repeats_the_key_is_shown_without_it(lms):
+    served = serving(lms["qwen2"], "chat", lambda *_: f"Bearer {KEY}".encode())
+    with served as (address, _), pytest.raises(ConnectionError, match=r"'Bearer \[key\]'"):
+        ServerLM("tiny", base_url=address, api_key=KEY)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +431,7 @@ def test_wrong_settings_and_contradictions_are_refused(lms):
         server(address.replace("/v1", "/v2"), lms["llama"])
     refused(
         lms,
-        "does not answer.*Check that the server runs",
+        "no usable answer.*Check that the server runs",
         error=ConnectionError,
         address="http://127.0.0.1:9/v1",
         patience=0,

@@ -1,7 +1,8 @@
 """Requests to one server, retried with backoff.
 
-Transient failures are retried: timeouts, broken connections, answers that are cut off or not JSON, and the statuses
-408, 409, 429 and 5xx. Every other error is final. A request is given up once it has failed for ``patience`` seconds.
+Transient failures are retried: timeouts, broken connections, answers that are cut off, and the statuses 408, 409, 429
+and 5xx. An answer that is not JSON is retried only at a path that answered in JSON before: elsewhere the address is
+wrong. Every other error is final. A request is given up once it has failed for ``patience`` seconds.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Connection:
             raise ValueError("patience must be at least 0 seconds.")
         self.base_url = base_url.rstrip("/")
         self.last_answer = 0.0
+        self._answered: set[str] = set()  # paths
         self.spare = False
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
@@ -103,13 +105,15 @@ class Connection:
             except RequestError as error:
                 limit = min(patience, SPARE_PATIENCE) if self.spare else patience
                 wait = pause(error, attempt)
-                if not is_transient(error) or time.monotonic() + wait - started >= limit:
+                wrong_address = isinstance(error, NotJSON) and path not in self._answered
+                if wrong_address or not is_transient(error) or time.monotonic() + wait - started >= limit:
                     raise
                 if not self.spare:
                     self._log_outage(error, limit)
                 await asyncio.sleep(wait)
             else:
                 self.last_answer, self._outage_logged = time.monotonic(), False
+                self._answered.add(path)
                 return answer
 
     def _log_outage(self, error: RequestError, patience: float) -> None:

@@ -8,6 +8,9 @@ TRANSIENT = frozenset({408, 409, 429})
 DENIED = frozenset({401, 402, 403})
 """Statuses of a missing or wrong key, of an account without credit, or of a key without permission."""
 
+MISSING = frozenset({404, 405})
+"""Statuses of an address or a model that the server does not have; a server of web pages refuses POST with 405."""
+
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
 
@@ -45,7 +48,18 @@ class Declined(RequestError):  # noqa: N818 - named for the problem
 
 
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
-    """An answer is not JSON, as when a proxy answers instead of the server."""
+    """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address.
+
+    Args:
+        url: Address that was asked.
+        text: The answer; the error shows its first ``SHOWN`` characters.
+    """
+
+    SHOWN = 80
+
+    def __init__(self, url: str, text: str) -> None:
+        words = " ".join(text.split())
+        super().__init__(f"{url} answers {words[: self.SHOWN]!r}{'...' * (len(words) > self.SHOWN)}, which is not JSON")
 
 
 class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
@@ -67,7 +81,7 @@ def is_denied(error: BaseException) -> bool:
 
 def is_missing(error: BaseException) -> bool:
     """Return whether the server has nothing at the address, or no such model."""
-    return isinstance(error, StatusError) and error.status == 404
+    return isinstance(error, StatusError) and error.status in MISSING
 
 
 def is_fatal(error: BaseException) -> bool:
@@ -79,6 +93,8 @@ def describe_error(error: Exception) -> str:
     """Describe an error of a request and its remedy."""
     if isinstance(error, NoAnswer | Declined):
         return str(error)
+    if isinstance(error, NotJSON):
+        return f"{error}. Check the address: that of an API usually ends in /v1."
     if not isinstance(error, StatusError):
         return f"the server's answer cannot be used: {error}."
     credit = "Add credit to the account, or use another key."
@@ -86,7 +102,7 @@ def describe_error(error: Exception) -> str:
         401: "Give the key as api_key or in OPENAI_API_KEY.",
         402: credit,
         403: "Give a key with the necessary permission.",
-        404: "Check the address and the model's name.",
+        **dict.fromkeys(MISSING, "Check the address and the model's name."),
         429: credit if error.code in SPENT else "Ask fewer at a time (in_flight), or raise patience.",
     }.get(error.status, "")
     reason = error.reason.rstrip(" .")

@@ -126,6 +126,9 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         if is_denied(failure):
             raise failure
     url = endpoint.connection.base_url
+    page = next((error for error in errors.values() if isinstance(error, NotJSON)), None)
+    if page is not None and not served.listed:
+        raise page
     if not served.listed and all(map(is_missing, errors.values())):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())

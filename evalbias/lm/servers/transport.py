@@ -169,7 +169,10 @@ class Transport:
                 raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from error
         if response.status >= 400:
             raise _status_error(response, content)
-        return _json(content)
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            raise NotJSON(url, content.decode("utf-8", "replace").replace(self._key, "[key]")) from None
 
     def _session(self) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
@@ -247,18 +250,11 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(content)
 
 
-def _json(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise NotJSON(f"it is not JSON ({error})") from None
-
-
 def _status_error(response: aiohttp.ClientResponse, content: bytes) -> StatusError:
     """Return an error status with the reason that the server gives, in one of the usual forms."""
     try:
-        reason = _json(content)
-    except NotJSON:
+        reason = json.loads(content)
+    except (ValueError, RecursionError):
         reason = content.decode("utf-8", "replace")
     code = ""
     for name in ("error", "message"):
