@@ -43,6 +43,26 @@ def test_a_model_without_probabilities_is_sampled_on_request(lms, file, tmp_path
         assert len(fake.requests) == asked
 
 
+def test_a_server_without_probabilities_is_sampled_under_its_plain_name(lms, file, tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown, fake.most_top, fake.context = set(), 0, 2048
+        options = ["--judge", "judge.json", "--data", file, "--lm", "tiny", "--api-base", address, "--out", "run"]
+        refused = evalbias("judge", *options, cwd=tmp_path, check=False)
+        assert refused.returncode == 2
+        assert "tiny at http://127.0.0.1" in refused.stderr
+        assert "reports no token probabilities: tried as chat: status 400" in refused.stderr
+        assert "--samples" in refused.stderr
+        evalbias("judge", *options, "--samples", 2, cwd=tmp_path)
+        told = evalbias(
+            "judge", *options, "--samples", 2, "--api-base", f"{address},{address}/", cwd=tmp_path, check=False
+        )
+        assert "reports no token probabilities" in told.stderr
+    rows = [json.loads(line) for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
+    assert [row["samples"] for row in rows] == [2] * 4
+
+
 def test_the_token_limit_of_the_answers_is_sent_recorded_and_part_of_the_key(lms, file, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with serving(lms["qwen2-chat"], "chat") as (address, fake):

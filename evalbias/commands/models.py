@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -65,9 +66,9 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         from evalbias.lm.embedded import embedded_judge_lm
 
         return embedded_judge_lm(device=given.device)
-    if name.startswith(ANY):
-        import dspy
+    import dspy
 
+    if name.startswith(ANY):
         if given.api_base is not None and "," in given.api_base:
             raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
         return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
@@ -75,16 +76,25 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
         if given.api_base is None:
             raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
         from evalbias.lm.server import ServerLM
+        from evalbias.lm.types import NoProbabilities
 
         model = name.removeprefix(SERVER)
-        lm = ServerLM(
-            model,
-            base_url=[address.strip() for address in given.api_base.split(",")],
-            tokenizer=given.tokenizer,
-            in_flight=given.in_flight,
-            template_options=template,
-            dialect=given.dialect,
-        )
+        addresses = [address.strip() for address in given.api_base.split(",")]
+        try:
+            lm = ServerLM(
+                model,
+                base_url=addresses,
+                tokenizer=given.tokenizer,
+                in_flight=given.in_flight,
+                template_options=template,
+                dialect=given.dialect,
+            )
+        except NoProbabilities:
+            if given.samples is None or len(addresses) > 1:
+                raise
+            say(f"{name}: no token probabilities, so --samples estimates them from answers")
+            key = os.environ.get("OPENAI_API_KEY") or "none"  # as ServerLM has it
+            return dspy.LM(OPENAI + model, api_base=addresses[0], api_key=key, cache=False)
         say(f"{name}: {lm.capabilities}")
         return lm
     from evalbias.lm.local import LocalLM

@@ -422,7 +422,7 @@ def test_wrong_settings_and_contradictions_are_refused(lms):
     refused(lms, "The server's tokens of a text are", tokenizer=lms["qwen2"])
     refused(lms, "splits a text into .* tokens, the tokenizer into", kind="echo", tokenizer=lms["qwen2"])
     refused(lms, "gives a token .* nats after a text, but", kind="echo", tamper=lambda fake: setattr(fake, "shift", 1))
-    refused(lms, "returns no token probabilities.*as sglang: status 404", dialect="sglang")
+    refused(lms, "reports no token probabilities.*as sglang: status 404", dialect="sglang")
     refused(lms, "is not a server's address", address="localhost:8000")
     refused(lms, "a user name or password", address="http://me:secret@127.0.0.1:9/v1")
     refused(lms, r"contains '\?' or '#'", address="http://127.0.0.1:9/v1?key=secret")
@@ -439,7 +439,7 @@ def test_wrong_settings_and_contradictions_are_refused(lms):
     silent = serving(lms["llama-chat"], "chat", faults=lambda _, path, __: "drop" if "chat" in path else None)
     with (
         silent as (address, _),
-        pytest.raises(ValueError, match=r"returns no token probabilities.*as chat.*--tokenizer"),
+        pytest.raises(ValueError, match=r"reports no token probabilities.*as chat.*--tokenizer"),
     ):
         ServerLM("tiny", base_url=address, **QUICK)
 

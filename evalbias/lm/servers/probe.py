@@ -13,7 +13,7 @@ from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
 from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error, is_denied, is_missing
-from evalbias.lm.types import SAME_MODEL
+from evalbias.lm.types import SAME_MODEL, NoProbabilities
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         only: Name of the only dialect to try; None tries all.
 
     Raises:
-        ValueError: The server speaks none of the dialects, contradicts itself, or has another tokenizer.
+        NoProbabilities: The server speaks none of the dialects.
+        ValueError: No model is served at the address, the server contradicts itself, or it has another tokenizer.
         RequestError: The server did not answer in time, or denies access.
     """
     dialects = [
@@ -133,12 +134,12 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
-        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer."
+        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer"
         if endpoint.tokenizer is None
         else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
-        "dialect='systemone' or 'decisions' for a server that answers closed questions."
+        "dialect='systemone' or 'decisions' for a server that answers closed questions"
     )
-    raise ValueError(f"{endpoint.model} at {url} returns no token probabilities. Tried {attempts}. {remedy}")
+    raise NoProbabilities(f"{endpoint.model} at {url}", f"tried {attempts}. {remedy}")
 
 
 def _typed(values: Any, name: str, kind: type) -> Any:
