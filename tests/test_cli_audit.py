@@ -2,12 +2,15 @@
 
 import csv
 import json
+from dataclasses import fields
 
 import pytest
 from commands import evalbias
 
 import evalbias as package
+from evalbias.commands.audit_options import OF_ANY_MODEL, OF_LM, SAMPLING
 from evalbias.commands.fail_on import parse_conditions
+from evalbias.commands.options import ModelOptions
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 from evalbias.runs.values import to_json
@@ -166,6 +169,34 @@ def test_exactly_one_judge(tmp_path):
     assert "name one judge" in both.stderr
     alone = evalbias("audit", "--data", file, "--swapped-field", "x", cwd=tmp_path, check=False)
     assert alone.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--scores-field", "mine", "--pairs", "500"], "leave out --pairs: recorded answers are taken"),
+        (["--winner-field", "mine", "--samples", "3"], "leave out --samples: recorded answers are taken"),
+        (["--scores-field", "mine", "--labels", "1,2"], "leave out --labels: for choices"),
+        (["--winner-field", "mine", "--scale", "1-5"], "leave out --scale: recorded choices have no scale"),
+        (["--scores-field", "mine", "--task", "Say it."], "leave out --task: no model is asked"),
+        (["--scores-field", "mine", "--device", "cpu", "--api-base", "x"], "leave out --api-base, --device: no model"),
+        (["--scores-field", "mine", "--lm", "a", "--likelihood-lm", "b"], "leave out --lm: recorded answers take one"),
+        (
+            ["--scores-field", "mine", "--likelihood-lm", "b", "--dialect", "chat"],
+            "leave out --dialect: for the model of",
+        ),
+    ],
+)
+def test_an_option_that_recorded_answers_do_not_use_is_refused(options, named, tmp_path):
+    file = written(tmp_path / "items.jsonl", rated_rows(4))
+    told = evalbias("audit", "--data", file, *options, cwd=tmp_path, check=False)
+    assert told.returncode == 2
+    assert named in " ".join(told.stderr.replace("│", " ").split())
+
+
+def test_every_option_of_a_model_is_known_to_be_used_or_not():
+    known = OF_LM | OF_ANY_MODEL | SAMPLING | {"--yes"}
+    assert {f"--{field.name.replace('_', '-')}" for field in fields(ModelOptions)} == known
 
 
 def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_path):

@@ -21,6 +21,7 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     WrittenFor,
+    given_options,
     opening_models,
     pair_limit,
 )
@@ -84,6 +85,7 @@ FailOn = Annotated[
 
 @opening_models
 def audit(
+    context: typer.Context,
     data: Data,
     columns: Columns = None,
     judge: AnyJudge = None,
@@ -118,12 +120,16 @@ def audit(
 
     Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how).
     """
+    from evalbias.commands.audit_options import check_used
     from evalbias.commands.fail_on import parse_conditions
     from evalbias.commands.run_audit import Audited, run_audit
     from evalbias.runs.visible import visible
 
     conditions = parse_conditions(fail_on or ())
     asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, labels, own_system, reliability, by)
+    asked.check(lm)
+    if judge is None:
+        check_used(given_options(context))
     found = run_audit(
         data,
         asked,

@@ -195,6 +195,16 @@ def read_scale(text: str) -> tuple[float, float]:
     return float(ends[1]), float(ends[2])
 
 
+def given_options(context: typer.Context) -> set[str]:
+    """Return the options that stand on the command line, such as ``--scale``."""
+    return {
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name is not None and (source := context.get_parameter_source(parameter.name)) is not None
+        if source.name == "COMMANDLINE"
+    }
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Options that decide how models are opened."""

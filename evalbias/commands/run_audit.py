@@ -87,7 +87,6 @@ def run_audit(
     as_json: bool,
 ) -> Audit:
     """Audit the judge, print the result and return it."""
-    asked.check(lm)
     mapping = parse_mapping(columns or ())
     items = data_sets.read(spec, mapping=mapping, **asked.recorded())
     if items.left_out:
