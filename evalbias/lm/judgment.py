@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from dspy import lm15
 
-from evalbias.lm.top_logprobs import first_token_row, logprob_of
+from evalbias.lm.top_logprobs import first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Message, NoProbabilities
 
 FIELD = "score"
@@ -90,10 +90,10 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
     if not response.logprobs:
         raise NoProbabilities(response.model, "its answers carry no log-probabilities")
     try:
-        top = {token.token: logprob_of(token.logprob) for token in response.logprobs[0].top}
+        top = first_tokens((token.token, token.logprob) for token in response.logprobs[0].top)
     except ValueError as error:
         raise NoProbabilities(response.model, str(error)) from error
-    if len(top) < 2:
+    if len(response.logprobs[0].top) < 2:
         raise NoProbabilities(response.model, "its answers carry no log-probabilities of other tokens")
     return ChoiceLogprobs(tuple(choices), first_token_row(top, choices)[None])
 

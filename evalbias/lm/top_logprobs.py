@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ TOP = 20
 
 TOLERANCE = 1e-3
 """Default for the largest probability share that unreported choices may have and count as 0."""
+
+ROUNDING = 0.05
+"""Largest excess over 1 of the sum of reported probabilities, which servers round."""
 
 MINUS_INFINITY = -9999.0
 """Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
@@ -29,6 +32,32 @@ def logprob_of(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
         raise ValueError(f"{value!r} is not a log-probability")
     return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
+
+
+def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    """Return the most probable first tokens of an answer, text -> log-probability in nats.
+
+    Servers write several tokens as the same text, such as a digit with and without the mark of a word's beginning.
+    Their probabilities are added: the answer begins with that text after each of them.
+
+    Args:
+        reported: Text and log-probability of each reported token.
+
+    Raises:
+        ValueError: A value is not a log-probability, or the probabilities sum to more than 1 by more than rounding.
+
+    Example:
+        >>> first_tokens([("4", math.log(0.5)), ("4", math.log(0.25))])
+        {'4': -0.2876820724517809}
+    """
+    logprobs: dict[str, list[float]] = {}
+    for text, value in reported:
+        logprobs.setdefault(text, []).append(logprob_of(value))
+    top = {text: float(np.logaddexp.reduce(values)) for text, values in logprobs.items()}
+    total = float(np.exp(list(top.values())).sum())
+    if total > 1.0 + ROUNDING:
+        raise ValueError(f"the probabilities of the first token sum to {total:.3g}")
+    return {text: min(value, 0.0) for text, value in top.items()}
 
 
 def first_token_row(top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOLERANCE) -> FloatArray:

@@ -79,6 +79,12 @@ MALFORMED = [
     ("echo", likelihoods, put([], "usage"), "usage.prompt_tokens is missing"),
     ("echo", likelihoods, put(1.5, "choices", 0, "logprobs", "token_logprobs"), "token_logprobs is a float"),
     ("chat", choices, put("no", "choices", 0, "logprobs", "content", 0, "top_logprobs", 0), "token is missing"),
+    (
+        "chat",
+        choices,
+        put(0.0, "choices", 0, "logprobs", "content", 0, "top_logprobs", 1, "logprob"),
+        "the probabilities of the first token sum to",
+    ),
     ("chat", texts, put([], "choices", 0, "message"), "message is a list, but must be a dict"),
     ("chat", texts, put(4, "choices", 0, "message", "content"), "an entry is a int, but must be a str"),
 ]

@@ -12,13 +12,13 @@ from dspy import lm15
 
 from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.refusals import each
-from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, logprob_of, part
+from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, part
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.tokens import check_choices
-from evalbias.lm.top_logprobs import TOP, first_token_row
+from evalbias.lm.top_logprobs import TOP, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, as_messages
 from evalbias.measures.arrays import FloatArray
 
@@ -112,10 +112,9 @@ class Chat(Dialect):
         body = {"model": self._model, "messages": messages, "logprobs": True, "top_logprobs": TOP, self._limit: 1}
         answer = await self._connection.post("/v1/chat/completions", {**body, **self._neutral})
         entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
-        top = {part(entry, "token", kind=str): logprob_of(part(entry, "logprob")) for entry in entries}
-        if len(top) < 2:
-            raise Unreadable(f"top_logprobs has {len(top)} tokens, at least 2 are needed")
-        return top
+        if len(entries) < 2:
+            raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")
+        return first_tokens(map(_pair, entries))
 
 
 def _pair(entry: Any) -> tuple[str, Any]:

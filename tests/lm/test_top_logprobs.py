@@ -1,0 +1,20 @@
+"""The most probable first tokens of an answer, as servers report them."""
+
+import math
+
+import pytest
+
+from evalbias.lm.top_logprobs import first_token_row, first_tokens
+
+
+def test_tokens_that_are_written_alike_are_added():
+    reported = [("3", 0.5), ("3", 0.25), ("2", 0.125), ("2", 0.0)]  # as with the mark of a word's beginning
+    top = first_tokens((text, math.log(p) if p else -9999.0) for text, p in reported)
+    assert first_token_row(top, ["2", "3"]) == pytest.approx([math.log(0.125), math.log(0.75)])
+
+
+def test_probabilities_that_sum_to_more_than_one_are_none():
+    rounded = first_tokens([("1", -0.001), ("2", -6.0)])
+    assert max(rounded.values()) <= 0.0
+    with pytest.raises(ValueError, match=r"the probabilities of the first token sum to 1\.98"):
+        first_tokens([("1", -0.01), ("2", -0.01)])
