@@ -26,7 +26,11 @@ usual threshold of 700 the collector looks at them a thousand times, a seventh o
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 """Options that may stand behind a command's name too, where most people write them."""
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)  # plain help cuts no example off in a narrow terminal
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,  # plain help cuts no example off in a narrow terminal
+    pretty_exceptions_show_locals=False,  # older versions of typer print them, and keys are among them
+)
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
 compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
 app.add_typer(measure_app, name="measure")

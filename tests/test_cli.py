@@ -16,6 +16,7 @@ from commands import COMMAND, evalbias
 from lm.models import save
 
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
+from evalbias.cli import app
 from evalbias.data import world
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import spearman
@@ -654,3 +655,7 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
         assert "rating_1=anna,rating_2=ben" in text
         assert "'agreement.spearman<0.3'" in text
         assert "\n  Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can\n" in text
+
+
+def test_an_unexpected_error_shows_no_variables():
+    assert app.pretty_exceptions_show_locals is False  # keys are among them

@@ -14,7 +14,7 @@ from evalbias import ServerLM
 from evalbias.lm.servers import transport
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.connection import Connection, _json
-from evalbias.lm.servers.errors import Unreadable
+from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.fleet import Fleet, Replica
 from evalbias.lm.servers.heap import Heap
 from evalbias.lm.servers.transport import Pool
@@ -96,6 +96,27 @@ def test_a_connection_ends_its_thread(lms):
         gc.collect()
         thread.join(5)
     assert not thread.is_alive()
+
+
+def test_a_key_that_a_server_repeats_is_not_shown(lms):
+    key = "sk-0123456789"
+    fault = (401, {"error": {"message": f"Incorrect API key provided: {key}. none of {key}"}})
+    with serving(lms["qwen2"], faults=lambda *_: fault) as (address, _):
+        pool, connection = connect(address, api_key=key)
+        with pytest.raises(StatusError, match=r"provided: \[key\]\. none of \[key\]") as raised:
+            pool.run(connection.post("/nothing", {}))
+    assert key not in raised.value.reason
+
+
+def test_a_server_that_refuses_many_requests_is_warned_about_once_in_a_while(lms, caplog, monkeypatch):
+    with serving(lms["qwen2"], faults=lambda n, *_: 429 if n % 2 else None) as (address, _):
+        pool, connection = connect(address)
+        for _ in range(5):
+            pool.run(connection.get("/version"))
+        assert len(caplog.records) == 1
+        monkeypatch.setattr("evalbias.lm.servers.connection.BETWEEN_WARNINGS", 0.0)
+        pool.run(connection.get("/version"))
+    assert len(caplog.records) == 2
 
 
 @pytest.mark.parametrize("key", ["two words", "a-key\n", "schlüssel"])

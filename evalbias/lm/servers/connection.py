@@ -30,6 +30,9 @@ SPARE_PATIENCE = 2.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
 """Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
 
+BETWEEN_WARNINGS = 30.0
+"""Shortest time in seconds between two warnings; a server that limits the rate refuses some requests all the time."""
+
 
 class Connection:
     """An HTTP connection to one server.
@@ -59,7 +62,7 @@ class Connection:
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
         self._patience = patience
-        self._outage_logged = False
+        self._warned = -BETWEEN_WARNINGS
 
     async def get(self, path: str) -> Any:
         """Return the JSON at a path, with retries; None if the server has none there.
@@ -112,17 +115,18 @@ class Connection:
                     self._log_outage(error, limit)
                 await asyncio.sleep(wait)
             else:
-                self.last_answer, self._outage_logged = time.monotonic(), False
+                self.last_answer = time.monotonic()
                 self._answered.add(path)
                 return answer
 
     def _log_outage(self, error: RequestError, patience: float) -> None:
-        """Warn once per outage that requests are being retried."""
-        if not self._outage_logged:
+        """Warn that requests are being retried, unless that was said a short time ago."""
+        now = time.monotonic()
+        if now - self._warned >= BETWEEN_WARNINGS:
+            self._warned = now
             logging.getLogger(__name__).warning(
                 "%s: %s Retrying for up to %.0f seconds.", self.base_url, describe_error(error), patience
             )
-        self._outage_logged = True
 
 
 def _check_address(base_url: str) -> None:

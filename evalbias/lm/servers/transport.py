@@ -31,6 +31,9 @@ Answer = TypeVar("Answer")
 MAX_ANSWER = 1 << 27
 """Largest answer in bytes, after decompression; the log-probabilities of 256k tokens take about a third."""
 
+SHORTEST_SECRET = 8
+"""Length of the shortest key that is hidden where a server repeats it; local servers take words such as EMPTY."""
+
 HEAVY_IN_FLIGHT = 8
 """Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
 
@@ -168,11 +171,15 @@ class Transport:
                 reason = str(error) or type(error).__name__
                 raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from error
         if response.status >= 400:
-            raise _status_error(response, content)
+            raise _status_error(response, self._without_key(content))
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
-            raise NotJSON(url, content.decode("utf-8", "replace").replace(self._key, "[key]")) from None
+            raise NotJSON(url, self._without_key(content).decode("utf-8", "replace")) from None
+
+    def _without_key(self, content: bytes) -> bytes:
+        """Return an error's content without the key, which some servers repeat."""
+        return content if len(self._key) < SHORTEST_SECRET else content.replace(self._key.encode(), b"[key]")
 
     def _session(self) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
