@@ -22,6 +22,7 @@ from evalbias.data.columns import lacking, suggestions
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.numbers import recorded_number
 from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
+from evalbias.data.surrogates import lone_surrogate
 from evalbias.data.tables import Table
 from evalbias.measures.checks import mean_of_defined
 
@@ -142,7 +143,7 @@ def _from_json(value: Any, name: str, where: str) -> Any:
         return value
     try:
         return json.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be JSON ({error}).") from error
 
 
@@ -152,6 +153,8 @@ def _id(record: Mapping[str, Any], where: str) -> str:
         return default_id(where)
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
+    if problem := lone_surrogate(str(name)):
+        raise DataError(f"{where}: 'id' holds {problem}; write the character whole, or remove it.")
     return str(name)
 
 

@@ -247,7 +247,7 @@ def _decode(content: str, path: Path, line: int) -> Any:
         return json.loads(content, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
-    except ValueError as error:  # from _refuse, or from an integer with thousands of digits
+    except (ValueError, RecursionError) as error:  # _refuse; an integer of thousands of digits; lists in lists
         raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
 
 

@@ -121,7 +121,7 @@ class JournaledLM:
             return {"logprobs": answer.logprobs[0], "renormalized": answer.renormalized}
 
         def read(record: dict[str, Any]) -> ChoiceLogprobs:
-            row = np.array([[number(value) for value in record["logprobs"]]], dtype=np.float64)  # (1, c)
+            row = np.array([number(value) for value in record["logprobs"]]).reshape(1, len(choices))
             return ChoiceLogprobs(choices, row, renormalized=record["renormalized"])
 
         rows = self._answer([(prompt, [prompt, choices]) for prompt in prompts], ask, record, read)
@@ -171,6 +171,13 @@ class JournaledLM:
         record: Callable[[Answer], dict[str, Any]],
         read: Callable[[dict[str, Any]], Answer],
     ) -> list[Answer]:
+        def kept(key: str) -> Answer:
+            try:
+                return read(self._answers[key])
+            except (KeyError, TypeError, ValueError) as error:
+                path = self._journal.path
+                raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error
+
         keys = [digest([self._model, question], 64) for _, question in items]
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
         self._count(replayed=len(items) - len(new))
@@ -189,8 +196,7 @@ class JournaledLM:
                 answers, reasons = settled(ask, [item for _, item in part])
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
                 self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
-                kept = {number: self._answers[key] for number, key in enumerate(keys) if key in self._answers}
-                error.answered = {number: read(one) for number, one in kept.items()}
+                error.answered = {number: kept(key) for number, key in enumerate(keys) if key in self._answers}
                 raise
             self._chunk = self._next(time.monotonic() - began, len(part))
             records = [{"key": part[i][0], **record(answer)} for i, answer in answers.items()]
@@ -199,8 +205,8 @@ class JournaledLM:
             self._keep(records)
             refused |= {part[i][0]: reason for i, reason in reasons.items()}
             start += len(part)
-        check_refused(keys, refused, lambda key: read(self._answers[key]))
-        return [read(self._answers[key]) for key in keys]
+        check_refused(keys, refused, kept)
+        return [kept(key) for key in keys]
 
     def _first(self, lm: Any) -> int:
         quick = 0 < getattr(lm, "parameters", 0) <= QUICK

@@ -117,7 +117,7 @@ def read_json(file: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # bytes that are not UTF-8 too
         raise ValueError(f"{file} is damaged ({error}): delete the folder {file.parent} to start over.") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} is damaged (not a JSON object): delete the folder {file.parent} to start over.")

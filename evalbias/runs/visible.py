@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
 
 def visible(text: object) -> str:
-    """Replace the control characters of a text, which a terminal obeys and HTML cannot hold, by a sign."""
-    return "".join(c if c in "\n\t" or (ord(c) >= 32 and not 127 <= ord(c) < 160) else "\ufffd" for c in str(text))
+    """Replace the characters of a text that a terminal obeys, or that no UTF-8 file can hold, by a sign."""
+    return _HIDDEN.sub("\ufffd", str(text))

@@ -61,6 +61,15 @@ def test_a_spoilt_line_is_named(tmp_path):
         JournaledLM(FormulaLM(), tmp_path / "j", model="m")
 
 
+@pytest.mark.parametrize("damage", [{"logprobs": [-1.0]}, {"logprobs": "many"}, {"logprobs": [[0.0], 1.0]}, {}])
+def test_a_damaged_answer_is_named(tmp_path, damage):
+    JournaledLM(FormulaLM(), tmp_path / "j", model="m").choice_logprobs([prompt(1)], CHOICES)
+    key = json.loads((tmp_path / "j").read_text())["key"]
+    (tmp_path / "j").write_text(json.dumps({"key": key, "renormalized": False, **damage}) + "\n")
+    with pytest.raises(ValueError, match=f"j: the answer {key} is damaged .*: delete its line"):
+        JournaledLM(FormulaLM(), tmp_path / "j", model="m").choice_logprobs([prompt(1)], CHOICES)
+
+
 def test_impossible_choices_survive(tmp_path):
     class Never(FormulaLM):
         def _row(self, prompt, choices):

@@ -175,7 +175,7 @@ def test_terms_stand_in_the_projects_glossary():
 
 
 def test_control_characters_become_visible():
-    assert visible("a\tb\nc\x00\x1b\x85é\u202e") == "a\tb\nc\ufffd\ufffd\ufffdé\u202e"
+    assert visible("a\tb\nc\x00\x1b\x85é\u202e\ud83d") == "a\tb\nc\ufffd\ufffd\ufffdé\u202e\ufffd"
 
 
 def test_titles_of_runs():

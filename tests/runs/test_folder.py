@@ -65,8 +65,9 @@ def test_the_same_settings_name_the_same_folder():
     assert first.as_posix().startswith("runs/measure-self-")
 
 
-def test_a_damaged_run_file_is_named(tmp_path):
-    (tmp_path / "run.json").write_text("")
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}"])
+def test_a_damaged_run_file_is_named(tmp_path, content):
+    (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(ValueError, match=r"run\.json is damaged"):
         RunFolder(tmp_path, {})
 
