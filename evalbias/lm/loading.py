@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from httpx import TransportError
+from huggingface_hub import get_hf_file_metadata, hf_hub_url
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+from huggingface_hub.file_download import repo_folder_name
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -74,7 +79,7 @@ def load(
     target = _device(device)
     placed = placement(target, device=device, device_map=device_map, adapter=adapter, quantization=quantization)
     options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    source = _source(model)
+    source = _source(model, revision)
     config = _config(source, options)
     check_config(config, model)
     tokenizer = load_tokenizer(model, **options)
@@ -121,7 +126,7 @@ def load_tokenizer(model: str, **options: Any) -> Any:
         OSError: The tokenizer does not exist.
         ValueError: The tokenizer returns no character offsets.
     """
-    tokenizer = AutoTokenizer.from_pretrained(_source(model), **options)
+    tokenizer = AutoTokenizer.from_pretrained(_source(model, options.get("revision")), **options)
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
     tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
@@ -135,10 +140,14 @@ def _config(model: str, options: dict[str, Any]) -> Any:
     try:
         return AutoConfig.from_pretrained(model, **options)
     except OSError as error:
-        raise FileNotFoundError(
-            f"{model!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name "
-            "and the network. For a model behind a server give its address (--api-base)."
-        ) from error
+        raise _unknown(model) from error
+
+
+def _unknown(model: str) -> FileNotFoundError:
+    return FileNotFoundError(
+        f"{model!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name and "
+        "the network. For a model behind a server give its address (--api-base)."
+    )
 
 
 def hide_progress() -> None:
@@ -146,7 +155,7 @@ def hide_progress() -> None:
     logging.disable_progress_bar()
 
 
-def _source(model: str) -> str:
+def _source(model: str, revision: str | None) -> str:
     """Return the folder or Hugging Face name from which transformers loads a model."""
     if is_gguf(model):
         hide_progress()
@@ -155,7 +164,25 @@ def _source(model: str) -> str:
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()
     if looks_local and not path.exists():
         raise FileNotFoundError(f"{model} does not exist: give a folder with a model or a Hugging Face name.")
+    if not looks_local:
+        _check_hub(model, revision)
     return model
+
+
+def _check_hub(model: str, revision: str | None) -> None:
+    """Refuse a name that is not in the cache if the hub cannot be reached: transformers would retry for a minute.
+
+    Raises:
+        FileNotFoundError: The hub cannot be reached, or the text is no name.
+    """
+    try:
+        cached = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model") / "snapshots"
+        if not cached.exists():
+            get_hf_file_metadata(hf_hub_url(model, "config.json", revision=revision))
+    except HfHubHTTPError:
+        pass  # the hub answers: transformers says what is missing, or who may read it
+    except (TransportError, OfflineModeIsEnabled, HFValidationError) as error:
+        raise _unknown(model) from error
 
 
 def _device(device: str) -> torch.device:

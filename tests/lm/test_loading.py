@@ -3,6 +3,7 @@
 import os
 import time
 
+import huggingface_hub
 import pytest
 import torch
 from models import save, sentencepiece_like
@@ -170,3 +171,14 @@ def test_a_cache_that_cannot_be_written_is_done_without(large, monkeypatch):
     read = counted(monkeypatch)
     assert file_hash(large) == file_hash(large)
     assert len(read) == 2
+
+
+def test_a_name_that_the_hub_cannot_be_asked_about_is_refused_without_retries(monkeypatch):
+    nowhere = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", nowhere)
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"waited {seconds} s"))
+    with pytest.raises(FileNotFoundError, match=r"'no-such/model' is neither a folder nor .* check the name and"):
+        load("no-such/model")
+    with pytest.raises(FileNotFoundError, match="'no such/model' is neither a folder"):
+        load("no such/model")
