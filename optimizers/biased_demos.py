@@ -125,6 +125,7 @@ class BiasedDemos(LikelihoodOptimizer):
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
         baseline = with_demos(student, random, bins=self.bins)
         judged = [*rated, *problem.held_back, *problem.valset]
+        self.check_likelihoods(problem, candidates[0])
         check_demos_fit(baseline, judged, lm)
         train = self.judge(problem, baseline, candidates)
         rs, unfairness = rs_of(train, self.normalization)

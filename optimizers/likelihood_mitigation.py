@@ -141,6 +141,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         everything = [*rated, *problem.held_back, *problem.valset]
         drawn, pool = draw_demos(rated, max(self.k), seed=self.seed)
         shown = Candidate(f"{max(self.k)} random demonstrations", with_demos(student, drawn, bins=self.bins))
+        self.check_likelihoods(problem, pool[0])
         check_demos_fit(shown.program, everything, problem.lm)
         judged = self.judge(problem, shown.program, pool)
         candidates, left_out = [shown], {}

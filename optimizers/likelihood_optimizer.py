@@ -22,6 +22,7 @@ from evalbias.optimizers.demos import rated_items
 from evalbias.optimizers.likelihood_rule import LikelihoodRule
 from evalbias.optimizers.selection import Rule
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refused import name_refused_items
 
@@ -75,6 +76,14 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def likelihoods_of(self, lm: MeasuringLM) -> LikelihoodMemo:
         """Return the model whose likelihood defines LS; every text is asked once."""
         return LikelihoodMemo(lm if self.likelihood_lm is None else measuring(self.likelihood_lm))
+
+    def check_likelihoods(self, problem: Problem, item: dspy.Example) -> None:
+        """Measure the LS of one item, so that a model without likelihoods is refused before a judgment is paid for.
+
+        Raises:
+            NotImplementedError: The model reports no likelihoods.
+        """
+        likelihood_scores([item], problem.student.criterion, problem.likelihood_lm, reduction=self.reduction)
 
     def measured(self, trainset: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
         """Return the training items whose likelihood is measured, held-back ones among them."""

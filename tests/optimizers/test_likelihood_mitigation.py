@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
-from evalbias import LikelihoodMitigation
+from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.measures import likelihood_effect
@@ -272,3 +272,20 @@ def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared(
     assert estimate.reason.startswith("the ratings are too few or too unreliable to hold the quality fixed")
     assert math.isnan(p_value(judged(0.0, n=40), given))
     assert Effect().estimate(judged(0.5)).reason == ""
+
+
+@pytest.mark.parametrize("optimizer", [LikelihoodMitigation(k=(2,)), BiasedDemos(k=2), BiasedDemos(k=2, select=False)])
+def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
+    class Chat(FormulaLM):
+        def loglikelihood(self, pairs):
+            raise NotImplementedError("no likelihoods")
+
+    lm, train = Chat(), [e.copy(source=f"s{i}") for i, e in enumerate(items(80, seed=1))]
+    with pytest.raises(NotImplementedError, match="no likelihoods"):
+        optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
+    assert lm.judged == []
+    other = FormulaLM()
+    optimizer.likelihood_lm = other
+    optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
+    assert lm.judged
+    assert other.judged == []
