@@ -27,7 +27,7 @@ from evalbias.optimizers.refine_rule import QualityRule
 from evalbias.optimizers.refine_variants import VariantRunner, margin_of, with_margin
 from evalbias.optimizers.selection import Candidate, Rule
 from evalbias.optimizers.splits import check_disjoint
-from evalbias.programs.feedback.source import FeedbackSource, expected_scores, on_one_scale
+from evalbias.programs.feedback.source import FeedbackSource, checked_source, expected_scores, on_one_scale
 from evalbias.programs.refine import SelfRefine
 
 LEVEL = 0.05
@@ -73,6 +73,10 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         seed: Seed for intervals and tests.
         log_dir: Folder in which the loops are logged; the same compilation started again continues from there.
         progress: Called with 1 after every item of every loop.
+
+    Raises:
+        TypeError: ``external`` or ``quality`` is no feedback source.
+        ValueError: A number is outside its range.
     """
 
     report_type = RefineReport
@@ -105,8 +109,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             raise ValueError(f"margins={tuple(margins)}: give different fractions in [0, 1), ascending.")
         if until not in ("quality", "quality or bias"):
             raise ValueError(f"until={until!r} is unknown: choose 'quality' or 'quality or bias'.")
-        self.external = external
-        self.quality = quality or external
+        self.external = checked_source(external)
+        self.quality = external if quality is None else checked_source(quality)
         self.k = k
         self.margins = tuple(margins)
         self.until = until

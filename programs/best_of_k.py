@@ -9,7 +9,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.programs.feedback.source import FeedbackSource
+from evalbias.programs.feedback.source import FeedbackSource, checked_source
 from evalbias.programs.refine import STRICT
 from evalbias.programs.refine_step import ItemFeedback, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
@@ -41,6 +41,7 @@ class BestOfK(Program):
         RepeatedDrafts: Fewer than k drafts of an item are different. Told once; ``distinct`` counts for every item.
 
     Raises:
+        TypeError: ``feedback`` is no feedback source.
         ValueError: ``k`` is below 1.
     """
 
@@ -54,7 +55,7 @@ class BestOfK(Program):
     ) -> None:
         super().__init__(k=k, seed=seed, field=field)
         self.generate = generate
-        self.feedback = feedback
+        self.feedback = checked_source(feedback)
         self._warned = False
 
     def forward(self, **inputs: Any) -> dspy.Prediction:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import dspy
 
-from evalbias.programs.feedback.source import FeedbackSource
+from evalbias.programs.feedback.source import FeedbackSource, checked_source
 from evalbias.programs.refine_step import ItemFeedback, input_names, shown_inputs, take_step
 from evalbias.programs.resample import draws, sample
 from evalbias.programs.settings import NumberSetting, Program, Setting
@@ -96,6 +96,7 @@ class SelfRefine(Program):
     Feedback that decodes greedily is asked once for each different output.
 
     Raises:
+        TypeError: ``feedback`` is no feedback source, such as a plain function without a range of scores.
         ValueError: ``max_iterations`` or ``plateau`` is outside its range.
     """
 
@@ -124,7 +125,7 @@ class SelfRefine(Program):
             max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, seed=seed, field=field
         )
         self.generate = generate
-        self.feedback = feedback
+        self.feedback = checked_source(feedback)
         self.refine = refine
 
     def forward(self, **inputs: Any) -> dspy.Prediction:

@@ -50,6 +50,23 @@ class FeedbackSource(Protocol):
         ...
 
 
+def checked_source(source: FeedbackSource) -> FeedbackSource:
+    """Return a feedback source after checking that it is one, so that a plain function fails before a loop runs.
+
+    Raises:
+        TypeError: It cannot be called, or has no name or range.
+    """
+    missing = [name for name in ("name", "low", "high") if not hasattr(source, name)]
+    if not callable(source) or missing:
+        lack = f"no {', '.join(missing)}" if missing else "no __call__"
+        raise TypeError(
+            f"{source!r} is no feedback source: it has {lack}. Give an object whose call (example, output) returns a "
+            "Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
+            "high=...) makes one of a function (source, output, reference) -> number."
+        )
+    return source
+
+
 class ScoreRange(Protocol):
     """Anything with a range of scores: a feedback source, or the run of a loop under one."""
 
@@ -89,8 +106,14 @@ def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
     """Return the feedback after checking that its score is in the range of its source.
 
     Raises:
+        TypeError: The source returned something else.
         ValueError: The score is outside the range.
     """
+    if not isinstance(feedback, Feedback):
+        raise TypeError(
+            f"The feedback source {source.name!r} returned {feedback!r}: return Feedback(score, text) of "
+            "evalbias.programs.feedback."
+        )
     feedback = replace(feedback, score=float(feedback.score))  # JSON does not take numpy's numbers
     if not math.isnan(feedback.score) and not source.low <= feedback.score <= source.high:
         raise ValueError(

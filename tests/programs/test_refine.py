@@ -6,6 +6,7 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
+from evalbias import ExternalFeedbackRefine
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
@@ -293,3 +294,22 @@ def test_the_trace_names_the_program_and_not_its_copies():
         named = {id(p) for p in program.predictors()}
         assert {id(predictor) for predictor, *_ in dspy.settings.trace} <= named
         assert len(dspy.settings.trace) == 3
+
+
+def test_a_plain_function_is_no_feedback_source_and_is_refused_before_a_loop_runs():
+    def shorter(example, output):
+        return -len(output)
+
+    write = PlainPredict("source -> output")
+    for make in (
+        lambda source: SelfRefine(write, source, write),
+        lambda source: BestOfK(write, source),
+        ExternalFeedbackRefine,
+        lambda source: ExternalFeedbackRefine(Score(), quality=source),
+    ):
+        with pytest.raises(TypeError, match=r"shorter at .* has no name, low, high\. Give .* ScorerFeedback\(NAME"):
+            make(shorter)
+    shorter.name, shorter.low, shorter.high = "brevity", -100, 0
+    program, _ = loop("a long text", source=shorter)
+    with pytest.raises(TypeError, match=r"'brevity' returned -11: return Feedback\(score, text\)"):
+        program(source="s")
