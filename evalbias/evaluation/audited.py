@@ -140,8 +140,7 @@ def _asked(
         if likelihood_lm is not None:
             raise
         judged = judge_examples(judge, examples, lm=lm, progress=progress)
-        missing = {"likelihood": f"{error} Name another model (--likelihood-lm)."}
-        return Answered(words, judged, examples, missing, askable=True)
+        return Answered(words, judged, examples, {"likelihood": str(error)}, askable=True)
 
 
 def pairs_for(
