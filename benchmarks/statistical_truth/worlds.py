@@ -21,6 +21,7 @@ from evalbias.measures import (
     spearman_rows,
 )
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
 from evalbias.measures.statistic import Statistic
 
 SHARED = 0.4
@@ -159,7 +160,7 @@ def ranking(noise: float, other: float | None = None) -> Draw:
         quality = rng.normal(size=(n, RANKED))
         human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
         sides = [spearman_rows(quality + one * rng.normal(size=(n, RANKED)), human) for one in noises]
-        return {"ranking agreement": Judges(MeanStatistic(), *sides)}
+        return {"ranking agreement": Judges(MeanCorrelationStatistic(), *sides)}
 
     return draw
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import scipy
+from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray, ratio
 from evalbias.measures.correlation_statistic import CorrelationStatistic, jackknife_variance
-from evalbias.measures.forecasts import calibration_error
+from evalbias.measures.forecasts import calibration_error, calibration_errors_by_chance
 from evalbias.measures.instrumented import without_levels
+from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows
 from evalbias.measures.reliability import kappa_rows
+from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.statistic import Statistic
 
 
@@ -86,6 +91,8 @@ class KappaStatistic(CorrelationStatistic):
 class CalibrationStatistic(Statistic):
     """Expected calibration error of probabilities of outcomes (n,); see ``calibration_error``."""
 
+    limits = (0.0, 1.0)
+
     def __init__(self, outcomes: FloatArray) -> None:
         self.references = (outcomes,)
 
@@ -93,6 +100,27 @@ class CalibrationStatistic(Statistic):
         """See ``Statistic``."""
         pairs = zip(scores, np.broadcast_to(references[0], scores.shape), strict=True)
         return np.array([calibration_error(p, y) for p, y in pairs])
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute the BCa interval, with the lower end 0 unless the error is larger than chance's; see ``Statistic``.
+
+        Chance alone makes the error positive, in resamples once more, so no quantile of theirs reaches 0.
+        """
+        found = super().interval(scores, clusters=clusters, n_resamples=n_resamples, confidence=confidence, seed=seed)
+        (p, *references) = aligned(scores, *self.references)
+        chance = calibration_errors_by_chance(
+            p[defined_items(p, *references)], draws=n_resamples, rng=np.random.default_rng(seed)
+        )
+        by_chance = not np.isnan(found.low) and found.estimate <= np.quantile(chance, confidence)
+        return replace(found, low=0.0) if by_chance else found
 
 
 class CeilingStatistic(CorrelationStatistic):

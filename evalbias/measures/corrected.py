@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import BoolArray, FloatArray
 from evalbias.measures.checks import defined, vector, vectors
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
+from evalbias.measures.statistic import ALIKE
 
 MIN_LABELS = 2
 """Fewest labels from which an interval is computed; of each kind where sensitivity and specificity are needed."""
@@ -39,8 +40,8 @@ def corrected_mean(
     The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with m
     centered on its mean over both samples: a few unlabeled items do not tell their own variance. The weight is near 0
     for a judge that does not follow people, whose interval is then that of the labels alone. The scales of judge and
-    people may differ. The interval is Student's t with one degree of freedom less than the u labeled inputs, and its
-    variance is multiplied by u / (u - 2) because a mean and a weight were fitted.
+    people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
+    is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone.
 
     Args:
         labeled_judge: (n,) Score_m of the items that people scored.
@@ -52,7 +53,7 @@ def corrected_mean(
 
     Returns:
         The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
-        inputs.
+        inputs; its ends are NaN where all labels are equal.
 
     Raises:
         ValueError: The lengths differ, or a score is infinite.
@@ -72,7 +73,7 @@ def corrected_mean(
         return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
     deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
     everyone = np.concatenate([judge, rest])
-    if len(rest) and np.ptp(everyone) > 0:
+    if len(rest) and units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
         shift, center = float(rest.mean() - judge.mean()), everyone.mean()
         moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)
     else:
@@ -82,7 +83,9 @@ def corrected_mean(
     estimate = float(human.mean()) + weight * shift
     fitted = 2 if weight else 1
     error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1) * error)
+    if not error > 0:
+        return ConfidenceInterval(np.nan, np.nan, estimate, 0, 0, units, reason=ALIKE)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, max(units - fitted, 1)) * error)
     return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
 
 

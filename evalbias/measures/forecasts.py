@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
+from evalbias.measures.resampling import CELLS
 
 BINS = 10
 """Bins of equal width of a calibration error."""
@@ -64,6 +65,18 @@ def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: in
     p, y = p[kept], y[kept]
     places = np.minimum((p * bins).astype(np.int64), bins - 1)
     return float(np.abs(np.bincount(places, weights=p - y)).sum() / len(p))
+
+
+def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, rng: np.random.Generator) -> FloatArray:
+    """Draw (draws,) calibration errors of (n,) probabilities that are right: outcomes are drawn as they say."""
+    places = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+    members = (places[:, None] == np.arange(BINS)).astype(np.float64)  # (n, bins)
+    rows = max(1, CELLS // max(len(probabilities), 1))
+    errors = [
+        np.abs((probabilities - (rng.random((min(rows, draws - start), len(probabilities))) < probabilities)) @ members)
+        for start in range(0, draws, rows)
+    ]
+    return np.asarray(np.concatenate(errors).sum(axis=1) / len(probabilities))
 
 
 def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -6,11 +6,12 @@ import itertools
 import re
 
 from evalbias.measures.mqm import MQMError, MQMReading
+from evalbias.measures.mqm_verdicts import NUMBER, number_of
 
-_COUNT = re.compile(r"\bcontains?\s+(?P<count>\d+|no|zero)\s+errors?\b", re.IGNORECASE)
+_COUNT = re.compile(rf"\bcontains?\s+(?:no|{NUMBER})\s+errors?\b", re.IGNORECASE)
 _TYPE = re.compile(r"^\W*error\s+type\s*\d*\s*:[ \t]*(?P<kind>.*)$", re.IGNORECASE | re.MULTILINE)
 _SEVERITY = re.compile(
-    r"^\W*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b", re.IGNORECASE | re.MULTILINE
+    r"^\W*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b(?!\s*(?:/|or\b))", re.IGNORECASE | re.MULTILINE
 )
 _LOCATION = re.compile(r"^\W*error\s+location\s*\d*\s*:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
 
@@ -38,7 +39,7 @@ def read_instructscore(text: str | None) -> MQMReading:
     starts = [m.start() for m in _TYPE.finditer(text)]
     errors = [_error(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
     announced = _COUNT.search(text)
-    count = len(errors) if announced is None else _number(announced["count"])
+    count = len(errors) if announced is None else number_of(announced["number"] or "0")
     readable = tuple(error for error in errors if error is not None)
     if len(readable) < max(count, len(errors)) or (announced is None and not errors):
         return MQMReading("unreadable")
@@ -51,7 +52,3 @@ def _error(block: str) -> MQMError | None:
         return None
     span = location["span"].strip(" \t\r\"'\u201c\u201d") if location else ""
     return MQMError(severity["severity"].lower(), span or None, kind["kind"].strip(" \t\r."))
-
-
-def _number(word: str) -> int:
-    return int(word) if word.isdigit() else 0

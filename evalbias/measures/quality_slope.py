@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, ratio
+from evalbias.measures.effect import STRONG
 from evalbias.measures.instrumented import pool
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, cluster_codes, sums_by_cluster
@@ -23,6 +24,7 @@ LEAST = 0.9
 """Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.
 In simulations of scales of five levels with noise from 0 to 1 point it was .94 to 1.06."""
 MIN_CLUSTERS = 5
+TOO_WEAK = "the ratings agree too little to tell the slope: rate more items, or each more often"
 
 
 class QualitySlopeStatistic(Statistic):
@@ -67,18 +69,13 @@ class QualitySlopeStatistic(Statistic):
     ) -> ConfidenceInterval:
         """Compute the jackknife's t interval over clusters, and the test of a judge that crowds its scores together.
 
-        The test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope above 1 is no
-        use of the scale but the mark of another bias.
+        Where ratings hardly agree (F of their agreement below 10), the slope has a denominator near 0. Its interval is
+        then Fieller's (1954), which tests the numerator less the slope times the denominator, and is undefined where it
+        has no end. The test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope
+        above 1 is no use of the scale but the mark of another bias.
         """
         (column,) = aligned(scores)
-        found = self._jackknife(column, clusters, confidence)
-        if np.isnan(found.low):
-            return found
-        if found.estimate >= LEAST:
-            return replace(found, p_value=1.0)
-        standard_error = (found.high - found.low) / 2 / float(scipy.stats.t.ppf((1 + confidence) / 2, found.units - 1))
-        distance = (LEAST - found.estimate) / standard_error if standard_error > 0 else np.inf
-        return replace(found, p_value=float(2 * scipy.stats.t.sf(distance, found.units - 1)))
+        return self._jackknife(column, clusters, confidence, least=LEAST)
 
     def difference(
         self,
@@ -95,7 +92,7 @@ class QualitySlopeStatistic(Statistic):
         return self._jackknife(second - first, clusters, confidence)
 
     def _jackknife(
-        self, scores: FloatArray, clusters: Sequence[object] | None, confidence: float
+        self, scores: FloatArray, clusters: Sequence[object] | None, confidence: float, least: float = np.nan
     ) -> ConfidenceInterval:
         kept = self.usable & ~np.isnan(scores)
         x, codes, part = scores[kept], cluster_codes(clusters, kept), self.keep(kept)
@@ -104,10 +101,13 @@ class QualitySlopeStatistic(Statistic):
             reason = f"the slope needs items of {MIN_CLUSTERS} inputs whose ratings agree"
             return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units, reason=reason)
         sums = sums_by_cluster(part._parts(x), codes)
-        left_out = _slopes(sums.sum(axis=0) - sums)
-        error = float(np.sqrt((units - 1) * np.nanvar(left_out)))
-        half = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) * error
-        return ConfidenceInterval(slope - half, slope + half, slope, 0, 0, units)
+        whole = _covariances(sums.sum(axis=0, keepdims=True))[0]
+        fit = _Ratio(whole, _covariances(sums.sum(axis=0) - sums))
+        low, high = fit.ends(float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)))
+        if np.isnan(low):
+            return ConfidenceInterval(np.nan, np.nan, slope, 0, 0, units, reason=TOO_WEAK)
+        p_value = 1.0 if slope >= least else float(2 * scipy.stats.t.sf(fit.distance(least), units - 1))
+        return ConfidenceInterval(low, high, slope, 0, 0, units, p_value)
 
     def _parts(self, scores: FloatArray) -> FloatArray:
         """Return (n, 5) what each item adds to the sums of the slope."""
@@ -117,6 +117,57 @@ class QualitySlopeStatistic(Statistic):
 
 def _slopes(sums: FloatArray) -> FloatArray:
     """Return (m,) slopes from (m, 5) sums of 1, score, rating, their product, and the product of two ratings."""
+    with_score, shared = _covariances(sums).T
+    return ratio(with_score, shared)
+
+
+def _covariances(sums: FloatArray) -> FloatArray:
+    """Return (m, 2) covariances of score and rating, and of two ratings, from (m, 5) sums as in ``_slopes``."""
     n, score, rating, product, square = sums.T
-    shared = square - rating**2 / n
-    return ratio(product - score * rating / n, shared)
+    return np.stack([product / n - score * rating / n**2, square / n - rating**2 / n**2], axis=1)
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    """A ratio of two covariances with what the jackknife tells about it.
+
+    Attributes:
+        whole: (2,) numerator and denominator.
+        left_out: (G, 2) the same without each cluster.
+    """
+
+    whole: FloatArray
+    left_out: FloatArray
+
+    def ends(self, quantile: float) -> tuple[float, float]:
+        """Return the ends of the interval that reaches so many standard errors; NaN where it has none."""
+        a, b = self.whole
+        if not self._weak:
+            return a / b - quantile * self._error, a / b + quantile * self._error
+        (aa, ab), (_, bb) = self._covariance * quantile**2  # the interval holds x: (a - x b)^2 <= aa - 2 x ab + x^2 bb
+        square, middle = b**2 - bb, a * b - ab
+        inside = middle**2 - square * (a**2 - aa)
+        if square <= 0 or inside < 0:
+            return np.nan, np.nan
+        return (middle - np.sqrt(inside)) / square, (middle + np.sqrt(inside)) / square
+
+    def distance(self, value: float) -> float:
+        """Return how many standard errors lie between the ratio and a value."""
+        a, b = self.whole
+        away, error = abs(a / b - value), self._error
+        if self._weak:
+            part = np.array([1.0, -value])
+            away, error = abs(a - value * b), np.sqrt(part @ self._covariance @ part)
+        return float(away / error) if error > 0 else np.inf
+
+    @property
+    def _error(self) -> float:
+        return float(np.sqrt((len(self.left_out) - 1) * np.nanvar(ratio(*self.left_out.T))))
+
+    @property
+    def _covariance(self) -> FloatArray:
+        return np.asarray((len(self.left_out) - 1) * np.cov(self.left_out.T, bias=True))
+
+    @property
+    def _weak(self) -> bool:
+        return bool(self.whole[1] ** 2 < STRONG * self._covariance[1, 1])

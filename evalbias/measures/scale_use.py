@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, ratio
+from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
+from evalbias.measures.resampling import aligned
 from evalbias.measures.statistic import Statistic
 
 
@@ -31,9 +38,36 @@ class TopTwoStatistic(Statistic):
         """See ``Statistic``."""
         return np.asarray(np.sort(_shares(scores, self._levels), axis=1)[:, -2:].sum(axis=1))
 
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute the ``share_interval`` of the two levels that are most frequent here; see ``Statistic``.
+
+        Two levels may lead by chance, in every resample once more, so no quantile of resamples reaches down to levels
+        that are equally likely. The lower end is therefore that of a level of confidence divided among all pairs of
+        levels (Bonferroni).
+        """
+        (places,) = aligned(scores)
+        most = np.argsort(-_shares(places[~np.isnan(places)][None], self._levels)[0], kind="stable")[:2]
+        chosen = np.where(np.isnan(places), np.nan, np.isin(places, most))
+        found = share_interval(chosen, clusters=clusters, confidence=confidence)
+        each = 1 - (1 - confidence) / math.comb(self._levels, 2)
+        return replace(found, low=share_interval(chosen, clusters=clusters, confidence=each).low)
+
 
 class EntropyStatistic(Statistic):
-    """Entropy of positions of levels (n,) by that of the uniform distribution, in [0, 1]: 1 uses all levels alike."""
+    """Entropy of positions of levels (n,) by that of the uniform distribution, in [0, 1]: 1 uses all levels alike.
+
+    That of a sample is too low, by about (levels - 1) / (2 n log(levels)).
+    """
+
+    limits = (0.0, 1.0)
 
     def __init__(self, levels: int) -> None:
         self._levels = levels
@@ -43,6 +77,28 @@ class EntropyStatistic(Statistic):
         shares = _shares(scores, self._levels)
         logs = np.log(np.where(shares > 0, shares, 1.0))
         return np.asarray(-(shares * logs).sum(axis=1) / np.log(self._levels)) + 0.0
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute an interval that holds the BCa and the basic bootstrap interval; see ``Statistic``.
+
+        The entropy of resamples is too low once more, so no quantile of theirs reaches 1 where all levels are equally
+        likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss levels that are rare.
+        """
+        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        found = super().interval(scores, clusters=clusters, **options)
+        if np.isnan(found.low):
+            return found
+        plain = bootstrap_ci(self.rows, scores, clusters=clusters, method="percentile", **options)
+        low, high = (2 * found.estimate - end for end in (plain.high, plain.low))
+        return replace(found, low=max(min(found.low, low), 0.0), high=min(max(found.high, high), 1.0))
 
 
 class SpreadStatistic(Statistic):

@@ -65,7 +65,9 @@ def paired_permutation_test(
     documents is right under both hypotheses, but m documents have no p below 2^(1 - m).
 
     The test is about the statistic, so its null hypothesis can hold in several ways; then it rejects less often than
-    the level says. See ``FairnessStatistic``.
+    the level says. See ``FairnessStatistic``. Two systems with equal statistics need not be exchangeable: with rho .9
+    each, one that repeats people's scores but guesses a tenth of the items and one that is always a little off differ
+    "significantly" in 29 % of samples of 20 items, 11 % of 100 and 7 % of 200, because the first one's rho is skewed.
 
     Args:
         statistic: ``performance_statistic(...)``, ``bias_score_statistic(...)``, ``MeanStatistic()`` or another.

@@ -276,7 +276,7 @@ class SkewnessStatistic(Statistic):
         plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)
         p = symmetry_p_value(x, codes, n_resamples=n_resamples, rng=np.random.default_rng(seed))
         low, high = 0.0 if p > 1 - confidence else found.low, max(found.high, plain.high)
-        return replace(found, low=low, high=high, p_value=p)
+        return _unless_alike(replace(found, low=low, high=high, p_value=p))
 
 
 def _same(a: object, b: object) -> bool:

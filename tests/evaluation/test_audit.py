@@ -366,7 +366,7 @@ def bare_scores(n, **fields):
 
 
 def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
-    rated = [{**e, "ratings": [1 + i % 5, 1 + (i + i // 5) % 5]} for i, e in enumerate(bare_scores(30))]
+    rated = [{**e, "ratings": [1 + i % 5, 1 + (i + (i % 11 == 0)) % 5]} for i, e in enumerate(bare_scores(30))]
     assert "scale_use" not in evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
     rated[7]["ratings"] = [3, 11]
     found = evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured

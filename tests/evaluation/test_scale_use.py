@@ -13,7 +13,7 @@ from evalbias.evaluation.finding import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.scale_use import ScaleUse
-from evalbias.measures.quality_slope import QualitySlopeStatistic
+from evalbias.measures.quality_slope import TOO_WEAK, QualitySlopeStatistic
 from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic, nearest_levels
 
 NAN = math.nan
@@ -59,20 +59,51 @@ def slowly(scores, ratings):
 
 
 def test_the_slope_by_its_slow_definition():
-    judged = scored(np.random.default_rng(0), 60)
+    judged = scored(np.random.default_rng(0), 200)
     ratings = judged.covariates[RATINGS]
     ratings = ratings - ratings.mean(axis=0)  # no rater is stricter
     statistic = QualitySlopeStatistic(ratings)
     assert statistic(judged.answers) == pytest.approx(slowly(judged.answers, ratings))
     found = statistic.interval(judged.answers, seed=0)
     one_left_out = [
-        QualitySlopeStatistic(np.delete(ratings, i, axis=0))(np.delete(judged.answers, i)) for i in range(60)
+        QualitySlopeStatistic(np.delete(ratings, i, axis=0))(np.delete(judged.answers, i)) for i in range(200)
     ]
-    error = math.sqrt(59 * np.var(one_left_out))
-    assert (found.estimate - found.low) / 2.001 == pytest.approx(error, rel=0.02)
-    assert (found.high - found.estimate) / 2.001 == pytest.approx(error, rel=0.02)
-    pairs = np.repeat(np.arange(30), 2).tolist()
-    assert statistic.interval(judged.answers, clusters=pairs, seed=0).units == 30
+    error = math.sqrt(199 * np.var(one_left_out))
+    assert (found.estimate - found.low) / 1.972 == pytest.approx(error, rel=0.02)
+    assert (found.high - found.estimate) / 1.972 == pytest.approx(error, rel=0.02)
+    pairs = np.repeat(np.arange(100), 2).tolist()
+    assert statistic.interval(judged.answers, clusters=pairs, seed=0).units == 100
+
+
+def test_ratings_that_hardly_agree_leave_a_wide_interval_or_none():
+    rng, called, undefined = np.random.default_rng(0), 0, 0
+    for _ in range(300):  # a tenth of a rating's variance is quality; the slope is 1
+        quality = np.sqrt(0.1) * rng.normal(size=60)
+        ratings = quality[:, None] + np.sqrt(0.9) * rng.normal(size=(60, 2))
+        found = QualitySlopeStatistic(ratings).interval(quality + 0.5 * rng.normal(size=60), seed=0)
+        called += found.p_value < 0.05
+        undefined += found.reason == TOO_WEAK
+        assert not found.low > found.estimate
+    assert called <= 15
+    assert undefined > 150
+
+
+@pytest.mark.parametrize("n", [20, 200])
+def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals(n):
+    rng, held = np.random.default_rng(0), np.zeros(2)
+    for seed in range(100):
+        places = rng.integers(0, 5, n).astype(float)
+        for k, (one, truth) in enumerate([(TopTwoStatistic(5), 0.4), (EntropyStatistic(5), 1.0)]):
+            found = one.interval(places, n_resamples=200, seed=seed)
+            held[k] += np.isnan(found.low) or found.low <= truth <= found.high
+    assert held.min() >= 91
+
+
+def test_one_level_for_all_items_is_not_certain_to_be_the_only_one():
+    same = TopTwoStatistic(5).interval(np.ones(20), seed=0)
+    assert same.low < 0.85
+    assert same.high == 1
+    assert math.isnan(EntropyStatistic(5).interval(np.ones(20), n_resamples=50, seed=0).low)
 
 
 def test_the_slope_is_that_on_the_quality():

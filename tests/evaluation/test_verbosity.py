@@ -12,7 +12,7 @@ from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, RATINGS
 from evalbias.evaluation.quality import are_verdicts, judge_scores, log_lengths, people_ratings
 from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import EffectStatistic, effect_at_equal_quality
-from evalbias.measures.group_gap import GapStatistic
+from evalbias.measures.group_gap import ONE_GROUP, GapStatistic
 
 NAN = math.nan
 
@@ -140,6 +140,19 @@ def test_gaps_of_resamples_are_those_of_their_items():
     assert statistic(values) == 0.5 - 0.75
     found = statistic.resampled(values, np.array([[2.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]))
     assert found == pytest.approx([2 / 3 - 0.5, NAN], nan_ok=True)
+
+
+def test_gaps_of_judges_that_are_mostly_right_hold_the_truth():
+    rng, held = np.random.default_rng(0), 0
+    for seed in range(200):  # people prefer the longer one in 85 % of the pairs, and the judge is right in 95 %
+        members, right = (rng.random(80) < 0.85).astype(float), (rng.random(80) < 0.95).astype(float)
+        found = GapStatistic(members).interval(right, n_resamples=200, seed=seed)
+        held += found.low <= 0 <= found.high
+    assert held >= 185
+    flawless = GapStatistic(np.arange(40.0) % 2).interval(np.ones(40), seed=0)
+    assert flawless.low == pytest.approx(-flawless.high)
+    assert 0.1 < flawless.high < 0.3
+    assert GapStatistic(np.ones(40)).interval(np.ones(40), seed=0).reason == ONE_GROUP
 
 
 def choose(judged, rng, errors=0.0):

@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from evalbias.measures import corrected_mean, corrected_rate, share_interval
+from evalbias.measures.statistic import ALIKE
 
 NAN = math.nan
 JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0, 5.0, 5.0, 4.0]
@@ -25,7 +26,7 @@ def test_the_weight_minimizes_the_variance():
     # around 4.1 the squares of m sum up to 6.44 and 2.46: (5.5 / 16) / (6.44 / 16 + 2.46 / 36) = 165 / 226
     assert best.x == pytest.approx(165 / 226)
     assert found.estimate == pytest.approx(2.75 + 165 / 226 * (4.5 - 3.5))
-    half = stats.t.ppf(0.975, 3) * math.sqrt(4 / 2 * best.fun)
+    half = stats.t.ppf(0.975, 2) * math.sqrt(4 / 2 * best.fun)
     assert (found.low, found.high) == pytest.approx((found.estimate - half, found.estimate + half))
     assert found.units == 4
 
@@ -189,3 +190,28 @@ def test_a_rate_is_corrected_with_its_stated_certainty(rate):
         naive += raw.low <= rate <= raw.high
     assert held >= 465
     assert naive < 400  # the judge's own rate is .85 r + .25 (1 - r), which is r at .625 only
+
+
+@pytest.mark.parametrize("units", [2, 3])
+def test_few_inputs_hold_the_truth(units):
+    rng, held = np.random.default_rng(0), 0
+    clusters = np.repeat(np.arange(units), 10)
+    for _ in range(300):  # the outputs of an input share much of their quality, whose mean is 0
+        human = rng.normal(size=units)[clusters] + rng.normal(size=units * 10)
+        judge, labeled = human + rng.normal(size=units * 10), np.arange(units * 10) % 10 < 4
+        found = corrected_mean(
+            judge[labeled],
+            human[labeled],
+            judge[~labeled],
+            labeled_clusters=clusters[labeled].tolist(),
+            unlabeled_clusters=clusters[~labeled].tolist(),
+        )
+        held += found.low <= 0 <= found.high
+    assert held >= 277
+
+
+def test_equal_labels_do_not_tell_how_much_others_differ():
+    found = corrected_mean([1.0, 2.0, 3.0, 4.0], [3.0] * 4, [2.0, 5.0])
+    assert (found.estimate, found.reason) == (3.0, ALIKE)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)

@@ -230,3 +230,15 @@ def test_every_pair_of_values_counts_once():
     signs = [(np.sign(b - a), np.sign(d - c)) for (a, c), (b, d) in itertools.combinations(zip(x, y, strict=True), 2)]
     expected = sum(s * t for s, t in signs) / math.sqrt(sum(s * s for s, _ in signs) * sum(t * t for _, t in signs))
     assert KendallStatistic(np.array(y))(x) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_the_calibration_error_of_right_probabilities_may_be_0(n):
+    rng, held = np.random.default_rng(0), 0
+    for seed in range(60):
+        p = rng.random(n)
+        found = CalibrationStatistic((rng.random(n) < p).astype(float)).interval(p, n_resamples=100, seed=seed)
+        held += found.low == 0
+    assert held >= 52
+    wrong = CalibrationStatistic((rng.random(n) < 0.5).astype(float)).interval(rng.random(n), n_resamples=100, seed=0)
+    assert 0 < wrong.low < wrong.estimate < wrong.high
