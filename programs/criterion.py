@@ -8,6 +8,9 @@ from evalbias.measures.likelihood import TOTAL
 
 DEFAULT_TASK = "Write the output that belongs to the source."
 
+LONGEST_SCALE = 1000
+"""Largest difference between the highest and the lowest score; each prompt is followed by every score in between."""
+
 
 @dataclass(frozen=True)
 class Criterion:
@@ -17,14 +20,16 @@ class Criterion:
         name: Name of the criterion and its key in an item's scores. The prompt ends with it, right before the answer.
             One line without a colon; not "total", which names the mean over criteria.
         definition: Sentence or question that says what is judged. Not empty.
-        scale: Lowest and highest score, two ascending whole numbers; every whole number in between is a label.
+        scale: Lowest and highest score, two ascending whole numbers that differ by at most 1000; every whole
+            number in between is a label.
         task: Instruction under which the outputs were written; the description d of the likelihood score
             (Ohi et al. 2024, eq 1).
         source_label: Word that introduces the source in a prompt.
         output_label: Word that introduces the output in a prompt.
 
     Raises:
-        ValueError: A text is empty, the name is not allowed, or the scale is not two ascending whole numbers.
+        ValueError: A text is empty, the name is not allowed, or the scale is not two ascending whole numbers, or is
+            too long.
 
     Examples:
         >>> Criterion("politeness", "is the reply polite?").labels
@@ -51,6 +56,11 @@ class Criterion:
         whole = len(self.scale) == 2 and all(isinstance(s, int) and not isinstance(s, bool) for s in self.scale)
         if not whole or self.scale[0] >= self.scale[1]:
             raise ValueError(f"Criterion.scale is {self.scale!r}: give two ascending whole numbers, such as (1, 5).")
+        if self.scale[1] - self.scale[0] > LONGEST_SCALE:
+            raise ValueError(
+                f"Criterion.scale is {self.scale!r}, and a judge weighs every whole number on it: give a scale of at "
+                f"most {LONGEST_SCALE} steps."
+            )
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
 
     @property

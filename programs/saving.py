@@ -29,7 +29,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """
     try:
         state = json.loads(Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # bytes that are not UTF-8; lists in lists
         raise ValueError(f"{path} is not a saved {kind}: it is not JSON ({error}).") from error
     settings = state.get("settings") if isinstance(state, dict) else None
     saved = settings.get("kind") if isinstance(settings, dict) else None

@@ -75,8 +75,9 @@ class Journal:
                 while content:
                     content = content[file.write(content) :]
                 os.fsync(file.fileno())
-            except BaseException:
+            except BaseException as error:
                 os.truncate(self.path, before)
+                _name_file(error, self.path)
                 raise
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -96,11 +97,26 @@ class Journal:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
+    """Write a file as a whole or not at all, also if the power fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
-    draft.write_text(text, encoding="utf-8")
+    file = draft.open("w", encoding="utf-8")
+    try:
+        with file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # else the rename may reach the disk before the content
+    except BaseException as error:
+        draft.unlink()
+        _name_file(error, path)
+        raise
     draft.replace(path)
+
+
+def _name_file(error: BaseException, path: Path) -> None:
+    """Note in an error which file was written: the error of a full disk does not say."""
+    if isinstance(error, OSError) and error.filename is None:
+        error.filename = str(path)
 
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> None:

@@ -28,6 +28,7 @@ def test_the_papers_seven_criteria():
         ({"definition": ""}, "Criterion.definition is ''"),
         ({"scale": (5, 1)}, "two ascending whole numbers"),
         ({"scale": (1.0, 5.0)}, "two ascending whole numbers"),
+        ({"scale": (0, 10**9)}, "a scale of at most 1000 steps"),
         ({"scale": (0, True)}, "two ascending whole numbers"),
     ],
 )

@@ -18,7 +18,7 @@ from evalbias import BiasedDemos, ServerLM, load_judge
 from evalbias.evaluation.audited import load_any_judge
 from evalbias.lm.recorded import RecordedLM, record
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
 from evalbias.programs.plain_text import PlainPredict
@@ -351,6 +351,13 @@ def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
     file.write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"damaged|not a saved|min_coverage="):
         load_any_judge(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000])
+def test_a_file_that_is_no_json_is_named(content, tmp_path):
+    (tmp_path / "judge.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"judge\.json is not a saved pairwise judge: it is not JSON"):
+        load_pairwise_judge(tmp_path / "judge.json")
 
 
 @pytest.mark.parametrize("value", [-3, 1.5, math.nan, "0.5", None, True])

@@ -40,8 +40,11 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module.os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=r"No space left .*log\.jsonl"):
         journal.append([{"b": 2}])
+    with pytest.raises(OSError, match=r"No space left .*log\.jsonl"):
+        journal.rewrite([{"b": 2}])
+    assert [file.name for file in tmp_path.iterdir()] == ["log.jsonl"]
     monkeypatch.undo()
     journal.append([{"c": 3}])
     assert journal.read() == [{"a": 1}, {"c": 3}]
