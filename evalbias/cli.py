@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from evalbias import __version__
 from evalbias.commands import runs
@@ -26,7 +27,19 @@ usual threshold of 700 the collector looks at them a thousand times, a seventh o
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 """Options that may stand behind a command's name too, where most people write them."""
 
+COMMANDS = ["demo", "audit", "measure", "compile", "optimize", "judge", "rank", "refine", "runs"]
+"""The commands in the order in which a newcomer meets them."""
+
+
+class _Ordered(TyperGroup):
+    """The commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return COMMANDS
+
+
 app = typer.Typer(
+    cls=_Ordered,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain help cuts no example off in a narrow terminal
     pretty_exceptions_show_locals=False,  # older versions of typer print them, and keys are among them
@@ -36,8 +49,8 @@ compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a ju
 app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
 app.add_typer(runs.app, name="runs")
-app.command(short_help="Measure every bias of a judge and its agreement with people.")(audit)
-app.command(short_help="Search for an instruction without position bias, without labels.")(optimize)
+app.command(short_help="Say whether a judge is biased, by how much, and what helps.")(audit)
+app.command(short_help="Search for a wording without position bias, without labels.")(optimize)
 app.command(short_help="Score every item of a data set.")(judge)
 app.command(short_help="Rank the outputs of each document by comparing them.")(rank)
 app.command(short_help="Run a refine loop, or best of k, on every item.")(refine)

@@ -18,7 +18,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import likelihood_scores
 
-NAMES = {LIKELIHOODS: "LS alone", LENGTHS: "length alone"}
+NAMES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 LEVEL = 0.05
 """Level of the one-sided test that the judge agrees with people better than a baseline."""
 

@@ -49,7 +49,7 @@ class MitigationReport(CompileReport):
         left_out: Candidate -> why it could not be made.
         paper: Answers of the paper's method on the valset: the largest k demonstrations of highest RS; None without a
             valset, or where it could not be made.
-        baselines: ``"LS alone"``, ``"length alone"`` -> performance of the baseline on the held-back items.
+        baselines: ``"likelihood alone"``, ``"length alone"`` -> performance of the baseline on the held-back items.
         against_baselines: Whether the compiled judge agrees with people better than each baseline, in a sentence.
     """
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pandas
 import pytest
+import typer
 from commands import COMMAND, evalbias
 from lm.models import save
 
-from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
+from evalbias import Criterion, cli, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli import app
 from evalbias.data import world
 from evalbias.evaluation.likelihood import LikelihoodBias
@@ -100,7 +101,7 @@ def test_compile_and_judge(items, tmp_path):
     kept = "The given program was kept" in decision
     assert f"judge-{world.NAME}.json holds the {'judge as it was given' if kept else 'compiled judge'}" in written
     shown = " ".join(evalbias("compile", "likelihood", *options, "-k", 4, "--out", "run", cwd=tmp_path).stdout.split())
-    for row in ("given", "paper's", "compiled", "LS alone", "length alone", "answers asked 0"):
+    for row in ("given", "paper's", "compiled", "likelihood alone", "length alone", "answers asked 0"):
         assert row in shown
     (found,) = json.loads(told.stdout)["likelihood"].values()
     assert found["changes"].keys() == {"likelihood_effect", "bias_score", "bias_score_z", "performance"}
@@ -650,6 +651,9 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
     assert "…" not in text
     _, _, listed = text.partition("Commands:")
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
+    if not command:
+        assert [line.split()[0] for line in listed.strip().splitlines()] == cli.COMMANDS
+        assert sorted(typer.main.get_command(cli.app).commands) == sorted(cli.COMMANDS)
     if command == "audit":
         assert "source=question,output=answer,score=rating" in text
         assert "rating_1=anna,rating_2=ben" in text

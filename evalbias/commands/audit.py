@@ -56,8 +56,8 @@ AnyLM = Annotated[
     str | None,
     typer.Option(
         "--lm",
-        help="Model that --judge runs on, named as for the other commands. For recorded answers: the model whose "
-        "likelihood defines LS.",
+        help="Model that --judge runs on, named as for the other commands. For recorded answers: the model that "
+        "measures how likely the outputs are.",
     ),
 ]
 AnyScale = Annotated[

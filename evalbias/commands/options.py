@@ -43,7 +43,7 @@ Scale = Annotated[
     typer.Option(help="Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."),
 ]
 LikelihoodLM = Annotated[
-    str | None, typer.Option(help="Model whose likelihood defines LS. By default, the judge's model.")
+    str | None, typer.Option(help="Model that measures how likely the outputs are. By default, the judge's model.")
 ]
 Seed = Annotated[int, typer.Option(help="Seed for all random draws.")]
 Out = Annotated[
@@ -61,7 +61,10 @@ SplitBy = Annotated[
     typer.Option(help="What to split by; with input, all items of one input land on the same side."),
 ]
 Reduction = Annotated[
-    Literal["sum", "mean"], typer.Option(help="How token log-probabilities are reduced to LS; the paper uses sum.")
+    Literal["sum", "mean"],
+    typer.Option(
+        help="How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum."
+    ),
 ]
 Normalization = Annotated[
     Literal["mean-range", "center-max"],
@@ -116,8 +119,8 @@ WrittenFor = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="Task that the outputs were written for, such as 'Summarise the article.' For recorded answers and new "
-        "judges, LS is the likelihood of an output given this task and the source.",
+        help="Task that the outputs were written for, such as 'Summarise the article.' The likelihood of an output is "
+        "measured after this task and the source. A saved judge has a task of its own.",
     ),
 ]
 OneCriterion = Annotated[

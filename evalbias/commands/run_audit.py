@@ -136,7 +136,7 @@ def run_audit(
             audit_view(found),
             coverage if len(found.judged.coverage) else {},
             found=found,
-            verdict=found.verdict.sentence,
+            verdict=found.verdict.paragraphs[0],
         )
     return found
 

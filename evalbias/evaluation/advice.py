@@ -85,8 +85,8 @@ ADVICE: dict[str, Advice] = {
         "to 8 examples",
         for_others="a map from its scores to people's stretches them at no cost, but ranks no better",
         for_reversed="check that a high score is a good one: these scores do not rise with the quality at all",
-        words="one point of quality is worth {value:.2f} points of the score instead of {null:g} (95 % {low:.2f} to "
-        "{high:.2f})",
+        words="one point of quality is worth {value:.2f} points of the score instead of {null:g} "
+        "(95 % interval {low:.2f} to {high:.2f})",
     ),
     "self": Advice(favored="the output that a loop refined itself"),
     "joint": Advice(favored=""),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
-from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, ends, mark, p_text
+from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, ends, mark, p_text, title
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, defined_items
@@ -88,7 +88,7 @@ class Comparison(Tabular):
         return {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
 
     def _title(self) -> str:
-        return f"{self.bias.capitalize()} on {self.criterion}, before -> after"
+        return f"{title(self.bias).capitalize()} on {self.criterion}, before -> after"
 
     def _caption(self) -> str:
         return SIGNIFICANCE

@@ -42,7 +42,7 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     estimate = agreement["spearman"]
     if np.isnan(estimate.low):
         return f"Whether the rankings agree with people is undefined in {count(documents, 'document')}: give more."
-    shown = f"Spearman {estimate.text()} (95 % {estimate.interval}, {count(estimate.n, 'document')})"
+    shown = f"Spearman {estimate.text()} (95 % interval {estimate.interval}, {count(estimate.n, 'document')})"
     if estimate.low > 0:
         return f"The rankings agree with people better than chance does: {shown}."
     if estimate.high < 0:
@@ -77,7 +77,7 @@ def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     found = change.changes["bias"]
     low, high = found.difference.low, found.difference.high
-    shown = f"{number(found.difference.estimate)} points (95 % {number(low)} to {number(high)})"
+    shown = f"{number(found.difference.estimate)} points (95 % interval {number(low)} to {number(high)})"
     if np.isnan(low):
         return "Whether the model prefers its own style is undefined: quality and own scores are on different scales."
     if low > 0:
@@ -99,7 +99,7 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     if len(values) < 2:
         return ""
     found = MeanStatistic().interval(values[-1] - values[0], seed=seed)
-    shown = f"{number(found.estimate)} points of {source} (95 % {number(found.low)} to {number(found.high)})"
+    shown = f"{number(found.estimate)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
     if np.isnan(found.low):
         why = found.reason or f"{source} scores too few of them"
         return f"Whether the loop improves its outputs is undefined: {why}."
@@ -111,4 +111,4 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
 
 
 def _points(estimate: Estimate) -> str:
-    return f"{estimate.text()} points (95 % {estimate.interval}, {count(estimate.n, 'item')})"
+    return f"{estimate.text()} points (95 % interval {estimate.interval}, {count(estimate.n, 'item')})"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from evalbias.evaluation.formatting import Tabular, count, ends, number, share
+from evalbias.evaluation.formatting import Tabular, count, ends, number, share, title
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import p_of_interval
@@ -207,16 +207,20 @@ class Measurement(Tabular):
         return {**content, "items": {"id": self.ids, **self.columns}} if items else content
 
     def _title(self) -> str:
-        return f"{self.bias.replace('_', ' ').capitalize()} on {self.criterion}"
+        return f"{title(self.bias).capitalize()} on {self.criterion}"
 
     def _headings(self) -> tuple[str, ...]:
-        return ("estimate", "value", "95 % interval", "no bias", "n")
+        return ("estimate", "value", "95 % interval", *(["no bias"] if self._has_null() else []), "n")
 
     def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (e.label, e.text(), e.interval, "" if e.null is None else e.text(e.null), str(e.n))
-            for e in self.estimates.values()
-        ]
+        rows = []
+        for e in self.estimates.values():
+            null = "" if e.null is None else e.text(e.null)
+            rows.append((e.label, e.text(), e.interval, *([null] if self._has_null() else []), str(e.n)))
+        return rows
+
+    def _has_null(self) -> bool:
+        return any(e.null is not None for e in self.estimates.values())
 
     def _caption(self) -> str:
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]

@@ -213,10 +213,10 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
         )
     if estimate.unit == SHARE:
         value, low, high = (100 * (null + end) for end in ends)
-        return (
-            f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} (95 % {low:.3g} to {high:.3g})"
-        )
-    return f"{estimate.label} differs by {number(ends[0])} from that of an unbiased judge (95 % {estimate.interval})"
+        interval = f"95 % interval {low:.3g} to {high:.3g}"
+        return f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} ({interval})"
+    interval = f"95 % interval {estimate.interval}"
+    return f"{estimate.label} differs by {number(ends[0])} from that of an unbiased judge ({interval})"
 
 
 def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
@@ -271,8 +271,8 @@ def _signed(value: float, digits: int) -> str:
 def _span(value: float, low: float, high: float, digits: int = 2) -> str:
     """Return the interval; of bounds, which are an interval themselves, for which reliabilities they hold."""
     if math.isnan(value):
-        return " (95 %, if the reliability of one rating is .5 or more)"
-    return f" (95 % {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
+        return " (95 % interval, if the reliability of one rating is .5 or more)"
+    return f" (95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
 
 
 def _scale(judged: Judged) -> str:

@@ -10,6 +10,13 @@ from rich.table import Table
 
 UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
+TITLES = {
+    "self_preference": "self-preference",
+    "self": "self-bias",
+    "joint": "biases in one model",
+    "agreement": "agreement with people",
+}
+"""Name of a bias, or of what else is measured -> its name in words, where that differs."""
 
 
 def number(value: float) -> str:
@@ -72,6 +79,16 @@ def mark(p_value: float) -> str:
 def count(amount: int, word: str) -> str:
     """Return an amount with its noun in the right number."""
     return f"{amount} {word}" + ("" if amount == 1 else "s")
+
+
+def title(bias: str) -> str:
+    """Return the name of a bias, or of what else is measured, in words.
+
+    Examples:
+        >>> title("scale_use"), title("self_preference"), title("agreement")
+        ('scale use', 'self-preference', 'agreement with people')
+    """
+    return TITLES.get(bias, bias.replace("_", " "))
 
 
 def joined(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from evalbias.evaluation.self_preference import OWN, written_by
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.statistic import MeanStatistic
 
-LABELS = {"likelihood": "effect of LS", "length": "effect of length", OWN: "own system"}
+LABELS = {"likelihood": "effect of likelihood", "length": "effect of length", OWN: "own system"}
 
 
 @dataclass(frozen=True)

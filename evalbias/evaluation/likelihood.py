@@ -60,7 +60,7 @@ class LikelihoodBias:
         likelihoods = judged.covariate(LIKELIHOODS)
         samples: dict[str, Sample] = {}
         if is_rated_by_people(judged):
-            samples[EFFECT] = effect_sample(judged, self.statistic(judged), "effect of LS")
+            samples[EFFECT] = effect_sample(judged, self.statistic(judged), "effect of likelihood")
         if judged.pairwise:
             return samples | _pairwise_samples(judged, likelihoods)
         human = judged.covariate(HUMAN_SCORES)

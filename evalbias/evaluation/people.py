@@ -22,7 +22,7 @@ from evalbias.measures.calibration import win_share
 from evalbias.measures.rank_statistic import RankStatistic
 from evalbias.measures.statistic import ShareStatistic
 
-FLOORS = {"likelihood_floor": (LIKELIHOODS, "LS alone"), "length_floor": (LENGTHS, "length alone")}
+FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood alone"), "length_floor": (LENGTHS, "length alone")}
 
 
 class PeopleAgreement:

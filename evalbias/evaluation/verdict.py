@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalbias.evaluation.finding import Finding, Status
-from evalbias.evaluation.formatting import count, joined
+from evalbias.evaluation.formatting import count, joined, title
 
 
 @dataclass(frozen=True)
@@ -14,12 +14,18 @@ class Verdict:
     """Conclusion of an audit.
 
     Attributes:
-        sentence: Whether the judge is biased, by how much, whether the data suffice, what helps and what it costs.
+        paragraphs: Whether the judge is biased and by how much; then, each by itself, what helps and what it costs, and
+            the biases that are ruled out, undecided, and not measured.
         findings: One a bias.
     """
 
-    sentence: str
+    paragraphs: tuple[str, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def sentence(self) -> str:
+        """All paragraphs in one line."""
+        return " ".join(self.paragraphs)
 
     def having(self, status: Status) -> tuple[Finding, ...]:
         """Return the findings with a status."""
@@ -28,7 +34,7 @@ class Verdict:
 
 def verdict_of(findings: Sequence[Finding]) -> Verdict:
     """Conclude from the findings."""
-    verdict = Verdict("", tuple(findings))
+    verdict = Verdict((), tuple(findings))
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
     missing = verdict.having("not measured")
@@ -40,7 +46,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
         parts.append(f"Too few items to decide on {', '.join(map(_open, open_))}.")
     if missing:
         parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
-    return Verdict(" ".join(parts), verdict.findings)
+    return Verdict(tuple(parts), verdict.findings)
 
 
 def _first(
@@ -56,11 +62,6 @@ def _first(
     if clear:
         return "No bias was found, and there are enough items to say so."
     return "No bias could be measured."
-
-
-def title(bias: str) -> str:
-    """Return the name of a bias in words."""
-    return "self-preference" if bias == "self_preference" else bias.replace("_", " ")
 
 
 def _excluded(finding: Finding) -> str:

@@ -11,10 +11,9 @@ from rich.text import Text
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
-from evalbias.evaluation.formatting import count, ends, joined, number
+from evalbias.evaluation.formatting import count, ends, joined, number, title
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.quality import rated_once
-from evalbias.evaluation.verdict import title
 from evalbias.measures.statistic import SHARE
 
 ROWS = 12
@@ -23,23 +22,26 @@ ROWS = 12
 
 def audit_view(audit: Audit) -> Group:
     """Return the whole audit for a terminal."""
-    parts: list[object] = [Text(audit.verdict.sentence, style="bold"), ""]
+    first, *others = audit.verdict.paragraphs
+    parts: list[object] = [Text(first, style="bold"), *([""] if others else []), *map(Text, others), ""]
     decided = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
     if decided:
         parts.append(_biases(audit))
-    others = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
-    parts += [m.table() for m in others.values() if len(m.estimates) <= ROWS]
+    further = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
+    for m in (m for m in further.values() if len(m.estimates) <= ROWS):
+        parts += ["", m.table()]
     if audit.groups:
-        parts.append(_groups(audit.groups))
+        parts += ["", _groups(audit.groups)]
+    parts.append("")
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
-        parts.append(
-            Text(f"LS is the likelihood of an output after its source and the task: {audit.provenance['task']}")
-        )
-    parts += [Text(f"Not measured: {title(bias)}: {why}") for bias, why in audit.not_measured.items()]
+        parts.append(Text(f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"))
+    told = {finding.bias for finding in audit.verdict.having("not measured") if finding.estimate is not None}
+    missing = {bias: why for bias, why in audit.not_measured.items() if bias not in told}
+    parts += [Text(f"Not measured: {title(bias)}: {why}") for bias, why in missing.items()]
     if audit.label_next:
         first = ", ".join(audit.label_next[:5])
         parts.append(Text(f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"))
-    if wide := [title(name) for name, m in others.items() if len(m.estimates) > ROWS]:
+    if wide := [title(name) for name, m in further.items() if len(m.estimates) > ROWS]:
         parts.append(Text(f"Numbers in result.json and the report only: {', '.join(wide)}"))
     if reasons := audit.judged.reasons:
         name, why = next(iter(reasons.items()))
@@ -49,11 +51,12 @@ def audit_view(audit: Audit) -> Group:
 
 def _biases(audit: Audit) -> Table:
     table = Table(title=f"{audit.judge} on {audit.judged.criterion}", caption=_caption(audit))
-    for heading in ("bias", "finding", "estimate", "95 % interval", "n", "undefined"):
+    rows = [_row(finding) for finding in audit.verdict.findings if finding.estimate is not None]
+    undefined = any(row[-1] != "0" for row in rows)
+    for heading in ("bias", "finding", "estimate", "95 % interval", "n", *(["undefined"] if undefined else [])):
         table.add_column(heading, justify="left" if heading in ("bias", "finding") else "right", overflow="fold")
-    for finding in audit.verdict.findings:
-        if finding.estimate is not None:
-            table.add_row(*_row(finding))
+    for row in rows:
+        table.add_row(*row[: len(table.columns)])
     return table
 
 

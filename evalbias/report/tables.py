@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,36 +23,40 @@ LOW_COVERAGE = 0.1
 def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
     """Return one row a criterion and headline estimate of one bias, with its interval."""
     first = next(iter(measurements.values()))
-    table = _by_estimate(f"{first.bias.capitalize()} bias", "value", "95 % interval")
+    rows: list[tuple[str, ...]] = []
     for criterion, measurement in measurements.items():
         estimates = [measurement[name] for name in measurement.headlines if name in measurement.estimates]
         for place, e in enumerate(estimates):
             counts = (str(e.n), str(e.undefined))
-            table.add_row("" if place else criterion, e.label, e.text(), e.interval, *counts)
-    return table
+            rows.append(("" if place else criterion, e.label, e.text(), e.interval, *counts))
+    return _by_estimate(f"{first.bias.capitalize()} bias", ("value", "95 % interval"), rows)
 
 
 def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
     """Return one row a criterion and headline estimate of one bias, before -> after, with its p-value."""
     first = next(iter(comparisons.values()))
-    table = _by_estimate(f"{first.bias.capitalize()} bias, before -> after", "before -> after", "p")
-    table.caption = SIGNIFICANCE
+    rows: list[tuple[str, ...]] = []
     for criterion, comparison in comparisons.items():
         changes = [comparison[name] for name in comparison.headlines if name in comparison.changes]
         for place, change in enumerate(changes):
             counts = (str(change.after.n), str(change.after.undefined))
             cells = (change.label, change.text(), p_text(change.p_value), *counts)
-            table.add_row("" if place else criterion, *cells)
+            rows.append(("" if place else criterion, *cells))
+    table = _by_estimate(f"{first.bias.capitalize()} bias, before -> after", ("before -> after", "p"), rows)
+    table.caption = SIGNIFICANCE
     return table
 
 
-def _by_estimate(title: str, *headings: str) -> Table:
-    """Return an empty table with a column for the criterion, the estimate, the headings and the counts."""
+def _by_estimate(title: str, headings: tuple[str, ...], rows: Sequence[Sequence[str]]) -> Table:
+    """Return rows of criterion, estimate, the headings and the counts; without a column of zeros."""
     table = Table(title=title)
     for heading in ("criterion", "estimate"):
         table.add_column(heading, overflow="fold")
-    for heading in (*headings, "n", "undefined"):
+    undefined = any(row[-1] != "0" for row in rows)
+    for heading in (*headings, "n", *(["undefined"] if undefined else [])):
         table.add_column(heading, justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*row[: len(table.columns)])
     return table
 
 

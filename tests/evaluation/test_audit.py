@@ -53,6 +53,10 @@ def test_a_taste_for_the_first_position_is_found():
         "The judge is biased (position): the output shown first wins 70 of 100 comparisons instead of 50 (95 % "
     )
     assert "What helps against position: ask in both orders and average, which removes it" in found.verdict.sentence
+    answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
+    begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
+    assert len(begins) == len(found.verdict.paragraphs) == 3  # each on lines of its own
+    assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
     told = json.loads(json.dumps(to_json(found.to_dict()), allow_nan=False))
     position = told["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.2)
@@ -437,7 +441,7 @@ def test_one_rating_gives_bounds_that_are_said_once():
     for low, high, words in ((0.1, 0.5, "more"), (-0.5, -0.1, "fewer"), (-0.2, 0.3, "fewer and")):
         sentence = in_words("verbosity", replace(estimate, low=low, high=high), measurement, judged)
         assert f"{words} " in sentence
-        assert sentence.endswith("(95 %, if the reliability of one rating is .5 or more)")
+        assert sentence.endswith("(95 % interval, if the reliability of one rating is .5 or more)")
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
 
 
@@ -455,14 +459,14 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
         value, low, high = 50 * shifts
         assert finding.sentence == (
             f"an output that is one standard deviation longer wins {value:.0f} more of 100 pairs of equal quality than "
-            f"the half that is fair (95 % {low:.0f} to {high:.0f})"
+            f"the half that is fair (95 % interval {low:.0f} to {high:.0f})"
         )
         assert re.fullmatch(r"an effect of \d+ of 100 pairs or more", finding.margin_in_words)
     else:  # log-odds: how many decisions they turn depends on how even the pairs are
         value, low, high = 100 / (1 + np.exp(-shifts))
         assert finding.sentence == (
             "in a pair of equal quality that the judge would otherwise find even, an output that is one standard "
-            f"deviation longer gets a win probability of {value:.0f} % (95 % {low:.0f} to {high:.0f})"
+            f"deviation longer gets a win probability of {value:.0f} % (95 % interval {low:.0f} to {high:.0f})"
         )
         assert re.fullmatch(r"a shift of an even pair from 50 % to \d+ % or more", finding.margin_in_words)
 

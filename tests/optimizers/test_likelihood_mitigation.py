@@ -191,9 +191,9 @@ def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
     fitted = {**judged(0.0, seed=50).covariates, "lengths": np.arange(200.0)}
     weak.covariates["lengths"] = np.arange(200.0)
     found = against_baselines(weak, fitted, n_resamples=500, seed=0)
-    assert list(found["baselines"]) == ["LS alone", "length alone"]
-    assert found["baselines"]["LS alone"].value > 0.2
-    assert "The judge is not significantly better than LS alone: it adds nothing" in found["against_baselines"]
+    assert list(found["baselines"]) == ["likelihood alone", "length alone"]
+    assert found["baselines"]["likelihood alone"].value > 0.2
+    assert "The judge is not significantly better than likelihood alone: it adds nothing" in found["against_baselines"]
     strong = judged(0.0, noise=0.1)
     strong.covariates["lengths"] = np.arange(200.0)
     assert (

@@ -117,7 +117,7 @@ def test_every_bias_has_a_plot_in_two_widths_and_the_worst_items_have_their_text
     read = Reader((folder / "report.html").read_text(encoding="utf-8"))
     assert read.tags.count("svg") == 2 * len(measured)
     text = " ".join("".join(read.text).split())
-    for title in ("Likelihood", "Position", "Length", "The 10 items to look at first", "What was run", "Glossary"):
+    for title in ("Likelihood", "Position", "Verbosity", "The 10 items to look at first", "What was run", "Glossary"):
         assert title in text
     assert "50 % = no bias" in text
     assert "0 = no bias" in text
@@ -216,7 +216,7 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     ]
     found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
-        write_report(run.path, found, verdict=found.verdict.sentence)
+        write_report(run.path, found, verdict=found.verdict.paragraphs[0])
     read = Reader((tmp_path / "run/report.html").read_text(encoding="utf-8"))
     text = " ".join("".join(read.text).replace("\xa0", " ").split())
     assert "script" not in read.tags
@@ -224,9 +224,14 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     (position,) = (finding for finding in found.verdict.findings if finding.bias == "position")
     assert position.status == "biased"
     assert "Position · biased" in text
-    assert text.lower().count(position.sentence.lower()) == 1
-    assert text.index("The judge is biased") < text.index("Does the place at which")
-    assert "people prefer reply 1, the judge gives it 50 %" in text
+    assert text.count("wins 100 of 100 comparisons instead of 50") == 1
+    answer = text[: text.index("Does the order in which")]
+    assert f"Position · biased What helps: {position.remedy}." in answer
+    assert "Not measured Likelihood and self-preference." in answer
+    assert "Biased: the bias is significant, after a correction for testing several biases." in answer
+    assert "Too few items:" not in answer  # no bias has this status
+    assert text.index("The judge is biased") < text.index("Does the order in which")
+    assert "people prefer output 1, the judge gives it 50 %" in text
     for bias in found.not_measured:
         assert title_of(bias) in text
     assert found.verdict.sentence.split(":")[0] in found._repr_html_()
@@ -246,7 +251,7 @@ def test_two_runs_side_by_side(tmp_path, measured):
     for measurement in (ours, theirs):
         one = measurement["first_rate"]
         assert f"{one.text()} ({one.interval})" in text
-    assert f"How often the first place wins: {ours['first_rate'].text()} and {theirs['first_rate'].text()}" in text
+    assert f"How often the first position wins: {ours['first_rate'].text()} and {theirs['first_rate'].text()}" in text
     assert read.tags.count("svg") == 2 * 3  # first place, fairness, consistency
     assert "differ in 1 setting and" in text
 

@@ -78,7 +78,7 @@ def test_the_worst_pairs_are_those_that_swapping_turns():
     section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
     items = section.blocks[1].items
     assert [item.name for item in items] == ["a", "c"]
-    assert items[0].reason == "the first place gets 90 % in the order below and 80 % in the other order"
+    assert items[0].reason == "the first position gets 90 % in the order below and 80 % in the other order"
 
 
 def test_what_averaging_both_orders_settles_is_marked():
@@ -95,8 +95,8 @@ def test_the_worst_pairs_are_those_that_people_would_turn():
     section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
     items = section.blocks[1].items
     assert [(item.name, item.reason) for item in items] == [
-        ("a", "people prefer reply 2, the judge gives it 15 %"),  # (.1 + .2) / 2
-        ("b", "people prefer reply 1, the judge gives it 40 %"),  # (.3 + .5) / 2
+        ("a", "people prefer output 2, the judge gives it 15 %"),  # (.1 + .2) / 2
+        ("b", "people prefer output 1, the judge gives it 40 %"),  # (.3 + .5) / 2
     ]
 
 
@@ -164,7 +164,7 @@ def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
     judged = scored()
     judged.covariates[LENGTHS] = np.arange(1.0, len(judged.ids) + 1)
     drawn = plot(drawing_of(measure(BIASES["agreement"], judged, seed=0, n_resamples=9))).wide
-    for name in ("one rater", "LS alone", "length alone"):
+    for name in ("one rater", "likelihood alone", "length alone"):
         assert name not in drawn
     words = " ".join(re.findall(r">([^<>]+)</text>", drawn))
     assert "For comparison: likelihood in place of a judge" in " ".join(words.split())
@@ -173,11 +173,11 @@ def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
 def test_the_axis_of_verdicts_has_a_short_name():
     judged = compared(np.random.default_rng(0), 60, verdicts=True)
     drawn = plot(drawing_of(measure(BIASES["verbosity"], judged, seed=0, n_resamples=2)))
-    assert ">verdict beyond the quality</text>" in drawn.wide
+    assert ">verdict beyond quality</text>" in drawn.wide
     assert "on a scale from -1 (loses) to 1 (wins)" in drawn.title
     odds = compared(np.random.default_rng(0), 60)
     assert (
-        ">log-odds beyond the quality</text>"
+        ">log-odds beyond quality</text>"
         in plot(drawing_of(measure(BIASES["verbosity"], odds, seed=0, n_resamples=2))).wide
     )
 
@@ -187,7 +187,7 @@ def test_the_axis_of_verdicts_has_a_short_name():
     [
         ("judge_rate", "gpt wins, judge", "gpt wins, judge"),  # a writer's name stays as it is
         ("excess_of_gpt", "gpt", "gpt against the other writers"),
-        ("likelihood_floor", "LS alone", "For comparison: likelihood in place of a judge"),
+        ("likelihood_floor", "likelihood alone", "For comparison: likelihood in place of a judge"),
         ("wit", "wit", "Wit"),
     ],
 )

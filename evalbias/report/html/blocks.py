@@ -121,9 +121,11 @@ class Section:
         blocks: What stands below it, in order.
         finding: The section's result in a sentence, which the top of the page repeats; empty where there is none.
         status: What an audit concludes from it, such as "biased"; empty where it concludes nothing.
+        remark: What follows from it, such as what helps; the top of the page repeats it too.
     """
 
     title: str
     blocks: Sequence[Block]
     finding: str = ""
     status: str = ""
+    remark: str = ""

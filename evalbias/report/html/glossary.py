@@ -32,7 +32,7 @@ TERMS = (
         "Likelihood effect",
         "How much more or less a judge gives a text that is just as good but one standard deviation likelier under "
         "a language model. A judge that looks at quality alone has 0.",
-        ("effect of LS",),
+        ("effect of likelihood",),
     ),
     Term(
         "BiasScore",
@@ -74,16 +74,16 @@ TERMS = (
     ),
     Term(
         "Fairness",
-        "How evenly the places win. If every place wins equally often, it is 0; otherwise it is negative.",
+        "How evenly the positions win. If both win equally often, it is 0; otherwise it is negative.",
     ),
     Term(
         "Position consistency",
-        "How often the same reply wins after the two change places. A judge that ignores the order has 1.",
+        "How often the same output wins after the two change places. A judge that ignores the order has 1.",
         ("consistent", "consistency"),
     ),
     Term(
         "Decision rate",
-        "How often a place wins. If order does not matter, each of two places wins half of the time.",
+        "How often a position wins. If order does not matter, each of the two wins half of the time.",
     ),
     Term(
         "Verbosity",
@@ -91,8 +91,8 @@ TERMS = (
     ),
     Term(
         "Longer win rate",
-        "How often the longer of two replies wins. Without a preference for length it is .5, unless the long "
-        "replies are also the better ones.",
+        "How often the longer of two outputs wins. Without a preference for length it is .5, unless the long "
+        "outputs are also the better ones.",
     ),
     Term(
         "Confidence",
@@ -135,7 +135,7 @@ TERMS = (
     ),
     Term(
         "ZEPO",
-        "A search that rewords the judge's instruction until both places win equally often.",
+        "A search that rewords the judge's instruction until both positions win equally often.",
     ),
     Term(
         "MQM score",

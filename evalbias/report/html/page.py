@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.glossary import TERMS, Term, split_terms
+from evalbias.report.html.words import STATUSES
 from evalbias.runs.journal import write_whole
 from evalbias.runs.visible import visible
 
@@ -47,13 +48,20 @@ class Page:
 
     @property
     def findings(self) -> list[tuple[int, Section, str]]:
-        """Number, section and sentence of every finding; without the sentence where the verdict says it."""
+        """Number, section and sentences of every finding; without the finding itself where the verdict says it."""
         said = self.verdict.lower()
-        return [
-            (number, section, "" if section.finding.rstrip(".").lower() in said else section.finding)
-            for number, section in enumerate(self.sections, start=1)
-            if section.finding
-        ]
+        listed = []
+        for number, section in enumerate(self.sections, start=1):
+            if section.finding:
+                finding = "" if section.finding.rstrip(".").lower() in said else section.finding
+                listed.append((number, section, f"{finding} {section.remark}".strip()))
+        return listed
+
+    @property
+    def statuses(self) -> list[str]:
+        """What the statuses of the findings mean; empty on a page that is no audit."""
+        used = {section.status for section in self.sections}
+        return [f"{status.capitalize()}: {meaning}." for status, meaning in STATUSES.items() if status in used]
 
     def html(self) -> str:
         """Return the file: one page that asks for nothing else and runs nothing."""

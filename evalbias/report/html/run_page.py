@@ -87,7 +87,7 @@ def _run(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _uses(items: Mapping[str, int | None]) -> list[tuple[str, int | None]]:
-    return [("measure on", items["test"]), ("compile or draw demonstrations from", items["train"])]
+    return [("measure", items["test"]), ("compile on or draw demonstrations from", items["train"])]
 
 
 def _model(identity: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.finding import Status
 from evalbias.evaluation.judged import BY_CONSTRUCTION
 
 
@@ -20,20 +21,29 @@ BIASES: Mapping[str, Named] = {
     "likelihood": Named(
         "Likelihood", "Does the judge prefer text that a language model finds likely, at equal quality?"
     ),
-    "position": Named("Position", "Does the place at which a reply stands decide whether it wins?"),
-    "verbosity": Named("Length", "Does the judge prefer longer text?"),
+    "position": Named("Position", "Does the order in which two outputs are shown decide which one wins?"),
+    "verbosity": Named("Verbosity", "Does the judge prefer longer text, at equal quality?"),
     "self": Named("Self-bias", "Does the model score its own outputs higher than they deserve?"),
     "self_preference": Named(
         "Self-preference", "Does the judge prefer what it wrote itself over equally good text of others?"
     ),
-    "scale_use": Named("Use of the scale", "Does the judge use the whole scale, as people do?"),
+    "scale_use": Named("Scale use", "Does the judge use the whole scale, as people do?"),
     "joint": Named(
-        "All together", "Which of the biases remains when the others are held fixed? Likely text is often long, too."
+        "Biases in one model", "Which of the biases remains when the others are held fixed? Likely text is often short."
     ),
     "agreement": Named("Agreement with people", "Does the judge agree with people?"),
     "corrected": Named("Corrected by people's labels", "What would people say of all items?"),
     "aspect": Named("Other qualities", "What else did the loop change?"),
 }
+
+
+STATUSES: Mapping[Status, str] = {
+    "biased": "the bias is significant, after a correction for testing several biases",
+    "too few items": "no bias was found, but one may have been missed",
+    "no sign": "no bias was found, and every effect worth finding is ruled out",
+    "not measured": "the data do not allow it",
+}
+"""Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
 
 
 ESTIMATES: Mapping[str, str] = {
@@ -52,10 +62,10 @@ ESTIMATES: Mapping[str, str] = {
     "ends_share": "Share of the lowest and the highest score",
     "performance": "Rank correlation with people (performance)",
     "likelihood_correlation": "Rank correlation of likelihood and winning",
-    "first_rate": "How often the first place wins",
-    "first_rate_balanced": "How often the first place wins, people's choices balanced",
-    "position_consistency": "How often the same reply wins in both orders",
-    "longer_rate": "How often the longer reply wins",
+    "first_rate": "How often the first position wins",
+    "first_rate_balanced": "How often the first position wins, people's choices balanced",
+    "position_consistency": "How often the same output wins in both orders",
+    "longer_rate": "How often the longer output wins",
     "bias": "Own score less expected score",
     "skewness": "Lopsidedness of the differences (Dskew)",
     "spearman": "Rank correlation with people (Spearman)",

@@ -114,8 +114,12 @@ def _by_gap(columns: Mapping[str, FloatArray], name: str, whose: str) -> Ranked 
             said += f"; likelier than {percent(below)} of the outputs"
         return said
 
-    where = "the expected scores" if whose == "expected" else "people, both put on one mean and one spread"
-    return Ranked(np.abs(apart), reason, f"Where the judge lies farthest from {where}.")
+    where = (
+        "the expected scores"
+        if whose == "expected"
+        else "those of people, after both were put on the same mean and spread"
+    )
+    return Ranked(np.abs(apart), reason, f"The outputs whose scores are farthest from {where}.")
 
 
 def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
@@ -125,14 +129,14 @@ def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
     worse = np.where(better == 0, 1 - first, np.where(better == 1, first, np.nan))
 
     def reason(i: int) -> str:
-        return f"people prefer reply {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
+        return f"people prefer output {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
 
-    rule = "Where the judge prefers most surely what people like less; probabilities are averaged over the orders."
+    rule = "The pairs in which the judge most clearly prefers what people like less, averaged over both orders."
     return Ranked(np.where(worse >= 0.5, worse, np.nan), reason, rule)
 
 
 def first_place(answers: FloatArray) -> FloatArray:
-    """Return (n,) the first place's probability from those of all answers (n, c); a tie, the third, counts half."""
+    """Return (n,) the first position's probability from those of all answers (n, c); a tie, the third, counts half."""
     return np.asarray(answers[:, 0] + (answers[:, 2] / 2 if answers.shape[1] == 3 else 0))
 
 
@@ -140,13 +144,10 @@ def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
     first, second = (first_place(columns[name]) for name in ("answers", "answers_swapped"))
 
     def reason(i: int) -> str:
-        return (
-            f"the first place gets {percent(first[i])} in the order below and {percent(second[i])} in the other order"
-        )
+        below, other = percent(first[i]), percent(second[i])
+        return f"the first position gets {below} in the order below and {other} in the other order"
 
-    rule = (
-        "Where the order of the two replies changes the verdict most: without bias the two percentages add up to 100 %."
-    )
+    rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
     return Ranked(np.abs(first + second - 1), reason, rule)
 
 
@@ -160,7 +161,7 @@ def passages_of(example: Mapping[str, Any]) -> tuple[Passage, ...]:
     passages = [("input", example.get("source"))]
     outputs = example.get("candidates") or example.get("outputs")
     if outputs:
-        passages += [(f"reply {n}", text) for n, text in enumerate(outputs, start=1)]
+        passages += [(f"output {n}", text) for n, text in enumerate(outputs, start=1)]
     else:
         passages.append(("output", example.get("output")))
     return tuple(passage(label, str(text)) for label, text in passages if text not in (None, ""))

@@ -46,7 +46,7 @@ def effect_line(measurement: Measurement) -> Drawing | None:
         return None
     more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
-    unit, text = ("log-odds", "A reply") if pairs else ("points", "An output")
+    unit = "log-odds" if pairs else "points"
     verdicts = pairs and are_verdicts(measurement.samples[names[0]].values)
     if verdicts:
         unit = "on a scale from -1 (loses) to 1 (wins)"
@@ -56,11 +56,13 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     if np.isnan(effect.effect):
         title = f"Of two equally good texts, the {more} one gets {low:+.2f} to {high:+.2f} {unit} (95 % interval)"
     else:
-        title = f"{text} that is one standard deviation {more} gets {amount:+.2f} {unit} at equal quality ({interval})"
+        title = (
+            f"An output that is one standard deviation {more} gets {amount:+.2f} {unit} at equal quality ({interval})"
+        )
     n = len(points.x)
-    dot = "one reply of a pair, beside the other" if pairs else "one output"
+    dot = "one output of a pair, compared with the other" if pairs else "one output"
     caption = (
-        f"Each dot is {dot}. Up means that the judge gives more than the quality, as people rated it, explains. A "
+        f"Each dot is {dot}. A dot above 0 got more than its quality, as people rated it, explains. A "
         "judge without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
     )
     if n > SHOWN:
@@ -77,11 +79,10 @@ def effect_line(measurement: Measurement) -> Drawing | None:
         axis.fill_between(x, x * low, x * high, color=ACCENT, alpha=0.22, lw=0)
         if not np.isnan(amount):
             axis.plot(ends, ends * amount, color=ACCENT)
-        axis.annotate(
-            "0 = no bias", (ends[0], 0), (0, 5), textcoords="offset points", color=MUTED, ha="left", va="bottom"
-        )
+        outside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        axis.annotate("0 =\nno bias", (1, 0), (6, 0), **outside, color=MUTED, ha="left", va="center")
         axis.set_xlabel(f"{less}  ←  →  {more}" if narrow else f"{less}  ←  standard deviations  →  {more}")
-        axis.set_ylabel(f"{'verdict' if verdicts else unit} beyond the quality")
+        axis.set_ylabel(f"{'verdict' if verdicts else unit} beyond quality")
         grid(axis, "y")
         if narrow:
             axis.locator_params(axis="x", nbins=5)

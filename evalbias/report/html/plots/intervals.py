@@ -30,7 +30,11 @@ def intervals(measurement: Measurement) -> Drawing | None:
     first = (headlines or defined)[0]
     alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
     title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
-    return estimate_rows({name_of(e): e for e in [first, *alike][:ROWS]}, title, null=first.null)
+    drawn = [first, *alike][:ROWS]
+    units = {e.unit for e in drawn}
+    return estimate_rows(
+        {name_of(e): e for e in drawn}, title, null=first.null, unit=units.pop() if len(units) == 1 else ""
+    )
 
 
 def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Drawing:

@@ -1,4 +1,4 @@
-"""How often the longer of two replies wins, by how much longer it is."""
+"""How often the longer of two outputs wins, by how much longer it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEWEST = 40
 
 
 def longer_wins(measurement: Measurement) -> Drawing | None:
-    """Draw the longer reply's win rate in groups of equal size; None for measurements without such wins."""
+    """Draw the longer output's win rate in groups of equal size; None for measurements without such wins."""
     if "longer_rate" not in measurement.samples or LENGTHS not in measurement.columns:
         return None
     wins, lengths = measurement.samples["longer_rate"].values, measurement.columns[LENGTHS]
@@ -34,10 +34,10 @@ def longer_wins(measurement: Measurement) -> Drawing | None:
     groups = np.array_split(order, GROUPS if len(order) >= FEWEST else 1)
     found = measurement["longer_rate"]
     low, high = percent(found.low), percent(found.high)
-    title = f"The longer reply wins {percent(found.value)} of the time (95 % interval {low} to {high})"
+    title = f"The longer output wins {percent(found.value)} of the time (95 % interval {low} to {high})"
     caption = (
-        "Pairs are cut into groups by how many times as long the longer reply is. 50 % = no preference for length. "
-        "People may prefer longer replies too: this alone does not show that the judge is wrong."
+        "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for length. "
+        "People may prefer longer outputs too: this alone does not show that the judge is wrong."
     )
     clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
     intervals = [share_interval(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
@@ -45,7 +45,7 @@ def longer_wins(measurement: Measurement) -> Drawing | None:
 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
-        percentages(axis, "the longer reply wins")
+        percentages(axis, "the longer output wins")
         for row, interval in enumerate(intervals):
             interval_mark(axis, interval.estimate, interval.low, interval.high, row)
         unbiased_line(axis, 0.5, "50 % = no preference", -0.6)

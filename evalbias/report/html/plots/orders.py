@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SAME, FIRST, SECOND, OTHERWISE = "same reply both times", "always the first", "always the second", "a tie in one order"
+SAME, FIRST, SECOND, OTHERWISE = "same output both times", "always the first", "always the second", "a tie in one order"
 COLORS = {SAME: LINE, FIRST: ACCENT, SECOND: OTHER, OTHERWISE: MUTED}
 NARROWEST = 0.07
 """Smallest share whose bar holds its percentage."""
@@ -57,16 +57,16 @@ def orders(measurement: Measurement) -> Drawing | None:
         return None
     first = measurement["first_rate"]
     low, high = percent(first.low), percent(first.high)
-    title = f"The reply that stands first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
+    title = f"The output shown first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
     caption = (
-        "Every pair was judged twice, with the replies in both orders. Above: how often the first place wins; 50 % = "
-        "no bias. Below: whether the same reply wins in both orders, as it should."
+        "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
+        "50 % = no bias. Below: whether the same output wins in both orders, as it should."
     )
 
     def draw(figure: Figure, narrow: bool) -> None:
         top, bottom = figure.subplots(2, 1, height_ratios=[1, 1.6])
         quiet(top)
-        percentages(top, "the first place wins")
+        percentages(top, "win rate of the first position")
         interval_mark(top, first.value, first.low, first.high, 0)
         unbiased_line(top, 0.5, "50 % = no bias", 0.8)
         top.set(ylim=(-0.7, 1.2), yticks=[])

@@ -14,7 +14,8 @@ from evalbias.report.html.svg import ACCENT, MUTED, OTHER, Drawing, axis_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = (ACCENT, OTHER)
+STYLES = ((ACCENT, "o"), (OTHER, "s"))
+"""Color and marker of each loop; the markers tell them apart in grey."""
 
 
 def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Drawing | None:
@@ -40,8 +41,8 @@ def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
         axis.axhline(0, color=MUTED, linewidth=1, linestyle=DASHED)
-        for (name, (numbers, values)), color in zip(lines.items(), COLORS, strict=False):
-            axis.plot(numbers, values[:, 0], color=color, marker="o", markersize=5, label=name)
+        for (name, (numbers, values)), (color, marker) in zip(lines.items(), STYLES, strict=False):
+            axis.plot(numbers, values[:, 0], color=color, marker=marker, markersize=6, label=name)
             axis.fill_between(numbers, values[:, 1], values[:, 2], color=color, alpha=0.2, lw=0)
         axis.annotate(
             "0 = no bias",

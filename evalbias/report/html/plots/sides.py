@@ -26,8 +26,11 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
     kept = ~np.isnan(own + quality).any(axis=0)
     if not kept.any():
         return None
-    lines = {"own score": (own[:, kept].mean(axis=1), ACCENT), "quality": (quality[:, kept].mean(axis=1), OTHER)}
-    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, (y, _) in lines.items()]
+    lines = {
+        "own score": (own[:, kept].mean(axis=1), ACCENT, "o"),
+        "quality": (quality[:, kept].mean(axis=1), OTHER, "s"),
+    }
+    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, (y, *_) in lines.items()]
     title = f"Over {count(len(own) - 1, step)}, {said[0]} and {said[1]}"
     caption = (
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
@@ -36,8 +39,8 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
-        for name, (y, color) in lines.items():
-            axis.plot(range(len(y)), y, color=color, marker="o", markersize=5, label=name)
+        for name, (y, color, marker) in lines.items():
+            axis.plot(range(len(y)), y, color=color, marker=marker, markersize=6, label=name)
         axis.yaxis.set_major_formatter(lambda value, _: percent(value))
         axis.locator_params(axis="x", integer=True)
         axis.set_xlabel(f"{step}s")

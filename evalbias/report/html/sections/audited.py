@@ -6,20 +6,19 @@ from collections.abc import Iterator
 
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.finding import Finding, Status
+from evalbias.evaluation.finding import Finding
+from evalbias.evaluation.formatting import joined, title
 from evalbias.report.html.blocks import Facts, Section, Table, Words
 from evalbias.report.html.sections.base import Context, measurement_section, sections
-from evalbias.report.html.words import title_of
+from evalbias.report.html.words import STATUSES, title_of
 
-STATUSES: tuple[Status, ...] = ("biased", "too few items", "no sign", "not measured")
-"""In the order in which a reader wants them."""
 NAMED = 20
 """Largest number of items without an answer that are named."""
 
 
 @sections.register
 def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
-    findings = sorted(result.verdict.findings, key=lambda finding: STATUSES.index(finding.status))
+    findings = sorted(result.verdict.findings, key=lambda finding: [*STATUSES].index(finding.status))
     for finding in findings:
         if finding.bias in result.measurements:
             yield _audited(finding, result.measurements[finding.bias])
@@ -27,9 +26,11 @@ def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
     for name, measurement in result.measurements.items():
         if name not in judged:
             yield measurement_section(measurement, title_of(name))
-    rows = [(title_of(bias), why) for bias, why in result.not_measured.items() if bias not in result.measurements]
-    if rows:
-        yield Section("Not measured", [Table(("", "why, and what would make it possible"), rows)])
+    missing = {bias: why for bias, why in result.not_measured.items() if bias not in result.measurements}
+    if missing:
+        rows = [(title_of(bias), why) for bias, why in missing.items()]
+        table = Table(("", "why, and what would make it possible"), rows)
+        yield Section("Not measured", [table], _sentence(joined([title(bias) for bias in missing])))
     if reasons := result.judged.reasons:
         first = dict(list(reasons.items())[:NAMED])
         yield Section(f"Items without an answer ({len(reasons):,})", [Facts(first)])
@@ -38,13 +39,15 @@ def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
 def _audited(finding: Finding, measurement: Measurement) -> Section:
     """Return the section of a measurement with what an audit concludes from it."""
     section = measurement_section(measurement, title_of(finding.bias))
-    remarks = []
-    if finding.status == "too few items" and finding.items_needed is not None:
-        remarks.append(f"About {finding.items_needed:,} items would show an effect worth finding, if there is one.")
+    remark = ""
     if finding.remedy:
-        remarks.append(f"What helps: {finding.remedy}.")
-    blocks = [*section.blocks, *map(Words, remarks)]
-    return Section(section.title, blocks, _sentence(finding.sentence), finding.status)
+        remark = f"What helps: {finding.remedy}."
+    elif finding.status == "no sign" and finding.margin_in_words:
+        remark = _sentence(f"{finding.margin_in_words} is ruled out")
+    elif finding.status == "too few items" and finding.items_needed is not None:
+        remark = f"About {finding.items_needed:,} items would show an effect worth finding, if there is one."
+    blocks = [*section.blocks, Words(remark)] if remark else section.blocks
+    return Section(section.title, blocks, _sentence(finding.sentence), finding.status, remark)
 
 
 def _sentence(text: str) -> str:

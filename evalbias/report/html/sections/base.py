@@ -73,7 +73,7 @@ def _of_comparison(result: Comparison, context: Context) -> Iterator[Section]:
 
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
-    """Return question, plot and numbers of one bias; the finding is what the plot shows."""
+    """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
     blocks: list[Block] = [Words(question_of(measurement.bias))]
     if certain := by_construction(measurement):
         blocks.append(Words(certain))
@@ -81,10 +81,10 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     if drawing is not None:
         blocks.append(plot(drawing))
     blocks.append(estimates_table(measurement))
-    if drawing is not None:
-        return Section(title, blocks, f"{drawing.title}.")
     names = [name for name in measurement.headlines if name in measurement.estimates]
-    return Section(title, blocks, measurement[(names or [*measurement.estimates])[0]].sentence())
+    if not names:
+        return Section(title, blocks)
+    return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
 
 
 def several_criteria(result: Any) -> bool:

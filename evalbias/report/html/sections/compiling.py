@@ -50,7 +50,7 @@ def _of_search(result: ZEPOReport, context: Context) -> Iterator[Section]:
             f"rounds up to {', '.join(map(str, result.rounds))} items, and {dropped} instructions that were behind the "
             "best were dropped early."
         )
-    headings = ("epoch", result.objective, "first place wins", "pairs", "instruction")
+    headings = ("epoch", result.objective, "first position wins", "pairs", "instruction")
     yield Section("The search", [Table(headings, rows, caption)])
     yield from sections(result.comparison, context)
 
