@@ -119,7 +119,7 @@ WrittenFor = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="Task that the outputs were written for, such as 'Summarise the article.' The likelihood of an output is "
+        help="Task that the outputs were written for, such as 'Summarize the article.' The likelihood of an output is "
         "measured after this task and the source. A saved judge has a task of its own.",
     ),
 ]

@@ -158,7 +158,7 @@ def audit(
             not measured without it.
         criterion: Criterion of the human scores. Defaults to the only one that the items have. A judge of evalbias has
             a criterion of its own, with which another is refused.
-        task: Task that the outputs were written for, such as "Summarise the article.": LS is the likelihood of an
+        task: Task that the outputs were written for, such as "Summarize the article.": LS is the likelihood of an
             output after this task and its source. Defaults to the data set's own, else to a general one, with which LS
             tells less. A judge of evalbias has a task and labels of its own.
         source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
