@@ -17,7 +17,6 @@ from commands import COMMAND, evalbias
 from lm.models import save
 
 from evalbias import Criterion, cli, data, embedded_judge_lm, judge_examples, measure
-from evalbias.cli import app
 from evalbias.data import world
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import spearman
@@ -662,4 +661,4 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
 
 
 def test_an_unexpected_error_shows_no_variables():
-    assert app.pretty_exceptions_show_locals is False  # keys are among them
+    assert cli.app.pretty_exceptions_show_locals is False  # keys are among them

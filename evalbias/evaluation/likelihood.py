@@ -94,7 +94,7 @@ def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Samp
     odds = OddsStatistic(difference)
     return {
         "likelihood_correlation": Sample(
-            wins, _Orders(_Correlation(difference)), "LS correlation", null=0.0, confounded=True
+            wins, _Orders(_Correlation(difference)), "likelihood correlation", null=0.0, confounded=True
         ),
         "odds_per_nat": Sample(
             wins,

@@ -43,7 +43,7 @@ TERMS = (
     Term(
         "LS",
         "Likelihood score: how probable a language model finds a text after its input. Higher means likelier.",
-        ("likelihood score", "LS correlation"),
+        ("likelihood score",),
     ),
     Term(
         "Evaluation performance",
