@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from evalbias.data.choices import TIE, chosen_candidate
@@ -16,23 +17,35 @@ FIELDS = ("preference", "better")
 def preference_label(example: Any) -> str | None:
     """Return the answer that agrees with people's: "A", "B" and so on, or "Tie"; None if the pair has no label.
 
-    The label is the field ``preference`` or else ``better``: 0 or ``"A"`` for the first candidate, 1 or ``"B"`` for the
-    second, -1 or ``"tie"`` for a tie; see ``evalbias.data.choices.chosen_candidate``.
+    Raises:
+        ValueError: See ``people_choice``.
+    """
+    choice = people_choice(example)
+    return None if math.isnan(choice) else answer_of(choice)
+
+
+def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | None = None) -> float:
+    """Return which candidate people prefer: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
+
+    In a field, 0 or ``"A"`` is the first candidate, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie; see
+    ``evalbias.data.choices.chosen_candidate``.
 
     Args:
         example: Pair, or demonstration of one, with ``candidates`` or ``outputs``; without them, two are assumed.
+        fields: Fields that may hold the label; the first one that is given counts.
+        index: Number of the item, which names it in errors if it has no id.
 
     Raises:
         ValueError: The label is something else; the message names the item and the codes.
     """
     candidates = example.get("candidates") or example.get("outputs")
     count = max(2, len(candidates)) if isinstance(candidates, list | tuple) else 2
-    for field in FIELDS:
-        where = f"The label {field!r} of the item {item_name(example)!r}"
+    for field in fields:
+        where = f"The label {field!r} of the item {item_name(example, index)!r}"
         choice = chosen_candidate(example.get(field), where, count=count)
         if not math.isnan(choice):
-            return answer_of(choice)
-    return None
+            return choice
+    return math.nan
 
 
 def answer_of(choice: float) -> str:

@@ -16,7 +16,7 @@ from evalbias.data.items import check_field
 from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
-from evalbias.evaluation.item_facts import candidates_of
+from evalbias.evaluation.item_facts import BETTER, candidates_of
 from evalbias.evaluation.judge_call import name_of
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
@@ -156,7 +156,8 @@ def pairs_for(
         better: Field of people's choice between the outputs of pairs.
     """
     if any(candidates_of(e) for e in examples):
-        return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in examples]
+        read = examples if better == BETTER else [e.without("preference") for e in examples]
+        return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in read]
     name = judge.criterion.name
     scores = {(input_key(e), e.output): human_score(e, name, required=False) for e in reversed(examples)}
     drawn = data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)

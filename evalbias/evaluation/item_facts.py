@@ -10,7 +10,6 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.choices import chosen_candidate
 from evalbias.data.item_names import item_name
 from evalbias.data.pairing import input_field, input_key
 from evalbias.data.ratings import human_score, is_rated, single_ratings
@@ -18,6 +17,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import likelihood_scores
+from evalbias.programs.pair_labels import people_choice
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
@@ -55,7 +55,8 @@ def item_facts(
     pairwise: bool,
     scorer: MeasuringLM | None = None,
     reduction: str = "sum",
-    better: str = "better",
+    better: str = BETTER,
+    answered: Sequence[str] = (),
     required: bool = True,
 ) -> ItemFacts:
     """Gather what is known about items that are scored, or about pairs that are compared.
@@ -66,7 +67,9 @@ def item_facts(
         pairwise: Whether the examples are pairs.
         scorer: Model whose likelihood defines LS; None measures none.
         reduction: Reduction of token log-probabilities to LS.
-        better: Field of people's choice between the candidates of a pair.
+        better: Field of people's choice between the candidates of a pair. ``"preference"`` is read where ``"better"``
+            is not given.
+        answered: Fields of the judge's own answers, which are not read as people's.
         required: Whether to refuse an item without a human score where others have one. If False, it is undefined.
 
     Raises:
@@ -81,7 +84,8 @@ def item_facts(
         values = likelihood_scores(outputs, criterion, scorer, reduction=reduction)
         covariates[LIKELIHOODS] = _shaped(values, pairwise)
     if pairwise:
-        choices = np.array([_choice(e, better, i) for i, e in enumerate(examples)])
+        fields = [name for name in ((better, "preference") if better == BETTER else (better,)) if name not in answered]
+        choices = np.array([_preferred(e, fields, i) for i, e in enumerate(examples)])
         if not np.isnan(choices).all():
             covariates[BETTER] = choices
     elif any(is_rated(e, criterion.name) for e in examples):
@@ -147,13 +151,10 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     return [dspy.Example(source=e.source, output=text) for e, row in pairs for text in row]
 
 
-def _choice(example: dspy.Example, field: str, index: int) -> float:
-    """Return which candidate people prefer; a label ``preference`` of "A" or "B" says it too."""
-    given = example.get(field)
-    if given is None and field == "better" and example.get("preference") in ("A", "B"):
-        return float(example.preference == "B")
-    winner = chosen_candidate(given, f"{field!r} of the item {item_name(example, index)!r}")
-    return winner if winner in (0.0, 1.0) else math.nan
+def _preferred(example: dspy.Example, fields: Sequence[str], index: int) -> float:
+    """Return which of the two candidates people prefer; NaN for a tie too, where they prefer none."""
+    choice = people_choice(example, fields, index=index)
+    return choice if choice in (0.0, 1.0) else math.nan
 
 
 def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:

@@ -105,7 +105,15 @@ def recorded_verdicts(
     judged_on = as_criterion(criterion)
     fields = [winner] if swapped is None else [winner, swapped]
     choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
-    facts = item_facts(examples, judged_on, pairwise=True, scorer=likelihood_lm, reduction=reduction, better=better)
+    facts = item_facts(
+        examples,
+        judged_on,
+        pairwise=True,
+        scorer=likelihood_lm,
+        reduction=reduction,
+        better=better,
+        answered=fields,
+    )
     return Judged(
         ids=facts.ids,
         criterion=judged_on.name,

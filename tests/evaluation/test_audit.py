@@ -15,7 +15,7 @@ import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered
+from evalbias.evaluation.audited import Answered, pairs_for
 from evalbias.evaluation.finding import Finding, findings_of, holm, in_words
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.verdict import verdict_of
@@ -510,3 +510,11 @@ def test_scores_that_do_not_rise_with_the_quality_need_no_map():
     crowded = evalbias.audit(in_points(400, slope=0.4), scores_field="mine", scale=(1, 5))
     (scale_use,) = (f for f in crowded.verdict.findings if f.bias == "scale_use")
     assert scale_use.remedy.startswith("a map from its scores")
+
+
+def test_a_preference_is_not_read_beside_a_field_of_another_name():
+    judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    pairs = [dspy.Example(source="s", candidates=["x", "y"], people="B", preference="shorter")]
+    (made,) = pairs_for(judge, pairs, None, 0, better="people")
+    assert made.better == "B"
+    assert "preference" not in made

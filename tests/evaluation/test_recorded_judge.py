@@ -30,6 +30,26 @@ def test_scores_are_read_with_what_is_known_about_the_items():
     assert LIKELIHOODS not in judged.covariates
 
 
+@pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", np.nan), (None, np.nan)])
+def test_people_s_choice_may_stand_in_the_field_preference_in_any_code(code, choice):
+    judged = recorded_verdicts([pair(winner=0, preference=code), pair(winner=0, preference="B")], "winner")
+    np.testing.assert_array_equal(judged.covariate(BETTER), [choice, 1])
+    both = recorded_verdicts([pair(winner=0, preference=code, better=1)], "winner")
+    assert both.covariate(BETTER).tolist() == [1]
+
+
+def test_a_preference_that_is_no_code_is_refused_with_its_item():
+    with pytest.raises(ValueError, match="The label 'preference' of the item '1' is 'gpt-5': give 0 or 'A'"):
+        recorded_verdicts([pair(winner=0, preference=1), pair(winner=0, preference="gpt-5")], "winner")
+
+
+def test_the_judges_own_answers_are_not_taken_for_peoples():
+    pairs = [pair(preference="A", swapped="B"), pair(preference="B", swapped="A")]
+    assert BETTER not in recorded_verdicts(pairs, "preference", swapped="swapped").covariates
+    assert BETTER not in recorded_verdicts(pairs, "preference", better="people").covariates
+    assert BETTER not in recorded_verdicts(pairs, "swapped", better="people").covariates
+
+
 def test_bare_columns_of_numbers_are_enough():
     judged = recorded_scores([dspy.Example(mine=1), dspy.Example(mine=2)], "mine")
     assert judged.answers.tolist() == [1, 2]
