@@ -124,7 +124,7 @@ class BiasedDemos(LikelihoodOptimizer):
         rated = rated_items(problem.trainset, student.criterion)
         random, candidates = draw_demos(rated, self.k, seed=self.seed)
         baseline = with_demos(student, random, bins=self.bins)
-        judged = [*rated, *problem.held_back, *problem.valset]
+        judged = [*rated, *rated_items(problem.held_back, student.criterion), *problem.valset]
         self.check_likelihoods(problem, candidates[0])
         check_demos_fit(baseline, judged, lm)
         train = self.judge(problem, baseline, candidates)

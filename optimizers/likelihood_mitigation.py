@@ -138,7 +138,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         problem.lm = LikelihoodMemo(ChoiceMemo(problem.lm))
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else self.likelihoods_of(problem.lm)
         rated = rated_items(problem.trainset, student.criterion)
-        everything = [*rated, *problem.held_back, *problem.valset]
+        everything = [*rated, *rated_items(problem.held_back, student.criterion), *problem.valset]
         drawn, pool = draw_demos(rated, max(self.k), seed=self.seed)
         shown = Candidate(f"{max(self.k)} random demonstrations", with_demos(student, drawn, bins=self.bins))
         self.check_likelihoods(problem, pool[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import dspy
@@ -25,6 +26,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.refused import name_refused_items
+from evalbias.programs.usable import usable_item
 
 RS_NORMALIZATIONS = ("mean-range", "center-max")
 """Normalizations of the scores in RS: the paper's, and its code's."""
@@ -72,6 +74,19 @@ class LikelihoodOptimizer(JudgeOptimizer):
         self.likelihood_lm = likelihood_lm
         self.bins = bins
         self.reduction = reduction
+
+    def usable(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """See ``JudgeOptimizer``; the texts of an item without a human score are not read, and may be empty."""
+        name = student.criterion.name
+        return [
+            e if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False)) else usable_item(e, i)
+            for i, e in enumerate(examples)
+        ]
+
+    def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """See ``JudgeOptimizer``; all items of the valset are judged, so their texts are checked."""
+        super().usable(student, valset)
+        super().check(student, trainset, valset)
 
     def likelihoods_of(self, lm: MeasuringLM) -> LikelihoodMemo:
         """Return the model whose likelihood defines LS; every text is asked once."""

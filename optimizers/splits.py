@@ -73,4 +73,4 @@ def identity(example: dspy.Example) -> tuple[Any, ...]:
 
     Two systems may write the same text, so the texts of two ids are not compared.
     """
-    return (example.get("id"), example.source, example.get("output"), *sorted(example.get("candidates") or []))
+    return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))

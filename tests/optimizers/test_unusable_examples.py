@@ -2,7 +2,7 @@
 
 import dspy
 import pytest
-from fakes import PARTS, Comparer, FormulaLM, Wording, rated
+from fakes import PARTS, Comparer, FormulaLM, Wording, items, rated
 
 from evalbias import data
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser, LikelihoodMitigation
@@ -75,6 +75,20 @@ def test_what_cannot_be_scored_is_named(optimizer, message):
     lm = FormulaLM()
     with pytest.raises(ValueError, match=message):
         optimizer.compile(PointwiseJudge(C), trainset=[*ITEMS[:3], item, *ITEMS[4:]], lm=lm)
+
+
+@pytest.mark.parametrize("texts", [{"output": " "}, {"output": None}, {"source": None}])
+@pytest.mark.parametrize(
+    "optimizer", [BiasedDemos(k=2), LikelihoodMitigation(k=(2,))], ids=lambda one: type(one).__name__
+)
+def test_an_item_that_nobody_rated_is_not_read(optimizer, texts):
+    train = [e.copy(source=f"s{i}") for i, e in enumerate(items(60, seed=1))]
+    unrated = [e.copy(id=f"{e.id} unrated", scores={C.name: None}, **texts) for e in train[::4]]
+    lm = FormulaLM()
+    compiled = [optimizer.compile(PointwiseJudge(C), trainset=given, lm=lm) for given in (train, [*train, *unrated])]
+    assert all(judge.report.decision for judge in compiled)
+    with pytest.raises(ValueError, match=r"of the item '.* unrated' .*: give a text"):
+        optimizer.compile(PointwiseJudge(C), trainset=train, valset=unrated, lm=lm)
 
 
 @pytest.mark.parametrize("select", [True, False])
