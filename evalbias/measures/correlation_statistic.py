@@ -36,6 +36,7 @@ class CorrelationStatistic(Statistic):
         them; ``n_resamples`` and ``seed`` are for statistics that jump, whose variance is that of the bootstrap.
         """
         (own,), codes, part = self._defined([scores], clusters)
+        assert isinstance(part, CorrelationStatistic)  # a part is of the same kind
         units, value = len(set(codes.tolist())), part._of(own)
         if units < FEWEST_UNITS or np.isnan(value):
             return ConfidenceInterval(np.nan, np.nan, value, 0, 0, units)
