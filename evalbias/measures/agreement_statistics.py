@@ -115,12 +115,12 @@ class CalibrationStatistic(Statistic):
         Chance alone makes the error positive, in resamples once more, so no quantile of theirs reaches 0.
         """
         found = super().interval(scores, clusters=clusters, n_resamples=n_resamples, confidence=confidence, seed=seed)
+        if np.isnan(found.low):
+            return found
         (p, *references) = aligned(scores, *self.references)
-        chance = calibration_errors_by_chance(
-            p[defined_items(p, *references)], draws=n_resamples, rng=np.random.default_rng(seed)
-        )
-        by_chance = not np.isnan(found.low) and found.estimate <= np.quantile(chance, confidence)
-        return replace(found, low=0.0) if by_chance else found
+        kept = defined_items(p, *references)
+        chance = calibration_errors_by_chance(p[kept], draws=n_resamples, rng=np.random.default_rng(seed))
+        return replace(found, low=0.0) if found.estimate <= np.quantile(chance, confidence) else found
 
 
 class CeilingStatistic(CorrelationStatistic):

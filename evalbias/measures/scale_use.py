@@ -54,6 +54,8 @@ class TopTwoStatistic(Statistic):
         levels (Bonferroni).
         """
         (places,) = aligned(scores)
+        if np.isnan(places).all():
+            return share_interval(places)
         most = np.argsort(-_shares(places[~np.isnan(places)][None], self._levels)[0], kind="stable")[:2]
         chosen = np.where(np.isnan(places), np.nan, np.isin(places, most))
         found = share_interval(chosen, clusters=clusters, confidence=confidence)

@@ -106,6 +106,11 @@ def test_one_level_for_all_items_is_not_certain_to_be_the_only_one():
     assert math.isnan(EntropyStatistic(5).interval(np.ones(20), n_resamples=50, seed=0).low)
 
 
+def test_a_judge_without_scores_has_no_intervals():
+    for one in (TopTwoStatistic(5), EntropyStatistic(5)):
+        assert math.isnan(one.interval(np.full(3, NAN), n_resamples=50, seed=0).low)
+
+
 def test_the_slope_is_that_on_the_quality():
     rng = np.random.default_rng(1)
     quality = rng.normal(size=20_000)

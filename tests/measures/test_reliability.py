@@ -242,3 +242,4 @@ def test_the_calibration_error_of_right_probabilities_may_be_0(n):
     assert held >= 52
     wrong = CalibrationStatistic((rng.random(n) < 0.5).astype(float)).interval(rng.random(n), n_resamples=100, seed=0)
     assert 0 < wrong.low < wrong.estimate < wrong.high
+    assert math.isnan(CalibrationStatistic(np.ones(3)).interval(np.full(3, NAN), n_resamples=50, seed=0).low)
