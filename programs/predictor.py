@@ -21,8 +21,14 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
     """
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return instructions, demonstrations, field names and settings of the model; keys are left out."""
-        return {**super().dump_state(json_mode), NAMES: list(self.signature.fields)}
+        """Return instructions, demonstrations, field names and settings of the model.
+
+        Keys are left out, by DSPy, and the headers of requests, in which keys are sent too.
+        """
+        state: dict[str, Any] = {**super().dump_state(json_mode), NAMES: list(self.signature.fields)}
+        if state["lm"] is not None:
+            state["lm"] = {name: value for name, value in state["lm"].items() if "headers" not in name}
+        return state
 
     def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> Predictor:
         """Replace instructions, demonstrations and model; see ``dspy.Predict``.

@@ -279,6 +279,16 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         assert trusting(**example).score == pytest.approx(expected, abs=1e-6)
 
 
+def test_headers_of_requests_are_never_written(tmp_path):
+    judge = PointwiseJudge(QUALITY)
+    secret = {"Authorization": f"Bearer {KEY}"}
+    judge.predict.lm = dspy.LM("openai/x", api_key=KEY, headers=secret, extra_headers=secret, temperature=0.5)
+    judge.save(str(tmp_path / "judge.json"))
+    assert KEY not in (tmp_path / "judge.json").read_text()
+    assert load_judge(tmp_path / "judge.json").predict.lm.kwargs["temperature"] == 0.5
+    assert judge.predict.lm.kwargs["headers"] == secret
+
+
 def test_a_restored_recording_begins_at_its_beginning(tmp_path):
     path = tmp_path / "answers.jsonl"
     program = PlainPredict("source -> output")
