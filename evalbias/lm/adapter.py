@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -48,7 +48,7 @@ def merged(model: Any, adapter: str, name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
             adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu")
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"The adapter {adapter} does not fit {name}: {reason}") from error
     placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError  # what torch raises for a file that holds more than tensors
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -71,8 +73,8 @@ def load(
             package of a quantization method is not installed.
         ValueError: The device or dtype is unknown, the device is missing, a device map is given beside a device or an
             adapter, the quantization is unknown or given beside an adapter, the tokenizer returns no offsets, the chat
-            template lacks an option, the model is not a causal language model, weights are missing, or the adapter
-            does not fit.
+            template lacks an option, the model is not a causal language model, weights are missing or damaged, or the
+            adapter does not fit.
     """
     if adapter is not None:
         check_adapter(adapter)
@@ -86,9 +88,13 @@ def load(
     template = template_of(tokenizer, template_options)
     hide_progress()
     read = model_fingerprint(model, [])
-    weights, loading = AutoModelForCausalLM.from_pretrained(
-        source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options, **placed
-    )
+    try:
+        weights, loading = AutoModelForCausalLM.from_pretrained(
+            source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options, **placed
+        )
+    except (SafetensorError, UnpicklingError) as error:
+        reason = str(error).partition(".")[0]
+        raise ValueError(f"The weights of {model} cannot be read ({reason}): fetch them again.") from error
     check_weights(loading["missing_keys"], model)
     if adapter is not None:
         weights = merged(weights, adapter, model)
@@ -140,6 +146,8 @@ def _config(model: str, options: dict[str, Any]) -> Any:
     try:
         return AutoConfig.from_pretrained(model, **options)
     except OSError as error:
+        if Path(model).is_dir():
+            raise  # its config.json is damaged
         raise _unknown(model) from error
 
 

@@ -59,6 +59,22 @@ def test_a_checkpoint_without_some_layers_is_refused(tmp_path):
         load(folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "kept", "match"),
+    [
+        ("model.safetensors", 5000, "The weights of .* cannot be read .*: fetch them again"),
+        ("model.safetensors", 0, "The weights of .* cannot be read .*: fetch them again"),
+        ("config.json", 20, "config.json' is not a valid JSON file"),
+    ],
+)
+def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, match):
+    folder = save("llama", tmp_path / "m")
+    path = tmp_path / "m" / file
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises((ValueError, OSError), match=match):
+        load(folder)
+
+
 def test_tied_weights_are_not_missing(tmp_path, lms):
     folder = save("gpt2", tmp_path / "m")  # its output layer is its input layer, stored once
     assert "lm_head.weight" not in load_file(f"{folder}/model.safetensors")
