@@ -18,6 +18,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 """Names that other data sets give to our fields, the likelier first."""
 
+FIELDS = (*SYNONYMS, "outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id")
+"""Our fields, apart from those that are numbered or named by criterion."""
+
 EXPECTED = (
     "Expected are items such as\n"
     '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
@@ -64,13 +67,18 @@ def check_raters(mapping: Mapping[str, str]) -> None:
 
 
 def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
-    """Refuse a mapping that names a column that does not exist.
+    """Refuse a mapping to a misspelt field, or of a column that does not exist.
+
+    A misspelt field would be a further column, and without its source an item counts as an input of its own.
 
     Raises:
-        DataError: It does not; the message lists the columns.
+        DataError: A field is nearly one of ours, or the column does not exist; the message lists the columns.
     """
     check_raters(mapping)
     for ours, theirs in mapping.items():
+        meant = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
+        if meant and not ours.startswith(meant[0]):  # score2 is a further column, sorce is none
+            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {meant[0]}={theirs}?")
         if theirs not in columns:
             close = difflib.get_close_matches(theirs, columns, 1)
             hint = f" Did you mean {ours}={close[0]}?" if close else ""

@@ -92,6 +92,14 @@ def test_a_mapping_to_a_column_that_does_not_exist_is_refused(tmp_path):
         data.read(path, mapping={"output": "anser"})
 
 
+def test_a_mapping_to_a_misspelt_field_is_refused():
+    rows = [{"question": "q", "answer": "a", "other": 2}]
+    with pytest.raises(DataError, match=r"sorce=question maps to no field .* Did you mean source=question\?"):
+        data.read(rows, mapping={"sorce": "question", "output": "answer"})
+    (item,) = data.read(rows, mapping={"source": "question", "output": "answer", "score2": "other"})
+    assert (item.source, item.score2) == ("q", 2)  # a column of one's own
+
+
 def test_what_was_expected_is_shown(tmp_path):
     path = as_csv(tmp_path / "a.csv", [{"Prompt": "q", "reply": "a", "rating": 3}])
     with pytest.raises(DataError) as caught:

@@ -79,8 +79,15 @@ def effect_line(measurement: Measurement) -> Drawing | None:
         axis.fill_between(x, x * low, x * high, color=ACCENT, alpha=0.22, lw=0)
         if not np.isnan(amount):
             axis.plot(ends, ends * amount, color=ACCENT)
-        outside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axis.annotate("0 =\nno bias", (1, 0), (6, 0), **outside, color=MUTED, ha="left", va="center")
+        axis.annotate(
+            "0 =\nno bias",
+            (1, 0),
+            (6, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=MUTED,
+            va="center",
+        )
         axis.set_xlabel(f"{less}  ←  →  {more}" if narrow else f"{less}  ←  standard deviations  →  {more}")
         axis.set_ylabel(f"{'verdict' if verdicts else unit} beyond quality")
         grid(axis, "y")
