@@ -36,7 +36,7 @@ from evalbias.programs.tasks import constrained_generation
 
 HEADINGS = (
     "feedback",
-    "believes all covered",
+    "believes all covered (undefined)",
     "all covered",
     "Bias",
     "Dskew",
@@ -85,12 +85,13 @@ class Arm:
     def row(self, seed: int) -> list[str]:
         """Return the row of the table."""
         ends = {name: _ends([one[name].value for one in self.belief.rounds]) for name in ("own", "expected", "bias")}
+        undefined = ", ".join(str(self.belief.rounds[at]["bias"].undefined) for at in (0, -1))
         skewness = _ends([one["skewness"].value for one in self.belief.rounds])
         bias = ends["bias"] + mark(self.belief.change["bias"].p_value)
         share = _ends(np.nanmean(self.share, axis=1))
         return [
             self.name,
-            ends["own"],
+            f"{ends['own']} ({undefined})",
             ends["expected"],
             bias,
             skewness,
