@@ -37,7 +37,7 @@ def item_facts(
 def against_baselines(
     judged: Judged, fitted: Mapping[str, FloatArray], *, n_resamples: int, seed: int
 ) -> dict[str, Any]:
-    """Compare a judge's performance with that of LS alone and of length alone.
+    """Compare a judge's performance with that of likelihood alone and of length alone.
 
     Args:
         judged: The judge's answers.

@@ -175,7 +175,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         return Outcome(candidates, given, student, details)
 
     def beside(self, problem: Problem, outcome: Outcome, answers: Judged) -> dict[str, Any]:
-        """Compare what was chosen with LS alone and length alone, and run the paper's method on the valset."""
+        """Compare what was chosen with likelihood alone and length alone, and run the paper's method on the valset."""
         name = _rs_name(max(self.k), self.reduction)
         papers = [one.program for one in outcome.candidates if one.name == name and problem.valset]
         criterion = problem.student.criterion

@@ -22,7 +22,15 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
     questions = ", ".join(f"{count} of {kind}" for kind, count in record["questions"].items())
     first = next(iter(evaluations.values()))
     names = list(first["rows"][0]["pointwise"]["estimates"])
-    headings = ["data set, criterion", "judge", "outputs (inputs)", "coverage", *names, "LS alone", "length alone"]
+    headings = [
+        "data set, criterion",
+        "judge",
+        "outputs (inputs)",
+        "coverage",
+        *names,
+        "likelihood alone",
+        "length alone",
+    ]
     body, pairs = [], []
     for index, row in enumerate(first["rows"]):
         title = f"{row['set']}, {row['criterion']}"

@@ -42,8 +42,8 @@ def row(chosen, with_loss=None, **forms):
         "chosen_with_loss": with_loss or chosen,
         "paper": "paper",
         "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses performance (0.50 -> 0.20)"), **forms},
-        "alone": {"LS alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
-        "against_baselines": "The judge is not significantly better than LS alone: it adds nothing that shows.",
+        "alone": {"likelihood alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
+        "against_baselines": "The judge is not significantly better than likelihood alone: it adds nothing that shows.",
         "inputs": {"train": 40, "test": 30},
         "items": {"train": 120, "test": 90},
         "lm": {"model": "m", "dtype": "float32"},
@@ -66,4 +66,4 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     shown = lines(half)
     assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", "+0.50 [+0.40, +0.60]", ""]
     assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
-    assert shown[3][2:] == ["LS alone", "", "", "+0.60 [+0.50, +0.70]", ""]
+    assert shown[3][2:] == ["likelihood alone", "", "", "+0.60 [+0.50, +0.70]", ""]
