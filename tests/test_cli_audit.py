@@ -162,6 +162,38 @@ def test_a_saved_judge_keeps_its_criterion_and_scale(judges, tmp_path):
         assert error in refused.stderr
 
 
+NEW = [
+    *("--criterion", f"quality: {SYNTHETIC.definition}", "--task", SYNTHETIC.task),
+    *("--source-label", SYNTHETIC.source_label, "--output-label", SYNTHETIC.output_label),
+]
+
+
+def test_a_new_judge_of_a_criterion_is_the_saved_one(judges, tmp_path):
+    items = [{k: e[k] for k in ("id", "source", "output", "ratings")} for e in world.examples(30, seed=3)]
+    file = written(tmp_path / "items.jsonl", items)
+    options = ["audit", "--data", file, "--lm", "embedded", "--json"]
+    saved = json.loads(evalbias(*options, "--judge", judges / "scores.json", cwd=tmp_path).stdout)
+    new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
+    assert new["biases"]["likelihood"] == saved["biases"]["likelihood"]
+    assert new["agreement"] == saved["agreement"]
+    undefined = evalbias(*options, cwd=tmp_path, check=False)
+    assert undefined.returncode == 2
+    assert "--criterion 'name: definition'" in " ".join(undefined.stderr.split())
+
+
+def test_a_new_judge_compares_where_the_data_hold_pairs(judges, tmp_path):
+    documents = [world.documents(1, 2, seed=n) for n in range(12)]
+    rows = [
+        {"id": str(n), "source": e[0].source, "outputs": [one.output for one in e]} for n, e in enumerate(documents)
+    ]
+    file = written(tmp_path / "pairs.jsonl", rows)
+    options = ["audit", "--data", file, "--lm", "embedded", "--json"]
+    saved = json.loads(evalbias(*options, "--judge", judges / "compares.json", cwd=tmp_path).stdout)
+    new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
+    assert new["biases"]["position"] == saved["biases"]["position"]
+    assert new["biases"]["position"]["n"] == 12
+
+
 def test_exactly_one_judge(tmp_path):
     file = written(tmp_path / "pairs.jsonl", pairs(4, first=0))
     both = evalbias("audit", "--data", file, *VERDICTS, "--scores-field", "x", cwd=tmp_path, check=False)
@@ -169,6 +201,7 @@ def test_exactly_one_judge(tmp_path):
     assert "name one judge" in both.stderr
     alone = evalbias("audit", "--data", file, "--swapped-field", "x", cwd=tmp_path, check=False)
     assert alone.returncode == 2
+    assert "name one judge: --lm MODEL with --criterion" in " ".join(alone.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,15 @@ AnyLM = Annotated[
     str | None,
     typer.Option(
         "--lm",
-        help="Model that --judge runs on, named as for the other commands. For recorded answers: the model that "
-        "measures how likely the outputs are.",
+        help="Model of the judge, named as for the other commands: of --judge FILE, or of a new judge of --criterion. "
+        "For recorded answers: the model that measures how likely the outputs are.",
     ),
 ]
 AnyScale = Annotated[
     str | None,
     typer.Option(
-        "--scale", help="Lowest and highest possible score, for recorded scores, such as 1-5, 0.0-1.0 or -2-2."
+        "--scale",
+        help="Lowest and highest possible score, for recorded scores or a new judge, such as 1-5, 0.0-1.0 or -2-2.",
     ),
 ]
 By = Annotated[
@@ -116,7 +117,7 @@ def audit(
 ) -> None:
     """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
 
-    Say which judge: --judge with --lm, --scores-field, or --winner-field.
+    Say which judge: --lm with --criterion or --judge, --scores-field, or --winner-field.
 
     Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how).
     """
@@ -128,7 +129,7 @@ def audit(
     conditions = parse_conditions(fail_on or ())
     asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, labels, own_system, reliability, by)
     asked.check(lm)
-    if judge is None:
+    if asked.is_recorded:
         check_used(given_options(context))
     found = run_audit(
         data,

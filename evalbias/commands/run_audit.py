@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from evalbias import data as data_sets
+from evalbias.commands.criteria import criteria_of
 from evalbias.commands.options import ModelOptions, read_scale
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
@@ -20,7 +21,8 @@ from evalbias.evaluation.audit import Audit, audit_answers
 from evalbias.evaluation.audited import answers_of, load_any_judge, pairs_for, recorded_fields
 from evalbias.evaluation.audited_criterion import criterion_asked
 from evalbias.evaluation.groups import group_field
-from evalbias.programs import PairwiseJudge
+from evalbias.evaluation.item_facts import candidates_of
+from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.report.audit import audit_view
 from evalbias.runs.fingerprint import file_digest
 
@@ -30,7 +32,8 @@ class Audited:
     """The judge that a command audits, and what it says about it.
 
     Attributes:
-        judge: File of a judge of evalbias; it answers with the model of ``--lm``.
+        judge: File of a judge of evalbias; it answers with the model of ``--lm``. None with a model and no recorded
+            answers is a new judge of the criterion.
         scores_field: Field of recorded scores.
         winner_field: Field of recorded choices.
         swapped_field: Field of recorded choices in the swapped order.
@@ -56,14 +59,23 @@ class Audited:
         labels = () if self.labels is None else tuple(part.strip() for part in self.labels.split(","))
         return recorded_fields(self.scores_field, self.winner_field, self.swapped_field, self.better_field, labels)
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the judge's answers are in the data."""
+        return self.scores_field is not None or self.winner_field is not None
+
     def check(self, lm: str | None) -> None:
         """Refuse options that do not go together.
 
         Raises:
-            BadParameter: Not exactly one judge is named, or an option has nothing to do with it.
+            BadParameter: No judge is named, or several, or an option has nothing to do with it.
         """
-        if sum(given is not None for given in (self.judge, self.scores_field, self.winner_field)) != 1:
-            raise typer.BadParameter("name one judge: --judge FILE with --lm, --scores-field or --winner-field.")
+        named = sum(given is not None for given in (self.judge, self.scores_field, self.winner_field))
+        if named > 1 or (not named and lm is None):
+            raise typer.BadParameter(
+                "name one judge: --lm MODEL with --criterion 'name: definition' or --judge FILE, --scores-field, or "
+                "--winner-field."
+            )
         if self.judge is not None and lm is None:
             raise typer.BadParameter("--judge answers with a model: name it with --lm.")
         if self.swapped_field is not None and self.winner_field is None:
@@ -93,15 +105,20 @@ def run_audit(
         say(items.summary())
     if not items:
         raise ValueError(f"{spec} holds no items to judge: give at least one row with an output.")
-    judge = None if asked.judge is None else load_any_judge(asked.judge)
-    examples, ends = list(items), None if scale is None else read_scale(scale)
-    named = criterion_asked(judge, spec, examples, criterion, ends, **written)
+    examples = list(items)
+    if asked.is_recorded or asked.judge is not None:
+        judge = None if asked.judge is None else load_any_judge(asked.judge)
+        ends = None if scale is None else read_scale(scale)
+        named = criterion_asked(judge, spec, examples, criterion, ends, **written)
+    else:
+        judge, ends = _new_judge(spec, examples, criterion, scale, written), None
+        named = judge.criterion
     if isinstance(judge, PairwiseJudge):
         examples = pairs_for(judge, items, limit, seed, better=asked.better_field)
     task = Task(spec, items.sha256, (named,), None, [], examples, left_out=items.left_out, mapping=mapping)
     options: dict[str, Any] = {name: value for name, value in asdict(asked).items() if value is not None}
-    if asked.judge is not None:
-        options["judge"] = file_digest(asked.judge)
+    if judge is not None:
+        options["judge"] = f"new {judge.kind}" if asked.judge is None else file_digest(asked.judge)
     else:  # the scale is that of the recorded scores; a criterion's own is of prompts, and none is made
         options["scale"] = ends
         options["criteria"] = [{name: value for name, value in asdict(named).items() if name != "scale"}]
@@ -139,6 +156,17 @@ def run_audit(
             verdict=found.verdict.paragraphs[0],
         )
     return found
+
+
+def _new_judge(
+    spec: str, items: Sequence[Any], criterion: str | None, scale: str | None, written: Mapping[str, str | None]
+) -> PointwiseJudge | PairwiseJudge:
+    """Return a judge of the criterion: one that compares where the data hold pairs, else one that scores."""
+    named = criteria_of(spec, None if criterion is None else [criterion], scale, written=written)
+    if len(named) > 1:
+        raise typer.BadParameter(f"name one of the criteria {', '.join(one.name for one in named)} with --criterion.")
+    kind = PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge
+    return kind(named[0])
 
 
 def _answers(judge: Any, items: int) -> int:
