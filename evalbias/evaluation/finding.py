@@ -196,8 +196,9 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
     if estimate.unit == SCORE_SD and not judged.pairwise:
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
-        span = _span(value, low, high)
-        return f"{favored} gets {_more(value, low, high)} points at equal quality{_scale(judged)}{span}"
+        digits = _digits(value, low, high)
+        more, span = _more(value, low, high, digits), _span(value, low, high, digits)
+        return f"{favored} gets {more} points at equal quality{_scale(judged)}{span}"
     if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
         value, low, high = (100 * (share - 0.5) for share in _even_pair(estimate.name, measurement, ends))
         return (
@@ -221,7 +222,8 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
 
 def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
     if estimate.unit == SCORE_SD and not judged.pairwise:
-        return f"an effect of {margin * _score_sd(estimate.name, measurement):.2f} points or more"
+        points = margin * _score_sd(estimate.name, measurement)
+        return f"an effect of {points:.{_digits(points)}f} points or more"
     if estimate.unit == SCORE_SD:
         (share,) = _even_pair(estimate.name, measurement, (margin,))
         if are_verdicts(measurement.samples[estimate.name].values):
@@ -252,6 +254,12 @@ def _score_sd(name: str, measurement: Measurement) -> float:
     sample = measurement.samples[name]
     assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
     return float(sample.statistic.both_ways(sample.values[defined_items(sample.values)]).std())
+
+
+def _digits(*points: float) -> int:
+    """Return how many decimals show points: two, or more where two would show hardly anything but zeros."""
+    largest = max((abs(end) for end in points if not math.isnan(end)), default=0.0)
+    return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
 
 def _more(value: float, low: float, high: float, digits: int = 2) -> str:

@@ -245,6 +245,17 @@ class WithoutLikelihoods(FormulaLM):
         raise NotImplementedError("This server returns no likelihoods: name another model.")
 
 
+def test_effects_far_below_a_point_are_not_shown_as_zero():
+    examples = rated_texts(200, 1)
+    for item in examples:
+        quality, likelihood = numbers(item.output)
+        item.mine = 3 + 0.001 * quality + 0.003 * likelihood
+    found = status(evalbias.audit(examples, scores_field="mine", scale=(1, 5), likelihood_lm=FormulaLM()), "likelihood")
+    told = re.search(r"gets 0\.00(\d\d) more points .*95 % interval 0\.00(\d\d) to 0\.00(\d\d)", found.sentence)
+    assert told, found.sentence
+    assert 25 <= int(told[1]) <= 40
+
+
 def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
     file = tmp_path / "judge.json"
     evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")).save(str(file))
