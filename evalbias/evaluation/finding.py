@@ -12,7 +12,7 @@ import scipy
 
 from evalbias.evaluation.advice import advice_on, margin_of, shown_distance
 from evalbias.evaluation.estimates import Estimate, Measurement
-from evalbias.evaluation.formatting import number
+from evalbias.evaluation.formatting import decimals, number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.quality import are_verdicts, rated_once
@@ -196,7 +196,7 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
     if estimate.unit == SCORE_SD and not judged.pairwise:
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
-        digits = _digits(value, low, high)
+        digits = decimals(value, low, high)
         more, span = _more(value, low, high, digits), _span(value, low, high, digits)
         return f"{favored} gets {more} points at equal quality{_scale(judged)}{span}"
     if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
@@ -223,7 +223,7 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
 def _margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
     if estimate.unit == SCORE_SD and not judged.pairwise:
         points = margin * _score_sd(estimate.name, measurement)
-        return f"an effect of {points:.{_digits(points)}f} points or more"
+        return f"an effect of {points:.{decimals(points)}f} points or more"
     if estimate.unit == SCORE_SD:
         (share,) = _even_pair(estimate.name, measurement, (margin,))
         if are_verdicts(measurement.samples[estimate.name].values):
@@ -254,12 +254,6 @@ def _score_sd(name: str, measurement: Measurement) -> float:
     sample = measurement.samples[name]
     assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
     return float(sample.statistic.both_ways(sample.values[defined_items(sample.values)]).std())
-
-
-def _digits(*points: float) -> int:
-    """Return how many decimals show points: two, or more where two would show hardly anything but zeros."""
-    largest = max((abs(end) for end in points if not math.isnan(end)), default=0.0)
-    return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
 
 def _more(value: float, low: float, high: float, digits: int = 2) -> str:

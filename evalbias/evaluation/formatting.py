@@ -29,6 +29,17 @@ def number(value: float) -> str:
     return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
 
 
+def decimals(*values: float) -> int:
+    """Return how many decimals show the values: two, or more where two would show hardly anything but zeros.
+
+    Examples:
+        >>> decimals(0.21, 0.003), decimals(0.0042, 0.0006, 0.0078)
+        (2, 4)
+    """
+    largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
+    return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
+
+
 def share(value: float) -> str:
     """Format with two decimals and no sign."""
     return UNDEFINED if math.isnan(value) else f"{value:.2f}"

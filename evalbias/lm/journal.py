@@ -71,6 +71,7 @@ class JournaledLM:
         exact_resume: Whether the last digits of an answer must not depend on earlier chunks, which a resumed run skips.
 
     Attributes:
+        model: Name of the model.
         asked: Number of answers that the model gave through this object.
         replayed: Number of answers that came from the journal.
 
@@ -96,6 +97,7 @@ class JournaledLM:
         self._before = before or (lambda _: None)
         self._exact = exact_resume
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
+        self.model = getattr(lm, "model", model)
         records = self._journal.read("key")
         self._answers = {record["key"]: record for record in records}
         self._most = chunk or chunk_of(lm)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.formatting import decimals
 from evalbias.evaluation.quality import are_verdicts
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect import FeatureEffect
@@ -52,12 +53,14 @@ def effect_line(measurement: Measurement) -> Drawing | None:
         unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
     low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
-    interval = f"95 % interval {low:+.2f} to {high:+.2f}"
+    form = f"+.{decimals(amount, low, high)}f"
+    span = f"{low:{form}} to {high:{form}}"
     if np.isnan(effect.effect):
-        title = f"Of two equally good texts, the {more} one gets {low:+.2f} to {high:+.2f} {unit} (95 % interval)"
+        title = f"Of two equally good texts, the {more} one gets {span} {unit} (95 % interval)"
     else:
         title = (
-            f"An output that is one standard deviation {more} gets {amount:+.2f} {unit} at equal quality ({interval})"
+            f"An output that is one standard deviation {more} gets {amount:{form}} {unit} at equal quality "
+            f"(95 % interval {span})"
         )
     n = len(points.x)
     dot = "one output of a pair, compared with the other" if pairs else "one output"
