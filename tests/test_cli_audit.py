@@ -129,7 +129,7 @@ def test_a_saved_judge_that_scores(judges, tmp_path):
     file = written(tmp_path / "items.jsonl", items)
     options = ["--data", file, "--judge", judges / "scores.json", "--lm", "embedded", "--reliability", 0.9]
     found = json.loads(evalbias("audit", *options, "--json", cwd=tmp_path).stdout)
-    assert found["judge"].startswith("pointwise judge on local/embedded@")
+    assert found["judge"].startswith("pointwise judge on embedded")
     assert found["n"] == found["biases"]["likelihood"]["n"] == 40
     again = evalbias("audit", *options, cwd=tmp_path).stdout
     assert "answers asked 0, replayed 80" in again  # a judgment and a likelihood an item
@@ -144,7 +144,7 @@ def test_a_saved_judge_that_compares(judges, tmp_path):
     file = written(tmp_path / "items.jsonl", items)
     options = ["--data", file, "--judge", judges / "compares.json", "--lm", "embedded", "--pairs", 20, "--json"]
     found = json.loads(evalbias("audit", *options, cwd=tmp_path).stdout)
-    assert found["judge"].startswith("pairwise judge on local/embedded@")
+    assert found["judge"].startswith("pairwise judge on embedded")
     assert found["n"] == found["biases"]["position"]["n"] == 20
 
 

@@ -15,6 +15,7 @@ from evalbias import data as data_sets
 from evalbias.data.items import check_field
 from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
+from evalbias.evaluation.formatting import model_title
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
 from evalbias.evaluation.item_facts import BETTER, candidates_of
 from evalbias.evaluation.judge_call import name_of
@@ -131,7 +132,7 @@ def _asked(
     """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
     for field_name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
         check_field(examples, field_name, "the data")
-    words = f"{judge.kind} on {getattr(resolve_lm(lm, judge.predict), 'model', 'its model')}"
+    words = f"{judge.kind} on {model_title(getattr(resolve_lm(lm, judge.predict), 'model', 'its model'))}"
     try:
         own: Any = "own" if likelihood_lm is None else likelihood_lm
         judged = judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)

@@ -40,6 +40,16 @@ def decimals(*values: float) -> int:
     return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
 
+def model_title(name: str) -> str:
+    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
+
+    Examples:
+        >>> model_title("local/model.gguf@e9785dfff1a0"), model_title("openai/gpt-4o-mini")
+        ('model.gguf', 'openai/gpt-4o-mini')
+    """
+    return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
+
+
 def share(value: float) -> str:
     """Format with two decimals and no sign."""
     return UNDEFINED if math.isnan(value) else f"{value:.2f}"

@@ -9,6 +9,7 @@ from typing import Any
 import dspy
 
 from evalbias.evaluation.audit import Audit
+from evalbias.evaluation.formatting import model_title
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE, Page
 from evalbias.report.html.sections import Context, sections, several_criteria
@@ -63,7 +64,7 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
     names = ", ".join(c["name"] for c in settings.get("criteria", ()))
     task = str(settings.get("task") or "").replace("-", " ")
     what = names or task or TITLES.get(settings["command"], str(settings["command"]))
-    model = _model(settings.get("lm")).removeprefix("local/").partition("@")[0]
+    model = model_title(_model(settings.get("lm")))
     done = "written and judged by" if task else "judged by"
     title = f"{what}, {done} {model}" if model else what
     return title[:1].upper() + title[1:]
