@@ -31,7 +31,7 @@ Equal fairness has two causes, equal rates or rates on opposite sides of the pri
 judge both hold nearly, and a test that is right under each of them rejects in about 0.5 %. Whether two judges favour
 the first position alike is tested by its rate ("first rate"), which keeps its level and finds more. Two judges that
 favour the first position equally have an interval of the difference in fairness that covers 0 in 93.9 and 94.8 % (with
-ties) of 1,200 data sets of 30 items, with which these two cells were rechecked; below stand the first 200.
+ties) of 1,200 data sets of 30 items, with which these two cells were rechecked; below stand the first 400.
 """
 
 
