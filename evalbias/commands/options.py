@@ -223,7 +223,13 @@ class ModelOptions:
         str | None,
         typer.Option(help="Tokenizer of a server's model: a folder or a name. vLLM and SGLang report theirs."),
     ] = None
-    in_flight: Annotated[int, typer.Option(help="Maximum number of concurrent requests to each server.", min=1)] = 64
+    in_flight: Annotated[
+        int,
+        typer.Option(
+            help="Maximum number of concurrent requests to each server of --api-base. Hosted models get 16 at a time.",
+            min=1,
+        ),
+    ] = 64
     adapter: Annotated[
         str | None, typer.Option(help="Folder of a LoRA adapter for --lm, if that is a local model.")
     ] = None
