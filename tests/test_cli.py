@@ -625,8 +625,8 @@ def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     options = ["judge", "--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]
     first = subprocess.Popen([*COMMAND, *map(str, options)], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    lock = tmp_path / "run/.lock"
-    while first.poll() is None and not (lock.exists() and lock.read_text()):  # which names its process a bit later
+    settings = tmp_path / "run/run.json"  # written once the folder is locked
+    while first.poll() is None and not settings.exists():
         time.sleep(0.01)
     first.send_signal(signal.SIGSTOP)  # it holds the folder as long as the test wants
     try:
