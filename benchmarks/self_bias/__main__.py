@@ -13,9 +13,8 @@ import os
 from pathlib import Path
 
 from benchmarks.results import write_section
-from benchmarks.self_bias.recorded import recorded, table, unreadable_answers
+from benchmarks.self_bias.recorded import first_to_last, recorded, table, unreadable_answers
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
-from evalbias.evaluation import LoopSummary
 from evalbias.evaluation.formatting import count, mark, p_equals
 from evalbias.optimizers.refine_report import RefineReport
 from evalbias.report.refine import sides_plot
@@ -63,18 +62,13 @@ def synthetic(seed: int, out: Path, threads: int) -> str:
 def _arms(loops: list[Arm]) -> str:
     rows = []
     for arm in loops:
-        own, quality = (_ends(arm.own, name) for name in ("own", "expected"))
-        bias = _ends(arm.judged, "bias", "+.2f") + mark(arm.judged.change["bias"].p_value)
-        skewness = _ends(arm.judged, "skewness")
+        own, quality = (first_to_last(arm.own, name) for name in ("own", "expected"))
+        bias = first_to_last(arm.judged, "bias", "+.2f") + mark(arm.judged.change["bias"].p_value)
+        skewness = first_to_last(arm.judged, "skewness")
         common = f"{arm.commonness[0]:+.2f} -> {arm.commonness[-1]:+.2f}"
         rows.append([arm.name, own, quality, f"{arm.own.rounds[-1]['bias'].value:+.2f}", bias, skewness, common])
     headings = ("feedback", "its score", "true quality (1-5)", "its final Bias", "own judge's Bias")
     return table("", (*headings, "own judge's Dskew", "commonness"), rows).strip()
-
-
-def _ends(loop: LoopSummary, name: str, form: str = ".2f") -> str:
-    first, last = (loop.rounds[at][name].value for at in (0, -1))
-    return f"{first:{form}} -> {last:{form}}"
 
 
 def _compiled(report: RefineReport) -> str:

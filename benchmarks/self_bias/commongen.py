@@ -21,7 +21,7 @@ import dspy
 import numpy as np
 
 from benchmarks.results import write_section
-from benchmarks.self_bias.recorded import table
+from benchmarks.self_bias.recorded import first_to_last, table
 from evalbias.commands.models import ModelOptions, identity, open_lm
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import LoopSummary, summarize_loop
@@ -30,7 +30,7 @@ from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.formatting import count, mark
 from evalbias.evaluation.loops import LoopRun, run_loops
 from evalbias.measures.arrays import FloatArray
-from evalbias.programs.feedback import ExactConcepts, Feedback, FeedbackSource
+from evalbias.programs.feedback import ExactConcepts, Feedback
 from evalbias.programs.feedback.coverage import coverage
 from evalbias.programs.tasks import constrained_generation
 
@@ -84,18 +84,18 @@ class Arm:
 
     def row(self, seed: int) -> list[str]:
         """Return the row of the table."""
-        ends = {name: _ends([one[name].value for one in self.belief.rounds]) for name in ("own", "expected", "bias")}
+        own, expected, bias, skewness = (
+            first_to_last(self.belief, name) for name in ("own", "expected", "bias", "skewness")
+        )
         undefined = ", ".join(str(self.belief.rounds[at]["bias"].undefined) for at in (0, -1))
-        skewness = _ends([one["skewness"].value for one in self.belief.rounds])
-        bias = ends["bias"] + mark(self.belief.change["bias"].p_value)
-        share = _ends(np.nanmean(self.share, axis=1))
+        share = np.nanmean(self.share, axis=1)
         return [
             self.name,
-            f"{ends['own']} ({undefined})",
-            ends["expected"],
-            bias,
+            f"{own} ({undefined})",
+            expected,
+            bias + mark(self.belief.change["bias"].p_value),
             skewness,
-            share,
+            f"{share[0]:.2f} -> {share[-1]:.2f}",
             conclude_quality(self.share, CoveredShare.name, seed=seed),
         ]
 
@@ -121,19 +121,11 @@ def arms(
             loop.feedback = external
         folder = None if out is None else out / name
         run = run_loops(loop, items, lm=lm, log_dir=folder, num_threads=threads)
-        believed = run.quality(items, _kept(own, folder, "believed"))
+        believed = run.quality(items, CachedScorer(own, None if folder is None else folder / "believed.jsonl"))
         covered = run.quality(items, ExactConcepts())
         belief = summarize_loop(name, believed, covered, seed=seed)
         results.append(Arm(name, run, belief, run.quality(items, share)))
     return results
-
-
-def _kept(source: FeedbackSource, folder: Path | None, name: str) -> CachedScorer:
-    return CachedScorer(source, None if folder is None else folder / f"{name}.jsonl")
-
-
-def _ends(values: Sequence[float] | FloatArray) -> str:
-    return f"{values[0]:.2f} -> {values[-1]:.2f}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -68,9 +68,8 @@ def _parsed(record: Mapping[str, Any]) -> float:
 def _changes(loop: LoopSummary) -> list[str]:
     cells = []
     for name in ("bias", "skewness", "expected"):
-        first, last = (loop.rounds[at][name].value for at in (0, -1))
         sign = "" if name == "expected" else mark(loop.change[name].p_value)
-        cells.append(f"{first:.2f} -> {last:.2f}{sign}")
+        cells.append(first_to_last(loop, name) + sign)
     return cells
 
 
@@ -141,6 +140,12 @@ def _pair(ours: SelfBias) -> str:
 
 def _published(figures: tuple[float, float]) -> str:
     return f"{figures[0]:.1f} / .{round(1000 * figures[1])}"
+
+
+def first_to_last(loop: LoopSummary, name: str, form: str = ".2f") -> str:
+    """Return an estimate of a loop's first and last round, in a format."""
+    first, last = (loop.rounds[at][name].value for at in (0, -1))
+    return f"{first:{form}} -> {last:{form}}"
 
 
 def table(title: str, headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

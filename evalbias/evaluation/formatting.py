@@ -123,6 +123,17 @@ def notebook_view(result: object) -> str:
     return str(resolve_name("evalbias.report.html.notebook:view")(result))
 
 
+def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
+    shown = headings if any(row[-1] != "0" for row in rows) else headings[:-1]
+    table = Table(title=name)
+    for place, heading in enumerate(shown):
+        table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row[: len(shown)])
+    return table
+
+
 class Tabular:
     """A result that shows itself as a table: in a terminal, and in a notebook.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray
-from evalbias.measures.intervals import ConfidenceInterval, share_ends, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, share_ends, share_interval, stretched
 from evalbias.measures.resampling import left_out
 from evalbias.measures.statistic import FEWEST_UNITS, MeanStatistic, Statistic
 
@@ -72,6 +71,4 @@ class MeanCorrelationStatistic(MeanStatistic):
     ) -> ConfidenceInterval:
         """See ``Statistic``; it is the ``share_interval`` of (1 + coefficient) / 2, and nothing is resampled."""
         shares = (1 + np.asarray(scores, dtype=np.float64)) / 2
-        found = share_interval(shares, clusters=clusters, confidence=confidence)
-        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
-        return replace(found, low=low, high=high, estimate=estimate)
+        return stretched(share_interval(shares, clusters=clusters, confidence=confidence))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.balanced_rate import BalancedRate
-from evalbias.measures.intervals import ConfidenceInterval
+from evalbias.measures.intervals import ConfidenceInterval, stretched
 from evalbias.measures.resampling import aligned
 from evalbias.measures.statistic import Statistic
 
@@ -54,8 +54,7 @@ class GapStatistic(Statistic):
         found = rate.interval(
             np.where(members == 1, values, 1 - values), clusters=clusters, confidence=confidence, seed=seed
         )
-        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
-        return replace(found, low=low, high=high, estimate=estimate, reason=ONE_GROUP if found.reason else "")
+        return replace(stretched(found), reason=ONE_GROUP if found.reason else "")
 
 
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -216,6 +216,12 @@ def share_interval(
     return ConfidenceInterval(low, high, mean, 0, 0, units)
 
 
+def stretched(found: ConfidenceInterval) -> ConfidenceInterval:
+    """Return the interval of 2 x - 1 from that of a share x: from [0, 1] to [-1, 1]."""
+    low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
+    return replace(found, low=low, high=high, estimate=estimate)
+
+
 def share_ends(share: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
     """Compute Wilson's interval of a share from so many units, two or more, with a variance; see ``share_interval``."""
     spread = share * (1 - share)

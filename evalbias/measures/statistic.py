@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
-from evalbias.measures.intervals import ConfidenceInterval, Method, counted_interval, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, Method, counted_interval, share_interval, stretched
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
 
 SHARE, SCORE_SD = "share", "standard deviations of the score"
@@ -39,14 +39,12 @@ class Statistic:
     Attributes:
         references: Arrays (n,) about the items that the statistic needs besides the scores.
         unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
-        method: Bootstrap interval of the statistic; see ``bootstrap_ci``.
-        difference_method: Bootstrap interval of the difference of two systems.
+        difference_method: Bootstrap interval of the difference of two systems; see ``bootstrap_ci``.
         limits: Least and greatest value, where an interval ends.
     """
 
     references: tuple[FloatArray, ...] = ()
     unit: ClassVar[str] = ""
-    method: Method = "bca"
     difference_method: Method = "normal"
     limits: tuple[float, float] = (-np.inf, np.inf)
 
@@ -110,9 +108,7 @@ class Statistic:
         """
         own, codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        found = counted_interval(
-            lambda counts: part.resampled(own[0], counts), codes, part._of(*own), method=self.method, **options
-        )
+        found = counted_interval(lambda counts: part.resampled(own[0], counts), codes, part._of(*own), **options)
         return _unless_alike(_within(found, *self.limits))
 
     def difference(
@@ -221,8 +217,7 @@ class BoundedStatistic(Statistic):
         """See ``Statistic``: the interval of the statistic of (1 + b - a) / 2, brought to the scale of b - a."""
         first, second = aligned(a, b)
         found = self.interval((1 + second - first) / 2, clusters=clusters, confidence=confidence, seed=seed)
-        low, high, estimate = (2 * x - 1 for x in (found.low, found.high, found.estimate))
-        return replace(found, low=low, high=high, estimate=estimate)
+        return stretched(found)
 
 
 class ShareStatistic(BoundedStatistic, MeanStatistic):

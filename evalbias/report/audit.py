@@ -11,7 +11,7 @@ from rich.text import Text
 from evalbias.evaluation.audit import Audit
 from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
-from evalbias.evaluation.formatting import count, ends, joined, number, title
+from evalbias.evaluation.formatting import count, counted_table, ends, joined, number, title
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.quality import rated_once
 from evalbias.measures.statistic import SHARE
@@ -50,13 +50,10 @@ def audit_view(audit: Audit) -> Group:
 
 
 def _biases(audit: Audit) -> Table:
-    table = Table(title=f"{audit.judge} on {audit.judged.criterion}", caption=_caption(audit))
     rows = [_row(finding) for finding in audit.verdict.findings if finding.estimate is not None]
-    undefined = any(row[-1] != "0" for row in rows)
-    for heading in ("bias", "finding", "estimate", "95 % interval", "n", *(["undefined"] if undefined else [])):
-        table.add_column(heading, justify="left" if heading in ("bias", "finding") else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row[: len(table.columns)])
+    headings = ("bias", "finding", "estimate", "95 % interval", "n", "undefined")
+    table = counted_table(f"{audit.judge} on {audit.judged.criterion}", headings, rows)
+    table.caption = _caption(audit)
     return table
 
 

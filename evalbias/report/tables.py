@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from evalbias.evaluation.agreement import NAME as AGREEMENT
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Measurement
-from evalbias.evaluation.formatting import SIGNIFICANCE, mark, number, p_text
+from evalbias.evaluation.formatting import SIGNIFICANCE, counted_table, mark, number, p_text, title
 from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
 
@@ -29,7 +29,8 @@ def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
         for place, e in enumerate(estimates):
             counts = (str(e.n), str(e.undefined))
             rows.append(("" if place else criterion, e.label, e.text(), e.interval, *counts))
-    return _by_estimate(f"{first.bias.capitalize()} bias", ("value", "95 % interval"), rows)
+    headings = ("criterion", "estimate", "value", "95 % interval", "n", "undefined")
+    return counted_table(f"{title(first.bias).capitalize()} bias", headings, rows)
 
 
 def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
@@ -42,21 +43,9 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
             counts = (str(change.after.n), str(change.after.undefined))
             cells = (change.label, change.text(), p_text(change.p_value), *counts)
             rows.append(("" if place else criterion, *cells))
-    table = _by_estimate(f"{first.bias.capitalize()} bias, before -> after", ("before -> after", "p"), rows)
+    headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
+    table = counted_table(f"{title(first.bias).capitalize()} bias, before -> after", headings, rows)
     table.caption = SIGNIFICANCE
-    return table
-
-
-def _by_estimate(title: str, headings: tuple[str, ...], rows: Sequence[Sequence[str]]) -> Table:
-    """Return rows of criterion, estimate, the headings and the counts; without a column of zeros."""
-    table = Table(title=title)
-    for heading in ("criterion", "estimate"):
-        table.add_column(heading, overflow="fold")
-    undefined = any(row[-1] != "0" for row in rows)
-    for heading in (*headings, "n", *(["undefined"] if undefined else [])):
-        table.add_column(heading, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*row[: len(table.columns)])
     return table
 
 
@@ -81,8 +70,8 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
     used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
     table = Table(title=f"Chosen: {report.chosen}", caption="; ".join([*used, *_rows_caption(rows, report)]))
     table.add_column("estimate")
-    for title in rows:
-        table.add_column(title, justify="right")
+    for name in rows:
+        table.add_column(name, justify="right")
     measurements = next(iter(rows.values())).measurements
     for bias, measurement in measurements.items():
         for name in (name for name in measurement.headlines if name in measurement.estimates):
