@@ -64,6 +64,7 @@ TESTS = {
     "measures.quotations": [*MQM, "data/test_refinements.py"],
     "measures.rank_statistic": RANKS,
     "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
+    "measures.raters": EFFECT,
     "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py", *EFFECT],
     "measures.scale_use": ["evaluation/test_scale_use.py"],
     "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],

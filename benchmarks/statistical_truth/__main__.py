@@ -23,11 +23,12 @@ from benchmarks.statistical_truth.drift import drift
 from benchmarks.statistical_truth.effect import EFFECTS as PLANTED
 from benchmarks.statistical_truth.effect import LARGE, LARGE_SETS, check_effect
 from benchmarks.statistical_truth.power import power
+from benchmarks.statistical_truth.scales import check_scales
 from benchmarks.statistical_truth.table import report
 from benchmarks.statistical_truth.worlds import WORLDS
 
 OUTPUTS = (1, 4)
-OTHERS = ("effect", "power", "drift")
+OTHERS = ("effect", "scales", "power", "drift")
 
 
 def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
@@ -35,6 +36,8 @@ def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[d
     if world == "effect":
         few = min(sets, LARGE_SETS) if n == LARGE else sets
         return [check_effect(effect, n=n, outputs=outputs, sets=few, seed=seed) for effect in PLANTED]
+    if world == "scales":
+        return check_scales(n, sets=sets, seed=seed)
     if world == "drift":
         return drift((0.0, 0.3), seed=seed)
     if world == "power":
@@ -55,7 +58,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for world in args.worlds:
         for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE]}.get(world, args.sizes):
-            for outputs in (1,) if world in ("power", "drift", "rankers") else OUTPUTS:
+            for outputs in (1,) if world in ("scales", "power", "drift", "rankers") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"
                 if path.exists() or (outputs > 1 and not 60 < n < LARGE):  # too few documents
                     continue
@@ -68,7 +71,7 @@ def main() -> None:
     checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(OTHERS) for row in rows]
     order = [*WORLDS]
     checks.sort(key=lambda c: (order.index(c.world), c.statistic, c.outputs, c.n))
-    text = report(checks, parts["effect"], parts["power"], parts["drift"])
+    text = report(checks, parts["effect"], parts["scales"], parts["power"], parts["drift"])
     print(text)
     if args.write:
         write_section("statistical_truth", text)

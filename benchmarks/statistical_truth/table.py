@@ -11,6 +11,7 @@ from benchmarks.statistical_truth.checks import Check
 from benchmarks.statistical_truth.drift import drift_table
 from benchmarks.statistical_truth.effect import effect_table
 from benchmarks.statistical_truth.power import power_table
+from benchmarks.statistical_truth.scales import scales_table
 
 REJECTED, COVERED = (0.04, 0.06), (0.93, 0.97)
 """Goals: shares between which tests at 5 % reject, and 95 % intervals cover."""
@@ -38,6 +39,7 @@ ties) of 1,200 data sets of 30 items, with which these two cells were rechecked;
 def report(
     checks: Sequence[Check],
     effects: Sequence[Mapping[str, Any]],
+    scales: Sequence[Mapping[str, Any]],
     power: Sequence[Mapping[str, Any]],
     moved: Sequence[Mapping[str, Any]],
 ) -> str:
@@ -63,6 +65,8 @@ def report(
     ]
     if effects:
         parts += ["### Likelihood effect", effect_table(effects)]
+    if scales:
+        parts += ["### Raters who use the scale differently", scales_table(scales)]
     if moved:
         parts += ["### BiasScore by the number of items", drift_table(moved)]
     if power:

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import FloatArray, IntArray, ratio
 from evalbias.measures.correlation_statistic import CorrelationStatistic, jackknife_variance
 from evalbias.measures.forecasts import calibration_error, calibration_errors_by_chance
-from evalbias.measures.instrumented import without_levels
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows
+from evalbias.measures.raters import without_levels
 from evalbias.measures.reliability import kappa_rows
 from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.statistic import Statistic

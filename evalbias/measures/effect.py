@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.curvature import curvature
-from evalbias.measures.instrumented import Rated, Slope, fit, pool, with_reliability, without_levels
+from evalbias.measures.instrumented import Slope, fit
 from evalbias.measures.joint_model import QUALITY, JointModel, joint_model
+from evalbias.measures.raters import Rated, pool, with_reliability, without_levels
 from evalbias.measures.sides import curvature_of_sides
 from evalbias.measures.weak_instruments import weak_test
 

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import vectors
 from evalbias.measures.effect import FeatureEffect, fitted_effect
-from evalbias.measures.instrumented import jackknife, pool
+from evalbias.measures.instrumented import jackknife
 from evalbias.measures.joint_model import joint_model
+from evalbias.measures.raters import pool
 
 
 def effect_at_equal_quality(
@@ -33,11 +34,10 @@ def effect_at_equal_quality(
     The estimator is two-stage least squares on all ordered pairs of an item's ratings, one as regressor and the other
     as its instrument, with items weighted equally. It is consistent if an item's ratings are independent given its
     quality and the mean score is linear in quality and feature. A level that differs between the columns of ``ratings``
-    (stricter raters) is removed; a scale that differs is not: where a point of quality moves three raters by .7, 1 and
-    1.3 points, an unbiased judge seems to have an effect of -.03 for a feature that correlates .6 with quality (19 % of
-    samples of 600 items call it biased, 3 % after each column was divided by its scale). Of three columns the scale of
-    the first is the root of cov(1, 2) cov(1, 3) / cov(2, 3). The interval is a t interval with the standard error of
-    the jackknife over inputs: it holds its level with few inputs and with many outputs of each.
+    (stricter raters) is removed, and scales that differ (raters who move more points for the same quality) are allowed
+    for if the columns are three or more; those of two cannot be told apart and count as equal. The interval is a t
+    interval with the standard error of the jackknife over inputs: it holds its level with few inputs and with many
+    outputs of each.
 
     Judges that compare are measured by the same function: give the feature of the first candidate less that of the
     second, the log-odds of the first one's win, and the differences in rating or the single annotators' preferences

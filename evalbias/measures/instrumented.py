@@ -7,7 +7,8 @@ by the mean product of two different ratings, in which the noise does not correl
 
     sum_i X_i (y_i - X_i'a - b h_i) = 0,    sum_i h_i (y_i - X_i'a) - b P_i = 0,    P_i = mean over j != k of h_ij h_ik
 
-With one rating of known reliability r, P_i = r h_i^2. Standard errors come from the jackknife over clusters: the whole
+``raters`` reduces ratings to h and P, and allows for raters with different levels and scales. With one rating of known
+reliability r, P_i = r h_i^2. Standard errors come from the jackknife over clusters: the whole
 estimate is repeated without each cluster, standardization included.
 """
 
@@ -20,60 +21,11 @@ import numpy as np
 import scipy
 
 from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.raters import Rated
 from evalbias.measures.resampling import sums_by_cluster
 
 SINGULAR = 1e-9
 """Eigenvalue of normal equations of columns of length 1 up to which it is a rounding error of 0."""
-
-
-@dataclass(frozen=True)
-class Rated:
-    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0.
-
-    Attributes:
-        mean: (n,) mean rating h.
-        product: (n,) mean product P of two different ratings.
-        square: (n,) mean squared rating.
-    """
-
-    mean: FloatArray
-    product: FloatArray
-    square: FloatArray
-
-    @property
-    def reliability(self) -> float:
-        """Share of the mean rating's variance that another set of raters would reproduce."""
-        return float(self.product.sum() / (self.mean**2).sum())
-
-
-def pool(ratings: FloatArray) -> Rated:
-    """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
-
-    A rater who is stricter than another on every item would make the products negative, so each rater's own level is
-    subtracted first; see ``without_levels``.
-    """
-    counts = (~np.isnan(ratings)).sum(axis=1)  # (n,)
-    filled = np.nan_to_num(without_levels(ratings))
-    filled = np.where(np.isnan(ratings), 0.0, filled - (filled.sum(axis=1) / counts).mean())
-    sums, squares = filled.sum(axis=1), (filled**2).sum(axis=1)
-    return Rated(sums / counts, (sums**2 - squares) / (counts * (counts - 1)), squares / counts)
-
-
-def without_levels(ratings: FloatArray) -> FloatArray:
-    """Subtract each rater's own level, fitted beside one level an item, from ratings (n, r), NaN where none."""
-    present = ~np.isnan(ratings)
-    counts = present.sum(axis=1)
-    shares = present / counts[:, None]
-    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the raters' levels
-    means = np.where(present, ratings, 0.0).sum(axis=1) / counts
-    deviations = np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
-    return np.asarray(ratings - np.linalg.lstsq(within, deviations, rcond=None)[0])
-
-
-def with_reliability(rating: FloatArray, reliability: float) -> Rated:
-    """Reduce one rating (n,) an item whose reliability is known: the share of its variance that is quality."""
-    centered = rating - rating.mean()
-    return Rated(centered, reliability * centered**2, centered**2)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, ratio
 from evalbias.measures.effect import STRONG
-from evalbias.measures.instrumented import pool
 from evalbias.measures.intervals import ConfidenceInterval
+from evalbias.measures.raters import pool
 from evalbias.measures.resampling import aligned, cluster_codes, sums_by_cluster
 from evalbias.measures.statistic import Statistic
 

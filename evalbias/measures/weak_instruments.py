@@ -6,7 +6,8 @@ import numpy as np
 import scipy
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
-from evalbias.measures.instrumented import Rated, small_sample
+from evalbias.measures.instrumented import small_sample
+from evalbias.measures.raters import Rated
 from evalbias.measures.resampling import sums_by_cluster
 
 VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))

@@ -9,6 +9,7 @@ from benchmarks.statistical_truth.checks import Check, check, shares_found
 from benchmarks.statistical_truth.drift import drift_table
 from benchmarks.statistical_truth.effect import check_effect, effect_table
 from benchmarks.statistical_truth.power import power, power_table
+from benchmarks.statistical_truth.scales import check_scales, scales_table
 from benchmarks.statistical_truth.table import report
 from benchmarks.statistical_truth.worlds import WORLDS, normal, scoring
 
@@ -116,12 +117,22 @@ def test_a_planted_effect_is_recovered_and_found():
     assert f"| **{large['truth'] + 0.03:+.3f}** |" in lines[-1]
 
 
+def test_scales_of_three_raters_do_no_harm_and_those_of_two_are_told_apart_by_nobody():
+    rows = check_scales(120, sets=60, seed=0)
+    found = {tuple(row["scales"]): row for row in rows}
+    assert all(abs(found[scales]["mean"]) < 0.05 for scales in ((1, 1, 1), (0.7, 1, 1.3), (0.5, 1, 1.5), (1, 1)))
+    assert found[0.6, 1.4]["mean"] < -0.1
+    lines = scales_table([{**rows[0], "found": 0.061}, {**rows[1], "found": 0.05}]).splitlines()
+    assert lines[-2].endswith("| **6.1 %** |")
+    assert lines[-1].startswith("| 0.7, 1, 1.3 | 120 | 60 | ")
+
+
 def test_the_table_marks_what_misses_its_goal():
     one = Check("fair", "fairness", 30, 1, 2000, 0.0, -0.1, 0.05, math.nan, 0.972, 400, 0.6, 0.95)
     two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
     moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
     strength = {"statistic": "BiasScore", "judges": "effect .2 and 0", "n": 120, "sets": 400, "found": 0.41}
-    text = report([one, two], [], [strength], moved)
+    text = report([one, two], [], [], [strength], moved)
     lines = text.splitlines()
     assert (
         "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"
