@@ -16,6 +16,7 @@ from evalbias.commands.demo import demo
 from evalbias.commands.judge import judge
 from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
+from evalbias.commands.sections import Sectioned
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 from evalbias.commands.terminal import set_verbosity
 from evalbias.runs.visible import visible
@@ -41,7 +42,7 @@ class _Ordered(TyperGroup):
 app = typer.Typer(
     cls=_Ordered,
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain help cuts no example off in a narrow terminal
+    rich_markup_mode=None,  # see evalbias.commands.sections
     pretty_exceptions_show_locals=False,  # older versions of typer print them, and keys are among them
 )
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
@@ -49,18 +50,24 @@ compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a ju
 app.add_typer(measure_app, name="measure")
 app.add_typer(compile_app, name="compile")
 app.add_typer(runs.app, name="runs")
-app.command(short_help="Say whether a judge is biased, by how much, and what helps.")(audit)
-app.command(short_help="Search for a wording without position bias, without labels.")(optimize)
-app.command(short_help="Score every item of a data set.")(judge)
-app.command(short_help="Rank the outputs of each document by comparing them.")(rank)
-app.command(short_help="Run a refine loop, or best of k, on every item.")(refine)
-app.command(short_help="Measure and mitigate two biases of the embedded judge, offline.")(demo)
-measure_app.command("likelihood", short_help="Measure the likelihood bias of a judge that scores.")(measure_likelihood)
-measure_app.command("preference", short_help="Measure the biases of a judge that compares.")(measure_preference)
-measure_app.command("self", short_help="Measure the self-bias of refine loops.")(measure_self)
-measure_app.command("style", short_help="Measure a model's preference for its own style.")(measure_style)
-compile_app.command("likelihood", short_help="Compile a judge with less likelihood bias.")(compile_likelihood)
-compile_app.command("refine", short_help="Compile a refine loop with less self-bias.")(compile_refine)
+app.command(cls=Sectioned, short_help="Say whether a judge is biased, by how much, and what helps.")(audit)
+app.command(cls=Sectioned, short_help="Search for a wording without position bias, without labels.")(optimize)
+app.command(cls=Sectioned, short_help="Score every item of a data set.")(judge)
+app.command(cls=Sectioned, short_help="Rank the outputs of each document by comparing them.")(rank)
+app.command(cls=Sectioned, short_help="Run a refine loop, or best of k, on every item.")(refine)
+app.command(cls=Sectioned, short_help="Measure and mitigate two biases of the embedded judge, offline.")(demo)
+measure_app.command("likelihood", cls=Sectioned, short_help="Measure the likelihood bias of a judge that scores.")(
+    measure_likelihood
+)
+measure_app.command("preference", cls=Sectioned, short_help="Measure the biases of a judge that compares.")(
+    measure_preference
+)
+measure_app.command("self", cls=Sectioned, short_help="Measure the self-bias of refine loops.")(measure_self)
+measure_app.command("style", cls=Sectioned, short_help="Measure a model's preference for its own style.")(measure_style)
+compile_app.command("likelihood", cls=Sectioned, short_help="Compile a judge with less likelihood bias.")(
+    compile_likelihood
+)
+compile_app.command("refine", cls=Sectioned, short_help="Compile a refine loop with less self-bias.")(compile_refine)
 
 
 def _version(asked: bool) -> None:

@@ -642,7 +642,9 @@ def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
     assert evalbias(*options, cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.parametrize("command", ["", "audit", "judge", "optimize", "measure", "measure likelihood", "compile"])
+@pytest.mark.parametrize(
+    "command", ["", "audit", "judge", "optimize", "measure", "measure likelihood", "compile", "compile refine"]
+)
 def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path, command):
     monkeypatch.setenv("COLUMNS", "80")
     text = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
@@ -658,6 +660,21 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
         assert "rating_1=anna,rating_2=ben" in text
         assert "'agreement.spearman<0.3'" in text
         assert "\n  Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can\n" in text
+
+
+def test_help_lists_the_options_of_a_command_by_section(tmp_path):
+    text = evalbias("audit", "--help", cwd=tmp_path).stdout
+    _, *parts = re.split(r"^(\S.*):\n", text, flags=re.MULTILINE)
+    sections = {
+        heading: set(re.findall(r"^ +.*?(--[a-z-]+)", lines, re.MULTILINE))
+        for heading, lines in zip(parts[::2], parts[1::2], strict=True)
+    }
+    assert [*sections] == ["Data", "Model and judge", "Measurement", "Running models", "Run"]
+    assert sections["Measurement"] == {"--task", "--likelihood-lm", "--own-system", "--reliability"}
+    assert {"--data", "--map"} <= sections["Data"]
+    assert {"--lm", "--scores-field", "--winner-field"} <= sections["Model and judge"]
+    assert {"--api-base", "--device"} <= sections["Running models"]
+    assert {"--fail-on", "--yes", "--help"} <= sections["Run"]
 
 
 def test_an_unexpected_error_shows_no_variables():

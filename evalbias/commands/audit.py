@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from evalbias.commands.options import (
+    MODEL_NAMES,
     Columns,
     Data,
     Json,
     LikelihoodLM,
-    Models,
+    ModelOptions,
     OneCriterion,
     Out,
     OutputLabel,
@@ -22,73 +23,70 @@ from evalbias.commands.options import (
     SourceLabel,
     WrittenFor,
     given_options,
-    opening_models,
+    option_groups,
     pair_limit,
 )
+from evalbias.commands.sections import data_option, judge_option, measure_option, run_option
 
 AnyJudge = Annotated[
     Path | None,
-    typer.Option("--judge", help="JSON file of a judge to run on --lm.", exists=True, dir_okay=False),
+    judge_option("--judge", help="JSON file of a judge to run on --lm.", exists=True, dir_okay=False),
 ]
-ScoresField = Annotated[str | None, typer.Option(help="Field that holds the judge's recorded scores.")]
+ScoresField = Annotated[str | None, judge_option(help="Field that holds the judge's recorded scores.")]
 WinnerField = Annotated[
     str | None,
-    typer.Option(
-        help="Field that holds the judge's recorded choices between two outputs: 0 or A, 1 or B, tie, or null."
-    ),
+    judge_option(help="Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null."),
 ]
 SwappedField = Annotated[
     str | None,
-    typer.Option(
-        help="Field that holds its choices when the outputs were shown in the other order; 0 still means the same "
-        "output."
-    ),
+    judge_option(help="Field that holds its choices in the other order; 0 still means the same output."),
 ]
-BetterField = Annotated[str, typer.Option(help="Field that holds people's choices between two outputs.")]
+BetterField = Annotated[str, data_option(help="Field that holds people's choices between two outputs.")]
 Labels = Annotated[
     str | None,
-    typer.Option(
+    data_option(
         metavar="FIRST,SECOND[,TIE]",
         help="Codes that your data use for the first output, the second and a tie, such as 1,2,tie.",
     ),
 ]
 AnyLM = Annotated[
     str | None,
-    typer.Option(
+    judge_option(
         "--lm",
-        help="Model of the judge, named as for the other commands: of --judge FILE, or of a new judge of --criterion. "
-        "For recorded answers: the model that measures how likely the outputs are.",
+        help=f"Model of the judge: {MODEL_NAMES} With recorded answers: model that measures how likely the outputs "
+        "are.",
     ),
 ]
 AnyScale = Annotated[
     str | None,
-    typer.Option(
+    judge_option(
         "--scale",
-        help="Lowest and highest possible score, for recorded scores or a new judge, such as 1-5, 0.0-1.0 or -2-2.",
+        help="Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.",
     ),
 ]
 By = Annotated[
     str | None,
-    typer.Option(
-        help="Field whose values name groups of items, such as set: agreement is also measured in each group. By "
-        "default, the kinds of bias in evalbiasbench."
+    data_option(
+        help="Field that groups the items: agreement is also measured in each group. By default, the kinds of bias "
+        "in evalbiasbench."
     ),
 ]
 FailOn = Annotated[
     list[str] | None,
-    typer.Option(
+    run_option(
         metavar="CONDITION",
-        help="Exit with code 1 if the condition holds, such as 'likelihood>0.2' (distance from an unbiased judge) or "
-        "'agreement.spearman<0.3', or if its number could not be measured. Repeatable.",
+        help="Exit with code 1 if the condition holds or cannot be measured, such as 'likelihood>0.2' (distance from "
+        "an unbiased judge) or 'agreement.spearman<0.3'. Repeatable.",
     ),
 ]
 
 
-@opening_models
+@option_groups
 def audit(
     context: typer.Context,
     data: Data,
     columns: Columns = None,
+    lm: AnyLM = None,
     judge: AnyJudge = None,
     scores_field: ScoresField = None,
     winner_field: WinnerField = None,
@@ -100,17 +98,16 @@ def audit(
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
     scale: AnyScale = None,
-    lm: AnyLM = None,
     likelihood_lm: LikelihoodLM = None,
     own_system: Annotated[
-        str | None, typer.Option(help="Name of the judge's own system in the field system, which names the writers.")
+        str | None, measure_option(help="Name of the judge's own system, as the field system has it.")
     ] = None,
     reliability: Reliability = None,
     by: By = None,
     pairs: Pairs = "500",
     fail_on: FailOn = None,
     *,
-    models: Models,
+    models: ModelOptions,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,

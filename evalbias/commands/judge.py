@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evalbias.commands.options import LM, Columns, Data, Json, Models, Out, Seed, opening_models
+from evalbias.commands.options import LM, Columns, Data, Json, ModelOptions, Out, Seed, option_groups
 
 if TYPE_CHECKING:
     from evalbias.programs.refused import Refused
 
 
-@opening_models
+@option_groups
 def judge(
     judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
     data: Data,
@@ -28,7 +28,7 @@ def judge(
     ] = "undefined",
     seed: Seed = 0,
     *,
-    models: Models,
+    models: ModelOptions,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +49,7 @@ def _judge_here(
     columns: list[str] | None,
     refused: Refused,
     seed: int,
-    models: Models,
+    models: ModelOptions,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -90,7 +90,7 @@ def _judge_corpus(
     columns: list[str] | None,
     refused: Refused,
     seed: int,
-    models: Models,
+    models: ModelOptions,
     out: Path | None,
     as_json: bool,
 ) -> None:

@@ -17,7 +17,7 @@ from evalbias.commands.options import (
     LikelihoodLM,
     Limit,
     MaxLoss,
-    Models,
+    ModelOptions,
     Normalization,
     Out,
     OutputLabel,
@@ -31,11 +31,11 @@ from evalbias.commands.options import (
     SourceLabel,
     SplitBy,
     WrittenFor,
-    opening_models,
+    option_groups,
 )
 
 
-@opening_models
+@option_groups
 def measure_likelihood(
     lm: LM,
     data: Data,
@@ -47,7 +47,7 @@ def measure_likelihood(
     output_label: OutputLabel = None,
     likelihood_lm: LikelihoodLM = None,
     *,
-    models: Models,
+    models: ModelOptions,
     k: Shots = 8,
     candidates: Candidates = None,
     seed: Seed = 0,
@@ -124,7 +124,7 @@ def measure_likelihood(
         run.finish(result, brief, as_json, table, coverage, examples=task.test)
 
 
-@opening_models
+@option_groups
 def compile_likelihood(
     lm: LM,
     data: Data,
@@ -137,7 +137,7 @@ def compile_likelihood(
     output_label: OutputLabel = None,
     likelihood_lm: LikelihoodLM = None,
     *,
-    models: Models,
+    models: ModelOptions,
     k: K = 8,
     candidates: Candidates = None,
     seed: Seed = 0,

@@ -5,52 +5,64 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
+from evalbias.commands.sections import (
+    data_option,
+    judge_option,
+    measure_option,
+    model_option,
+    run_option,
+)
+
+MODEL_NAMES = (
+    "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with --api-base), openai/NAME, or "
+    "dspy:PROVIDER/NAME for any other that DSPy reaches."
+)
+
 LM = Annotated[
     str,
-    typer.Option(
+    judge_option(
         "--lm",
-        help="'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with --api-base), or a hosted "
-        "model such as openai/gpt-4o-mini (for any other model that DSPy reaches: dspy:PROVIDER/NAME).",
+        help=f"Model: {MODEL_NAMES}",
     ),
 ]
 Data = Annotated[
     str,
-    typer.Option(
+    data_option(
         help="A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT]."
     ),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
+    data_option(
         "--map",
         metavar="OURS=THEIRS,...",
-        help="Names of your columns, such as source=question,output=answer,score=rating; for several raters "
+        help="Names of your columns: source=question,output=answer,score=rating; of several raters, "
         "rating_1=anna,rating_2=ben. Repeatable.",
     ),
 ]
 Criteria = Annotated[
-    list[str] | None, typer.Option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
+    list[str] | None, judge_option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]
 Scale = Annotated[
     str | None,
-    typer.Option(help="Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."),
+    judge_option(help="Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."),
 ]
 LikelihoodLM = Annotated[
-    str | None, typer.Option(help="Model that measures how likely the outputs are. By default, the judge's model.")
+    str | None, measure_option(help="Model that measures how likely the outputs are. By default, the judge's model.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed for all random draws.")]
+Seed = Annotated[int, run_option(help="Seed for all random draws.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="The run's folder. By default, one under runs/; the same settings give the same folder."),
+    run_option(help="The run's folder. By default, one under runs/; the same settings give the same one."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+Json = Annotated[bool, run_option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 K = Annotated[int, typer.Option("-k", help="Number of demonstrations.", min=1)]
 Shots = Annotated[
     int,
@@ -58,11 +70,11 @@ Shots = Annotated[
 ]
 SplitBy = Annotated[
     Literal["instance", "input"],
-    typer.Option(help="What to split by; with input, all items of one input land on the same side."),
+    data_option(help="What to split by; with input, all items of one input land on the same side."),
 ]
 Reduction = Annotated[
     Literal["sum", "mean"],
-    typer.Option(
+    measure_option(
         help="How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum."
     ),
 ]
@@ -92,17 +104,17 @@ KeepWorse = Annotated[
 ]
 Reliability = Annotated[
     float | None,
-    typer.Option(
-        help="Share of a single rating's variance that is quality, for items with one rating each. Without it, "
-        "effects at equal quality have only bounds.",
+    measure_option(
+        help="Share of a rating's variance that is quality, for items with one rating each: without it, effects have "
+        "only bounds.",
         min=0.01,
         max=1.0,
     ),
 ]
-Limit = Annotated[int | None, typer.Option(help="Use only this many items, drawn with the seed.", min=1)]
+Limit = Annotated[int | None, data_option(help="Use only this many items, drawn with the seed.", min=1)]
 Candidates = Annotated[
     Path | None,
-    typer.Option(
+    data_option(
         help="File of ids, one per line: only these training items may become demonstrations.",
         exists=True,
         dir_okay=False,
@@ -113,22 +125,22 @@ ProposerLM = Annotated[
     typer.Option(help="Model that rewords the instruction: 'grammar' (no model), or any that --lm takes."),
 ]
 ProposerApiBase = Annotated[str | None, typer.Option(help="Address of the server that runs --proposer-lm.")]
-SourceLabel = Annotated[str | None, typer.Option(help="Name of the source in prompts, such as Dialogue.")]
-OutputLabel = Annotated[str | None, typer.Option(help="Name of an output in prompts, such as Reply.")]
+SourceLabel = Annotated[str | None, judge_option(help="Name of the source in prompts, such as Dialogue.")]
+OutputLabel = Annotated[str | None, judge_option(help="Name of an output in prompts, such as Reply.")]
 WrittenFor = Annotated[
     str | None,
-    typer.Option(
+    measure_option(
         "--task",
-        help="Task that the outputs were written for, such as 'Summarize the article.' The likelihood of an output is "
-        "measured after this task and the source. A saved judge has a task of its own.",
+        help="Task that the outputs were written for, such as 'Summarize the article.' Likelihoods depend on it. A "
+        "saved judge has its own.",
     ),
 ]
 OneCriterion = Annotated[
-    str | None, typer.Option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
+    str | None, judge_option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
 ]
 SavedPointwise = Annotated[
     Path | None,
-    typer.Option(
+    judge_option(
         "--judge",
         help="JSON file of the judge to compile, instead of a new one for --criterion.",
         exists=True,
@@ -136,47 +148,26 @@ SavedPointwise = Annotated[
     ),
 ]
 SavedPairwise = Annotated[
-    Path | None, typer.Option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
+    Path | None, judge_option("--judge", help="A pairwise judge's JSON file.", exists=True, dir_okay=False)
 ]
 Debias = Annotated[
     Literal["none", "permutation"] | None,
-    typer.Option(help="permutation asks in both orders and averages. By default, what the saved judge does."),
+    judge_option(help="permutation asks in both orders and averages. By default, what the saved judge does."),
 ]
 Calibration = Annotated[
     Literal["none", "contextual", "batch", "pride", "calibraeval"] | None,
-    typer.Option(
+    judge_option(
         help="Correct for the judge's position preference, without labels. By default, what the saved judge does."
     ),
 ]
-Ties = Annotated[bool, typer.Option("--ties", help="Allow the judge to answer that there is no difference.")]
+Ties = Annotated[bool, judge_option("--ties", help="Allow the judge to answer that there is no difference.")]
 Pairs = Annotated[
-    str, typer.Option("--pairs", metavar="N|all", help="Maximum number of pairs, drawn with the seed, or 'all'.")
+    str, data_option("--pairs", metavar="N|all", help="Maximum number of pairs, drawn with the seed, or 'all'.")
 ]
 Documents = Annotated[
-    int | None, typer.Option(help="Use only this many documents (inputs), drawn with the seed.", min=1)
+    int | None, data_option(help="Use only this many documents (inputs), drawn with the seed.", min=1)
 ]
 Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search that turns comparisons into a ranking.")]
-
-Metric = Annotated[
-    Literal["chrf", "bleu", "comet", "bleurt"],
-    typer.Option(
-        "--metric", help="Reference metric for translations; comet and bleurt run in a separate Python environment."
-    ),
-]
-MetricPython = Annotated[
-    Path | None, typer.Option(help="Python interpreter of the environment that has comet or bleurt.")
-]
-Checkpoint = Annotated[str | None, typer.Option(help="Checkpoint of comet (a name or file) or bleurt (a folder).")]
-QuantileMapFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--quantile-map",
-        help="Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
-        "named after the metric and a field mqm, or a saved QuantileMap (.json).",
-        exists=True,
-        dir_okay=False,
-    ),
-]
 
 SCALE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*")
 
@@ -214,60 +205,60 @@ class ModelOptions:
 
     api_base: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             metavar="URL[,URL,...]",
-            help="Address of the server that runs --lm, or of several servers that run it.",
+            help="Address of the server that runs --lm, or of several.",
         ),
     ] = None
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="Tokenizer of a server's model: a folder or a name. vLLM and SGLang report theirs."),
+        model_option(help="Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs."),
     ] = None
     in_flight: Annotated[
         int,
-        typer.Option(
-            help="Maximum number of concurrent requests to each server of --api-base. Hosted models get 16 at a time.",
+        model_option(
+            help="Concurrent requests to each server of --api-base, at most; hosted models get 16.",
             min=1,
         ),
     ] = 64
     adapter: Annotated[
-        str | None, typer.Option(help="Folder of a LoRA adapter for --lm, if that is a local model.")
+        str | None, model_option(help="Folder of a LoRA adapter for --lm, if that is a local model.")
     ] = None
-    device: Annotated[str, typer.Option(help="Device for local models: auto, cpu, cuda or cuda:0.")] = "auto"
-    dtype: Annotated[str, typer.Option(help="Data type of local models: auto, float32, bfloat16 or float16.")] = "auto"
+    device: Annotated[str, model_option(help="Device for local models: auto, cpu, cuda or cuda:0.")] = "auto"
+    dtype: Annotated[str, model_option(help="Data type of local models: auto, float32, bfloat16 or float16.")] = "auto"
     template_options: Annotated[
         str | None,
-        typer.Option(help="Variables for the chat template of --lm, as JSON, such as '{\"enable_thinking\": true}'."),
+        model_option(help="Variables for the chat template of --lm, as JSON, such as '{\"enable_thinking\": true}'."),
     ] = None
     samples: Annotated[
         int | None,
-        typer.Option(
-            help="Estimate probabilities from this many answers to each prompt, for models that report none.", min=2
+        model_option(
+            help="Estimate probabilities from this many answers to a prompt, if the model reports none.", min=2
         ),
     ] = None
-    sample_temperature: Annotated[float, typer.Option(help="Sampling temperature of these answers.")] = 1.0
+    sample_temperature: Annotated[float, model_option(help="Sampling temperature of these answers.")] = 1.0
     sample_tokens: Annotated[
         int,
-        typer.Option(help="Token limit for each of these answers. Models that reason first need a high limit.", min=1),
+        model_option(help="Token limit of these answers. Models that reason first need more.", min=1),
     ] = 16
-    dialect: Annotated[str, typer.Option(help="Protocol of the server, such as vllm or chat; auto detects it.")] = (
+    dialect: Annotated[str, model_option(help="Protocol of the server, such as vllm or chat; auto detects it.")] = (
         "auto"
     )
     exact_resume: Annotated[
         bool,
-        typer.Option(
+        run_option(
             "--exact-resume",
-            help="Make a resumed run give exactly the same numbers. Local models then read shared texts more often.",
+            help="Make a resumed run give exactly the same numbers. Local models are then slower.",
         ),
     ] = False
     workers: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             metavar="ray[:N]",
-            help="Run --lm, a local model, in N workers on a Ray cluster. Default: one per GPU, or per two cores.",
+            help="Run a local --lm in N workers of a Ray cluster. Default: one per GPU, or per two cores.",
         ),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Start long runs without asking.")] = False
+    yes: Annotated[bool, run_option("--yes", "-y", help="Start long runs without asking.")] = False
 
     def of_another(self, api_base: str | None = None) -> ModelOptions:
         """Return the options for another model than --lm, behind another address or none."""
@@ -275,25 +266,34 @@ class ModelOptions:
         return replace(self, **own, api_base=api_base, dialect="auto")
 
 
-Models = ModelOptions
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
-def opening_models(command: Command) -> Command:
-    """Replace a command's parameter ``models`` by the options of ``ModelOptions``, in its place."""
+def option_groups(command: Command) -> Command:
+    """Replace each parameter of a command that is a dataclass by the options that are its fields, in its place."""
+    own = inspect.signature(command, eval_str=True).parameters
+    groups = {name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)}
 
     @wraps(command)
-    def with_models(**given: Any) -> None:
-        models = ModelOptions(**{field.name: given.pop(field.name) for field in fields(ModelOptions)})
-        command(models=models, **given)
+    def with_options(**given: Any) -> None:
+        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        command(**made, **given)
 
-    hints = get_type_hints(ModelOptions, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
-    options = [
-        inspect.Parameter(f.name, kind, annotation=hints[f.name], default=f.default) for f in fields(ModelOptions)
+    parameters = [
+        one
+        for name, parameter in own.items()
+        for one in (_options_of(groups[name]) if name in groups else [parameter.replace(kind=kind)])
     ]
-    own = inspect.signature(command, eval_str=True).parameters
-    parameters = [x for p in own.values() for x in (options if p.name == "models" else [p.replace(kind=kind)])]
-    with_models.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_models.__annotations__ = {p.name: p.annotation for p in parameters}
-    return with_models  # type: ignore[return-value]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
+    return with_options  # type: ignore[return-value]
+
+
+def _options_of(group: type[Any]) -> list[inspect.Parameter]:
+    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    none = inspect.Parameter.empty
+    return [
+        inspect.Parameter(f.name, kind, annotation=hints[f.name], default=none if f.default is MISSING else f.default)
+        for f in fields(group)
+    ]

@@ -18,7 +18,7 @@ from evalbias.commands.options import (
     Json,
     KeepWorse,
     LikelihoodLM,
-    Models,
+    ModelOptions,
     OneCriterion,
     Out,
     OutputLabel,
@@ -30,7 +30,7 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     Ties,
-    opening_models,
+    option_groups,
     pair_limit,
 )
 
@@ -43,7 +43,7 @@ Objective = Annotated[
 ]
 
 
-@opening_models
+@option_groups
 def optimize(
     criterion: Annotated[str, typer.Argument(help="'name: definition', or the name of a criterion of the data set.")],
     data: Data,
@@ -89,7 +89,7 @@ def optimize(
     output_label: OutputLabel = None,
     proposer_api_base: ProposerApiBase = None,
     *,
-    models: Models,
+    models: ModelOptions,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -144,7 +144,7 @@ def optimize(
         run.finish(searched.result, searched.brief, as_json, searched.table, searched.coverage)
 
 
-@opening_models
+@option_groups
 def measure_preference(
     data: Data,
     lm: LM,
@@ -162,7 +162,7 @@ def measure_preference(
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
     *,
-    models: Models,
+    models: ModelOptions,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,
@@ -225,7 +225,7 @@ def measure_preference(
         )
 
 
-@opening_models
+@option_groups
 def rank(
     data: Data,
     lm: LM,
@@ -245,7 +245,7 @@ def rank(
     source_label: SourceLabel = None,
     output_label: OutputLabel = None,
     *,
-    models: Models,
+    models: ModelOptions,
     seed: Seed = 0,
     out: Out = None,
     as_json: Json = False,

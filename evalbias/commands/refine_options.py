@@ -4,27 +4,70 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import typer
+
+from evalbias.commands.options import LM, Columns, Out, Seed
+from evalbias.commands.sections import data_option, external_option
 
 SAME = "same"
 """Name of a judge that is the model which writes."""
 
+QuantileMapFile = Annotated[
+    Path | None,
+    external_option(
+        "--quantile-map",
+        help="Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
+        "named after the metric and a field mqm, or a saved QuantileMap (.json).",
+        exists=True,
+        dir_okay=False,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions:
+    """Options of every command that runs a loop: its task, items, model and folder."""
+
+    task: Annotated[
+        Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"],
+        data_option(
+            help="Task of the loop. In mathematics, votes replace the answer, as in the paper. In mathematics-refiner, "
+            "a refiner is told the vote, and its solution is accepted if its score is better."
+        ),
+    ]
+    data: Annotated[
+        str, data_option(help="Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.")
+    ]
+    columns: Columns = None
+    limit: Annotated[int | None, data_option(help="Process only this many items, from the start.", min=1)] = None
+    lm: LM
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Maximum length of an answer, in tokens. By default, what the task needs.", min=1)
+    ] = None
+    seed: Seed = 0
+    out: Out = None
+
 
 @dataclass(frozen=True)
 class MetricOptions:
-    """Options that decide the expected scores of translations.
+    """Options that decide the expected scores of translations."""
 
-    Attributes:
-        name: Reference metric.
-        python: Interpreter of a learned metric's environment.
-        checkpoint: Checkpoint of a learned metric.
-        map: File of a quantile map onto MQM scores, or of pairs; None leaves the metric's own points.
-    """
-
-    name: Literal["chrf", "bleu", "comet", "bleurt"] = "chrf"
-    python: Path | None = None
-    checkpoint: str | None = None
-    map: Path | None = None
+    name: Annotated[
+        Literal["chrf", "bleu", "comet", "bleurt"],
+        external_option(
+            "--metric", help="Reference metric for translations; comet and bleurt run in a separate Python environment."
+        ),
+    ] = "chrf"
+    python: Annotated[
+        Path | None,
+        external_option("--metric-python", help="Python interpreter of the environment that has comet or bleurt."),
+    ] = None
+    checkpoint: Annotated[
+        str | None, external_option(help="Checkpoint of comet (a name or file) or bleurt (a folder).")
+    ] = None
+    map: QuantileMapFile = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.options import ModelOptions
-from evalbias.commands.refine_options import SAME, RefineOptions
+from evalbias.commands.refine_options import SAME, LoopOptions, RefineOptions
 from evalbias.commands.terminal import Resumable
 from evalbias.commands.translation_metric import TranslationMetric
 from evalbias.data.columns import parse_mapping
@@ -31,55 +31,34 @@ class Refining(Resumable):
 
     Args:
         command: Command as the user typed it.
-        task: Name in ``TASKS``.
-        path: Source of the items.
-        lm: Name of the model.
-        columns: Names of the source's columns, as the user gave them.
-        models: Options that decide how models are opened.
-        max_tokens: Largest length of an answer; None leaves it to the task.
+        loop: Task, items, model and folder.
         options: Options of the command.
-        limit: Use only the first so many items.
-        seed: Seed for the draws, the split and the tests.
-        out: Run folder; by default one under runs/.
+        models: Options that decide how models are opened.
     """
 
-    def __init__(
-        self,
-        command: str,
-        task: str,
-        path: str,
-        lm: str,
-        *,
-        columns: list[str] | None,
-        models: ModelOptions,
-        max_tokens: int | None,
-        options: RefineOptions,
-        limit: int | None,
-        seed: int,
-        out: Path | None,
-    ) -> None:
+    def __init__(self, command: str, loop: LoopOptions, *, options: RefineOptions, models: ModelOptions) -> None:
         if models.samples is not None:
             raise ValueError("A refine loop uses no probabilities: leave --samples out.")
         if models.workers is not None:
             raise ValueError("Ray workers judge, and a refine loop writes: leave --workers out.")
-        self.config: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
+        self.config: dict[str, Any] = {} if loop.max_tokens is None else {"max_tokens": loop.max_tokens}
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations
-        self.metric = TranslationMetric(task, options.metric)
+        self.metric = TranslationMetric(loop.task, options.metric)
         examples = None if options.examples is None else read_examples(options.examples)
         given = self.metric.arguments | ({} if examples is None else {"examples": examples})
-        self.task = TASKS[task](max_iterations=iterations, seed=seed, **given, **self.config)
+        self.task = TASKS[loop.task](max_iterations=iterations, seed=loop.seed, **given, **self.config)
         state = None if options.program is None else read_state(options.program, SelfRefine.kind)
         if state is not None:
-            _load(with_refiner(self.task), state, options.program, seed=seed)
-        mapping = parse_mapping(columns or ())
-        items, sha256 = load_items(path, mapping=mapping)
-        self.items = items[:limit]
+            _load(with_refiner(self.task), state, options.program, seed=loop.seed)
+        mapping = parse_mapping(loop.columns or ())
+        items, sha256 = load_items(loop.data, mapping=mapping)
+        self.items = items[: loop.limit]
         check_items(self.task, self.items)
         if options.instructscore is not None:
             _check_instructscore(self.task, command, options.feedback)
-        self.seed, self.options = seed, options
-        self.lm = open_lm(lm, models)
+        self.seed, self.options = loop.seed, options
+        self.lm = open_lm(loop.lm, models)
         self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
         self.aspects_lm = self._opened_for_aspects(models)
         self.external: FeedbackSource = self.task.external
@@ -88,13 +67,13 @@ class Refining(Resumable):
             self.external = InstructScore(open_lm(options.instructscore, models.of_another()), prompt=request)
         settings = {
             "command": command,
-            "task": task,
-            "data": path,
+            "task": loop.task,
+            "data": loop.data,
             "data_sha256": sha256,
             **({"map": mapping} if mapping else {}),
-            "seed": seed,
-            "limit": limit,
-            "max_tokens": max_tokens,
+            "seed": loop.seed,
+            "limit": loop.limit,
+            "max_tokens": loop.max_tokens,
             "temperature": TEMPERATURE,
             "lm": identity(self.lm),
             **asdict(options),
@@ -107,7 +86,7 @@ class Refining(Resumable):
         }
         if isinstance(self.external, InstructScore):
             settings |= {"instructscore": identity(self.external.lm), "prompt": self.external.prompt}
-        self.folder = RunFolder(out, settings)
+        self.folder = RunFolder(loop.out, settings)
         self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
 
     def _opened_for_aspects(self, models: ModelOptions) -> Any:

@@ -7,60 +7,30 @@ from typing import Annotated, Literal
 
 import typer
 
-from evalbias.commands.options import (
-    LM,
-    Bare,
-    Checkpoint,
-    Columns,
-    Json,
-    KeepWorse,
-    Metric,
-    MetricPython,
-    Models,
-    Out,
-    QuantileMapFile,
-    Seed,
-    opening_models,
-)
+from evalbias.commands.options import Bare, Columns, Json, KeepWorse, ModelOptions, Out, Seed, option_groups
+from evalbias.commands.refine_options import LoopOptions, MetricOptions, QuantileMapFile, RefineOptions
+from evalbias.commands.sections import data_option, external_option, run_option
 
 Loops = Annotated[
     list[Path],
-    typer.Option("--data", help="File of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True),
-]
-Task = Annotated[
-    Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"],
-    typer.Option(
-        help="Task of the loop. In mathematics, votes replace the answer, as in the paper. In mathematics-refiner, a "
-        "refiner is told the vote, and its solution is accepted if its score is better."
-    ),
-]
-Items = Annotated[
-    str,
-    typer.Option(
-        "--data", help="Items with the fields of the task: a file of the same formats as for judge, or hf:NAME."
-    ),
+    data_option("--data", help="File of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True),
 ]
 MaxIterations = Annotated[
     int | None, typer.Option(help="Maximum number of refinements per item (10 if not given).", min=0)
 ]
-MaxTokens = Annotated[
-    int | None, typer.Option(help="Maximum length of an answer, in tokens. By default, what the task needs.", min=1)
-]
-Threads = Annotated[int, typer.Option("--threads", help="Number of items to process at a time.", min=1)]
-Limit = Annotated[int | None, typer.Option(help="Process only this many items, from the start.", min=1)]
+Threads = Annotated[int, run_option("--threads", help="Number of items to process at a time.", min=1)]
 InstructScoreLM = Annotated[
     str | None,
-    typer.Option(
+    external_option(
         "--instructscore", help="Model for external feedback: it lists the errors by comparing with the reference."
     ),
 ]
 InstructScorePrompt = Annotated[
     Path | None,
-    typer.Option(
+    external_option(
         help="File with the prompt of --instructscore; holds {reference} and {output}.", exists=True, dir_okay=False
     ),
 ]
-
 ExamplesFile = Annotated[
     Path | None,
     typer.Option(
@@ -104,59 +74,33 @@ def measure_self(
     )
 
 
-@opening_models
+@option_groups
 def measure_style(
-    task: Task,
-    data: Items,
-    lm: LM,
-    columns: Columns = None,
-    max_tokens: MaxTokens = None,
-    examples: ExamplesFile = None,
-    metric: Metric = "chrf",
-    metric_python: MetricPython = None,
-    checkpoint: Checkpoint = None,
-    map_file: QuantileMapFile = None,
-    threads: Threads = 1,
-    limit: Limit = None,
+    loop: LoopOptions,
     *,
-    models: Models,
-    seed: Seed = 0,
-    out: Out = None,
+    examples: ExamplesFile = None,
+    metric: MetricOptions,
+    threads: Threads = 1,
+    models: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Measure a model's preference for its own style.
 
     The model paraphrases outputs that others wrote (field 'output'), and judges both versions.
     """
-    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
     from evalbias.commands.run_refine import run_style
 
-    options = RefineOptions(examples=examples, metric=MetricOptions(metric, metric_python, checkpoint, map_file))
-    with Refining(
-        "measure style",
-        task,
-        data,
-        lm,
-        columns=columns,
-        models=models,
-        max_tokens=max_tokens,
-        options=options,
-        limit=limit,
-        seed=seed,
-        out=out,
-    ) as run:
+    options = RefineOptions(examples=examples, metric=metric)
+    with Refining("measure style", loop, options=options, models=models) as run:
         run_style(run, threads=threads, as_json=as_json)
 
 
-@opening_models
+@option_groups
 def refine(
-    task: Task,
-    data: Items,
-    lm: LM,
-    columns: Columns = None,
+    loop: LoopOptions,
+    *,
     max_iterations: MaxIterations = None,
-    max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
     feedback: Annotated[
         Literal["own", "external"],
@@ -176,21 +120,16 @@ def refine(
     ] = None,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
-    metric: Metric = "chrf",
-    metric_python: MetricPython = None,
-    checkpoint: Checkpoint = None,
-    map_file: QuantileMapFile = None,
+    metric: MetricOptions,
     aspects_lm: Annotated[
         str | None,
-        typer.Option(help="Model that judges the fluency and understandability of every output; 'same' means --lm."),
+        external_option(help="Model that judges the fluency and understandability of every output; 'same' means --lm."),
     ] = None,
-    aspects_api_base: Annotated[str | None, typer.Option(help="Address of the server that runs --aspects-lm.")] = None,
+    aspects_api_base: Annotated[
+        str | None, external_option(help="Address of the server that runs --aspects-lm.")
+    ] = None,
     threads: Threads = 1,
-    limit: Limit = None,
-    *,
-    models: Models,
-    seed: Seed = 0,
-    out: Out = None,
+    models: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Run a refine loop, or best of k, on every item.
@@ -198,7 +137,6 @@ def refine(
     Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
     refinement, or by k, run evalbias measure self --data FOLDER.
     """
-    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
     from evalbias.commands.run_refine import run_loop
 
@@ -212,32 +150,17 @@ def refine(
         best_of=best_of,
         aspects_lm=aspects_lm,
         aspects_api_base=aspects_api_base,
-        metric=MetricOptions(metric, metric_python, checkpoint, map_file),
+        metric=metric,
     )
-    with Refining(
-        "refine",
-        task,
-        data,
-        lm,
-        columns=columns,
-        models=models,
-        max_tokens=max_tokens,
-        options=options,
-        limit=limit,
-        seed=seed,
-        out=out,
-    ) as run:
+    with Refining("refine", loop, options=options, models=models) as run:
         run_loop(run, threads=threads, as_json=as_json)
 
 
-@opening_models
+@option_groups
 def compile_refine(
-    task: Task,
-    data: Items,
-    lm: LM,
-    columns: Columns = None,
+    loop: LoopOptions,
+    *,
     max_iterations: MaxIterations = None,
-    max_tokens: MaxTokens = None,
     examples: ExamplesFile = None,
     k: Annotated[int, typer.Option("-k", help="Maximum number of demonstrations.", min=0)] = 4,
     until: Annotated[
@@ -254,20 +177,12 @@ def compile_refine(
     keep_worse: KeepWorse = False,
     instructscore: InstructScoreLM = None,
     instructscore_prompt: InstructScorePrompt = None,
-    metric: Metric = "chrf",
-    metric_python: MetricPython = None,
-    checkpoint: Checkpoint = None,
-    map_file: QuantileMapFile = None,
+    metric: MetricOptions,
     threads: Threads = 1,
-    limit: Limit = None,
-    *,
-    models: Models,
-    seed: Seed = 0,
-    out: Out = None,
+    models: ModelOptions,
     as_json: Json = False,
 ) -> None:
     """Compile a loop under external feedback: when to stop, and demonstrations from accepted refinements."""
-    from evalbias.commands.refine_options import MetricOptions, RefineOptions
     from evalbias.commands.refining import Refining
     from evalbias.commands.run_refine import compile_loop
 
@@ -281,19 +196,7 @@ def compile_refine(
         budget=budget,
         test_fraction=test_fraction,
         bare=bare,
-        metric=MetricOptions(metric, metric_python, checkpoint, map_file),
+        metric=metric,
     )
-    with Refining(
-        "compile refine",
-        task,
-        data,
-        lm,
-        columns=columns,
-        models=models,
-        max_tokens=max_tokens,
-        options=options,
-        limit=limit,
-        seed=seed,
-        out=out,
-    ) as run:
+    with Refining("compile refine", loop, options=options, models=models) as run:
         compile_loop(run, threads=threads, as_json=as_json, keep_worse=keep_worse)
