@@ -175,7 +175,7 @@ def test_probabilities_are_estimated_with_the_seed_of_the_command(corpus, tmp_pa
     [
         (["--workers", "dask"], "write ray, or ray:N"),
         (["--workers", "ray:0"], "write ray, or ray:N"),
-        (["--workers", "ray", "--api-base", "http://h/v1"], "--workers: embedded is asked over the network"),
+        (["--workers", "ray", "--api-base", "http://h/v1"], "--api-base: embedded is the model that ships"),
     ],
 )
 def test_the_command_refuses_workers_that_it_does_not_know(corpus, tmp_path, options, said):

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -27,6 +27,7 @@ PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "p
 """Providers of hosted models, as DSPy and litellm write them before a slash."""
 OPEN = ("openai/gpt-oss", "openai/privacy-filter")
 """Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""
+Kind = Literal["embedded", "local", "server", "dspy"]
 OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
@@ -42,64 +43,89 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
             address is a server's model, whose key is read from ``OPENAI_API_KEY``.
 
     Raises:
-        ValueError: A server's model without an address, an adapter or workers of a model that is not local, or options
-            of a chat template that are not JSON, or that the model lacks.
+        ValueError: A server's model without an address, or an option that such a model cannot use; the message names
+            it.
     """
-    given = options or ModelOptions()
-    if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
-        name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
-    if given.api_base is None and is_hosted(name):
-        name = ANY + name
+    name, given = _resolved(name, options or ModelOptions())
+    kind = _kind(name, given)
     template = _template_options(given.template_options)
-    if template and (name == EMBEDDED or name.startswith(ANY)):
-        raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
-    server = given.api_base is not None or name.startswith(SERVER)
-    if given.adapter is not None and (server or name == EMBEDDED or name.startswith(ANY)):
-        raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
-    if given.dialect != "auto" and not server:
-        raise ValueError(f"--dialect {given.dialect}: {name} is no server's model; give an address with --api-base.")
+    _check(name, kind, given, template)
     if given.workers is not None:
-        if server or name.startswith(ANY):
-            raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
         return _distributed(name, given)
-    if name == EMBEDDED:
+    if kind == "embedded":
         from evalbias.lm.embedded import embedded_judge_lm
 
         return embedded_judge_lm(device=given.device)
-    import dspy
+    if kind == "dspy":
+        import dspy
 
-    if name.startswith(ANY):
-        if given.api_base is not None and "," in given.api_base:
-            raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
         return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
-    if server:
-        if given.api_base is None:
-            raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
-        from evalbias.lm.server import ServerLM
-        from evalbias.lm.types import NoProbabilities
-
-        model = name.removeprefix(SERVER)
-        addresses = [address.strip() for address in given.api_base.split(",")]
-        try:
-            lm = ServerLM(
-                model,
-                base_url=addresses,
-                tokenizer=given.tokenizer,
-                in_flight=given.in_flight,
-                template_options=template,
-                dialect=given.dialect,
-            )
-        except NoProbabilities:
-            if given.samples is None or len(addresses) > 1:
-                raise
-            say(f"{name}: no token probabilities, so --samples estimates them from answers")
-            key = os.environ.get("OPENAI_API_KEY") or "none"  # as ServerLM has it
-            return dspy.LM(OPENAI + model, api_base=addresses[0], api_key=key, cache=False)
-        say(f"{name}: {lm.capabilities}")
-        return lm
+    if kind == "server":
+        return _server(name, given, template)
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
+
+
+def _resolved(name: str, options: ModelOptions) -> tuple[str, ModelOptions]:
+    """Return a hosted model's name with its provider's address or, where DSPy asks it, with ``dspy:``."""
+    if options.dialect != "auto" and name.startswith(OPENAI) and options.api_base is None:
+        return name.removeprefix(OPENAI), replace(options, api_base=OPENAI_ADDRESS)
+    return (ANY + name if options.api_base is None and is_hosted(name) else name), options
+
+
+def _kind(name: str, options: ModelOptions) -> Kind:
+    if name == EMBEDDED:
+        return "embedded"
+    if name.startswith(ANY):
+        return "dspy"
+    return "server" if options.api_base is not None or name.startswith(SERVER) else "local"
+
+
+def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any] | None) -> None:
+    """Refuse options that a model of this kind cannot use; see ``open_lm``."""
+    if template and kind in ("embedded", "dspy"):
+        raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
+    if options.adapter is not None and kind != "local":
+        raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
+    if options.dialect != "auto" and kind != "server":
+        raise ValueError(f"--dialect {options.dialect}: {name} is no server's model; give an address with --api-base.")
+    if options.workers is not None and kind in ("server", "dspy"):
+        raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
+    if kind == "embedded" and options.api_base is not None:
+        raise ValueError(f"--api-base: {name} is the model that ships with evalbias, leave the address out.")
+    if kind == "dspy" and options.api_base is not None and "," in options.api_base:
+        raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
+    if kind == "server" and options.api_base is None:
+        raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
+
+
+def _server(name: str, options: ModelOptions, template: dict[str, Any] | None) -> Any:
+    """Open a server's model; one without token probabilities becomes a ``dspy.LM`` that ``--samples`` asks."""
+    from evalbias.lm.server import ServerLM
+    from evalbias.lm.types import NoProbabilities
+
+    model = name.removeprefix(SERVER)
+    addresses = [address.strip() for address in (options.api_base or "").split(",")]
+    try:
+        lm = ServerLM(
+            model,
+            base_url=addresses,
+            tokenizer=options.tokenizer,
+            in_flight=options.in_flight,
+            template_options=template,
+            dialect=options.dialect,
+        )
+    except NoProbabilities:
+        if options.samples is None or len(addresses) > 1:
+            raise
+        import dspy
+
+        say(f"{name}: no token probabilities, so --samples estimates them from answers")
+        key = os.environ.get("OPENAI_API_KEY") or "none"  # as ServerLM has it
+        return dspy.LM(OPENAI + model, api_base=addresses[0], api_key=key, cache=False)
+    say(f"{name}: {lm.capabilities}")
+    return lm
 
 
 def _distributed(name: str, options: ModelOptions) -> DistributedLM:
