@@ -18,6 +18,7 @@ from evalbias.commands.likelihood import compile_likelihood, measure_likelihood
 from evalbias.commands.preference import measure_preference, optimize, rank
 from evalbias.commands.sections import Sectioned
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
+from evalbias.commands.streams import readers_may_leave
 from evalbias.commands.terminal import set_verbosity
 from evalbias.runs.visible import visible
 
@@ -103,11 +104,12 @@ def main() -> None:
     """Run a command; an error that a user can correct is printed in one line."""
     gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
-    try:
-        app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
-    except user_errors() as error:
-        typer.echo(visible(f"evalbias: {error}"), err=True)
-        raise SystemExit(2) from error
+    with readers_may_leave():
+        try:
+            app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
+        except user_errors() as error:
+            typer.echo(visible(f"evalbias: {error}"), err=True)
+            raise SystemExit(2) from error
 
 
 if __name__ == "__main__":

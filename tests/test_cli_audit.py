@@ -2,10 +2,13 @@
 
 import csv
 import json
+import os
+import shlex
+import subprocess
 from dataclasses import fields
 
 import pytest
-from commands import evalbias
+from commands import COMMAND, evalbias
 
 import evalbias as package
 from evalbias.commands.audit_options import OF_ANY_MODEL, OF_LM, SAMPLING
@@ -78,6 +81,27 @@ def test_conditions_decide_the_exit_code(tmp_path):
     estimate = code("position.firstrate>0.2")
     assert estimate.returncode == 2
     assert "position has no estimate 'firstrate' here, only first_rate" in estimate.stderr
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize(("condition", "code"), [("position>0.3", 0), ("position>0.2", 1)])
+def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(form, condition, code, tmp_path):
+    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    options = ["audit", "--data", str(file), *VERDICTS, "--fail-on", condition, "--out", "run", *form]
+    reader, writer = os.pipe()
+    os.close(reader)  # as head does once it has its lines, but before the first
+    done = subprocess.run([*COMMAND, *options], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.returncode == code
+    assert done.stderr.splitlines() == (["failed: position>0.2: position is 0.25"] if code else [])
+    assert {"result.json", "report.html"} <= {one.name for one in (tmp_path / "run").iterdir()}
+
+
+def test_an_output_stream_that_is_closed_is_no_error(tmp_path):
+    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    command = shlex.join([*COMMAND, "audit", "--data", str(file), *VERDICTS, "--json"])
+    done = subprocess.run(f"{command} >&-", shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("text", ["position", "position>", "position=0.2", "position>x", ">0.2", ""])
