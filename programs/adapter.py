@@ -15,6 +15,8 @@ from typing import Any
 import dspy
 from dspy import lm15
 
+from evalbias.data.item_names import item_name
+from evalbias.data.numbers import recorded_number
 from evalbias.data.surrogates import lone_surrogate
 from evalbias.lm.asking import aask, ask, awrite, write
 from evalbias.lm.sampled_answers import Sampling
@@ -57,12 +59,16 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         return {"role": "user", "content": text}
 
     def _label(self, demo: Mapping[str, Any]) -> str:
-        if demo.get("score") is None:
+        named = f"demonstration {item_name(demo)!r}"
+        score = recorded_number(demo.get("score"), f"The score of the {named}")
+        if math.isnan(score):
             raise ValueError(
-                f"The demonstration {str(dict(demo))[:80]!r}... has no score: label the training set with "
-                "evalbias.programs.labeled(examples, criterion)."
+                f"The {named} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
-        return label_of(float(demo["score"]), self.criterion)
+        try:
+            return label_of(score, self.criterion)
+        except ValueError as error:
+            raise ValueError(f"The {named} has no label. {error}") from error
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]

@@ -42,13 +42,21 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
             text_field(inputs, "source"),
             inputs["candidates"],
             labels=self._labels(inputs),
-            demos=[self._shown(d) for d in demos],
+            demos=self.shown(demos),
             instructions=signature.instructions,
             last=self.last,
         )
 
     def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
+
+    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[str, Sequence[str], str]]:
+        """Return each demonstration's source, candidates and answer.
+
+        Raises:
+            ValueError: A demonstration cannot be shown; the message names it.
+        """
+        return [self._shown(demo) for demo in demos]
 
     def _shown(self, demo: Mapping[str, Any]) -> tuple[str, Sequence[str], str]:
         """Return a demonstration's source, candidates and answer."""
@@ -62,7 +70,8 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
                 f"The demonstration {item_name(demo)!r} {told}, but the judge answers {', '.join(answers)}: label it, "
                 "or leave it out."
             )
-        return text_field(demo, "source"), candidates, label
+        source = text_field(demo, "source")
+        return source, candidate_texts(source, candidates), label
 
     def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
         row = answer.logprobs[0]  # (c + t,)
@@ -92,7 +101,19 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
             surrogate, or two candidates are equal.
     """
     check_no_metric(source, "preference_metric")
-    named = f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
+    texts = candidate_texts(source, candidates)
+    if len(set(texts)) < len(texts):
+        raise ValueError(f"Two candidates of the source {_named(source)} are equal: give each candidate once.")
+    return texts
+
+
+def candidate_texts(source: str, candidates: Sequence[str]) -> list[str]:
+    """Return the candidates of one source, of which some may be equal, as a list.
+
+    Raises:
+        ValueError: There are fewer than 2 or more than 26 candidates, or a text is empty or holds a lone surrogate.
+    """
+    named = _named(source)
     listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
     if not listed or not 2 <= len(candidates) <= len(LETTERS):
         most = len(LETTERS)
@@ -102,6 +123,8 @@ def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
             raise ValueError(f"A text of the source {named} is {text!r}: give texts that are not empty.")
         if problem := lone_surrogate(text):
             raise ValueError(f"A text of the source {named} holds {problem}: write the character whole, or remove it.")
-    if len(set(candidates)) < len(candidates):
-        raise ValueError(f"Two candidates of the source {named} are equal: give each candidate once.")
     return list(candidates)
+
+
+def _named(source: Any) -> str:
+    return f"{source[:60]!r}..." if isinstance(source, str) else repr(source)

@@ -42,7 +42,7 @@ from evalbias.programs.prompt import (
     comparison_labels,
 )
 from evalbias.programs.refused import Refused, answer_choices
-from evalbias.programs.saving import read_state
+from evalbias.programs.saving import load_program
 from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, NumberSetting, Program, Setting, saved_criterion
 from evalbias.programs.usable import usable_pair
@@ -320,7 +320,16 @@ class PairwiseJudge(Program):
         """Construct the judge whose ``dump_state`` is given."""
         judge = cls(saved_criterion(state))
         judge.load_state(state)
+        judge.check_demos()
         return judge
+
+    def check_demos(self) -> None:
+        """Refuse demonstrations that no prompt can show.
+
+        Raises:
+            ValueError: A text is missing or empty, or the label is no answer; the message names the demonstration.
+        """
+        self._adapter().shown(self.predict.demos)
 
 
 def _by_order(answers: ChoiceLogprobs, orders: Sequence[Order]) -> FloatArray:
@@ -335,4 +344,4 @@ def load_pairwise_judge(path: str | os.PathLike[str]) -> PairwiseJudge:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a pairwise judge.
     """
-    return PairwiseJudge.from_state(read_state(path, PairwiseJudge.kind))
+    return load_program(path, PairwiseJudge)

@@ -21,7 +21,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.predictor import Predictor
 from evalbias.programs.prompt import Message
 from evalbias.programs.refused import Refused, answer_items
-from evalbias.programs.saving import read_state
+from evalbias.programs.saving import load_program
 from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, Program, Setting, saved_criterion
 
@@ -201,7 +201,16 @@ class PointwiseJudge(Program):
         """Construct the judge whose ``dump_state`` is given."""
         judge = cls(saved_criterion(state))
         judge.load_state(state)
+        judge.check_demos()
         return judge
+
+    def check_demos(self) -> None:
+        """Refuse demonstrations that no prompt can show.
+
+        Raises:
+            ValueError: A text is missing or empty, or the score has no label; the message names the demonstration.
+        """
+        self._prompts([])
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
@@ -220,4 +229,4 @@ def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a pointwise judge.
     """
-    return PointwiseJudge.from_state(read_state(path, PointwiseJudge.kind))
+    return load_program(path, PointwiseJudge)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
@@ -34,7 +34,7 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
         """Replace instructions, demonstrations and model; see ``dspy.Predict``.
 
         Raises:
-            ValueError: The state is of a predictor with other fields.
+            ValueError: The state is of a predictor with other fields, or holds no instructions or demonstrations.
         """
         names, own = list(self.signature.fields), dict(state)
         saved = own.pop(NAMES, None)
@@ -43,6 +43,7 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
                 f"The state is another predictor's: its fields are {saved}, not {names}. Load it into a program with "
                 "the same signatures."
             )
+        _check_prompt(own, names)
         lm = restored_lm(own["lm"], trusted=allow_unsafe_lm_state)
         if lm is not None:
             own["lm"] = None
@@ -50,3 +51,20 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
         if lm is not None:
             self.lm = lm
         return self
+
+
+def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse instructions and demonstrations of another form, such as a hand-edited file has them.
+
+    Raises:
+        ValueError: The message names the part of the state, and what belongs there.
+    """
+    signature, demos = state.get("signature"), state.get("demos", [])
+    instructions = signature.get("instructions") if isinstance(signature, Mapping) else None
+    if not isinstance(instructions, str):
+        raise ValueError(f"'instructions' in 'signature' is {instructions!r:.80}: give a text.")
+    if not isinstance(demos, list):
+        raise ValueError(f"'demos' is {demos!r:.80}: give a list of demonstrations, [] for none.")
+    for number, demo in enumerate(demos, start=1):
+        if not isinstance(demo, Mapping | dspy.Example):
+            raise ValueError(f"Demonstration {number} in 'demos' is {demo!r:.80}: give an object with {names}.")

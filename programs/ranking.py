@@ -25,7 +25,7 @@ from evalbias.programs.merge_sort import MergeSort
 from evalbias.programs.merging import Answer, ComparedSource
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.position_calibration import FITTED
-from evalbias.programs.saving import read_state
+from evalbias.programs.saving import load_program
 from evalbias.programs.settings import NumberSetting, Program, Setting, saved_criterion
 
 SEARCHES = ("greedy", "beam")
@@ -141,6 +141,7 @@ class PairwiseRanker(Program):
         """Construct the ranker whose ``dump_state`` is given."""
         ranker = cls(PairwiseJudge(saved_criterion(state, "judge.settings")))
         ranker.load_state(state)
+        ranker.judge.check_demos()
         return ranker
 
     def _calibrated(self, sources: Sequence[ComparedSource], lm: Any) -> PairwiseJudge:
@@ -221,4 +222,4 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a ranker.
     """
-    return PairwiseRanker.from_state(read_state(path, PairwiseRanker.kind))
+    return load_program(path, PairwiseRanker)

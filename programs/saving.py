@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 READERS = {
     "pointwise judge": "load_judge and 'evalbias judge' read it",
@@ -14,6 +14,33 @@ READERS = {
     "refine loop": "its own load and 'evalbias refine --program' read it",
 }
 """Kind of program -> what reads its files."""
+
+
+class Saved(Protocol):
+    """Program that is constructed from a saved state."""
+
+    kind: ClassVar[str]
+
+    @classmethod
+    def from_state(cls: type[AnyProgram], state: dict[str, Any]) -> AnyProgram:
+        """Construct the program whose ``dump_state`` is given."""
+
+
+AnyProgram = TypeVar("AnyProgram", bound=Saved)
+
+
+def load_program(path: str | os.PathLike[str], program: type[AnyProgram]) -> AnyProgram:
+    """Load a program from the JSON file that its ``save`` wrote.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        ValueError: The file does not hold such a program, or a field of it is malformed; the message names both.
+    """
+    state = read_state(path, program.kind)
+    try:
+        return program.from_state(state)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:

@@ -209,7 +209,9 @@ class Program(dspy.Module):  # type: ignore[misc]
         try:
             super().load_state(state, **options)
         except MALFORMED as error:
-            raise ValueError(f"The saved {self.kind} is damaged ({type(error).__name__}: {error}).") from error
+            raise ValueError(
+                f"The saved {self.kind} is damaged ({type(error).__name__}: {error}): save it again."
+            ) from error
 
 
 def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:

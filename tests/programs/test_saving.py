@@ -363,6 +363,47 @@ def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
         load_any_judge(file)
 
 
+SCORED = {"source": "the source", "output": "o", "score": 3}
+COMPARED = {"source": "the source", "candidates": ["a", "b"], "preference": "A"}
+DAMAGED_PROMPTS = [
+    ({"signature": {"instructions": None}}, "'instructions' in 'signature' is None: give a text"),
+    ({"signature": None}, "'instructions' in 'signature' is None: give a text"),
+    ({"demos": None}, r"'demos' is None: give a list of demonstrations, \[\] for none"),
+    ({"demos": "abc"}, "'demos' is 'abc': give a list"),
+    ({"demos": [SCORED, "hello"]}, "Demonstration 2 in 'demos' is 'hello': give an object with"),
+    ({"demos": [{"source": "the source", "score": 3}]}, "'output' is None in .*the source.*: give a text"),
+    ({"demos": [SCORED | {"output": 3}]}, "'output' is 3 in .*the source.*: give a text"),
+    ({"demos": [SCORED | {"score": "good"}]}, "score of the demonstration 'the source' is 'good': give a number"),
+    ({"demos": [SCORED | {"score": [3]}]}, r"score of the demonstration 'the source' is \[3\]: give a number"),
+    ({"demos": [SCORED | {"score": True}]}, "score of the demonstration 'the source' is True: give a number"),
+    ({"demos": [SCORED | {"score": None}]}, "demonstration 'the source' has no score"),
+    ({"demos": [SCORED | {"score": 9}]}, "demonstration 'the source' has no label. The score 9 is outside the scale"),
+]
+DAMAGED_COMPARISONS = [
+    ({"demos": ["hello"]}, "Demonstration 1 in 'demos' is 'hello': give an object with"),
+    ({"demos": [COMPARED | {"candidates": "ab"}]}, "'the source'... has the candidates 'ab': give a list"),
+    ({"demos": [COMPARED | {"candidates": [1, 2]}]}, "text of the source 'the source'... is 1: give texts"),
+    ({"demos": [COMPARED | {"preference": "first"}]}, "item 'the source' is 'first': give 0 or 'A'"),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "damage", "problem"),
+    [
+        *((PointwiseJudge(QUALITY), *case) for case in DAMAGED_PROMPTS),
+        *((PairwiseJudge(QUALITY), *case) for case in DAMAGED_COMPARISONS),
+    ],
+)
+def test_a_hand_edited_prompt_is_refused_with_file_field_and_remedy(program, damage, problem, tmp_path):
+    file = tmp_path / "judge.json"
+    program.save(str(file))
+    state = json.loads(file.read_text())
+    state["predict"] |= damage
+    file.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=rf"judge\.json: .*{problem}"):
+        load_any_judge(file)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", '{"settings": {}}'.encode("utf-16"), b"\x80\x04.", b"[" * 100_000])
 def test_a_file_that_is_no_json_is_named(content, tmp_path):
     (tmp_path / "judge.json").write_bytes(content)
