@@ -12,6 +12,7 @@ consistency show only there; the column of prompts counts what a user's pair tak
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from evalbias.commands.models import ModelOptions, identity, open_lm
 from evalbias.data import wordings, world
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
-from evalbias.evaluation.estimates import Sample, clusters_of, estimates_of
+from evalbias.evaluation.estimates import Estimate, Sample, clusters_of, estimates_of
 from evalbias.evaluation.position import PositionBias
 from evalbias.measures import decision_shares
 from evalbias.measures.calibration import by_candidate, rotations
@@ -127,8 +128,13 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     samples = {"agreement": Sample(right, MeanStatistic(), "agreement")}
     agreement = estimates_of(samples, seed=seed, clusters=clusters_of(judged))["agreement"]
     cells = [*(position[name] for name in ("fairness", "position_consistency")), agreement]
-    shown = [f"{e.value:.2f} [{e.low:.2f}, {e.high:.2f}]" for e in cells]
+    shown = [_cell(e) for e in cells]
     return "| " + " | ".join([title, *shown, str(mitigation.fit_prompts), str(mitigation.prompts)]) + " |"
+
+
+def _cell(estimate: Estimate) -> str:
+    value, low, high = (f"{round(end, 2) + 0.0:.2f}" for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]" if math.isfinite(estimate.low) else value
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -163,7 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "",
             f"Judge: {judge}. Fitted to {len(fit)} pairs without labels, measured on {len(test)} pairs of other "
             f"sources, {args.pairs} data; seed {args.seed}. Agreement: share of pairs, in both orders, in which "
-            f"{truth} is preferred, a tie counting half. 95% intervals resample sources. "
+            f"{truth} is preferred, a tie counting half; where it is the same in every pair, it has no interval. "
+            "95% intervals resample sources. "
             "Where permutation agrees with the truth in every pair, the table cannot rank the corrections.",
             "",
             "| mitigation | fairness | consistency | agreement with the truth | prompts to fit | prompts a pair |",
