@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.likelihood_bias.published import TABLE
 from benchmarks.likelihood_bias.table import Finished, cases, intrinsic, number, report, rows
-from benchmarks.results import write_section
 from evalbias.evaluation import Change, Comparison, Estimate, Judged
 from evalbias.measures import ConfidenceInterval, PermutationTest
 from evalbias.runs.values import to_json
@@ -110,13 +109,3 @@ def test_numbers_and_report(run):
     lines = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith(("| grammar | ", "| fluency | "))]
     assert lines[:4] == [[f"| {c}", r] for c in ("grammar", "fluency") for r in ("sum", "mean")]
     assert "| 4 | 50 (21) | .36 -> .29" in text
-
-
-def test_a_section_of_the_results_is_replaced_in_place(tmp_path):
-    file = tmp_path / "RESULTS.md"
-    for name, text in (("one", "first"), ("two", "second"), ("one", "third")):
-        write_section(name, text, file)
-    content = file.read_text()
-    assert "first" not in content
-    assert content.index("third") < content.index("second")
-    assert content.count("<!-- one -->") == 1
