@@ -15,6 +15,8 @@ TITLES = {
     "self": "self-bias",
     "joint": "biases in one model",
     "agreement": "agreement with people",
+    "corrected": "corrected by people's labels",
+    "aspect": "other qualities",
 }
 """Name of a bias, or of what else is measured -> its name in words, where that differs."""
 

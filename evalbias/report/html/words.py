@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from evalbias.evaluation.estimates import Estimate, Measurement
 from evalbias.evaluation.finding import Status
+from evalbias.evaluation.formatting import title
 from evalbias.evaluation.judged import BY_CONSTRUCTION
 
-
-class Named(NamedTuple):
-    """Heading and question of a bias."""
-
-    title: str
-    question: str
-
-
-BIASES: Mapping[str, Named] = {
-    "likelihood": Named(
-        "Likelihood", "Does the judge prefer text that a language model finds likely, at equal quality?"
-    ),
-    "position": Named("Position", "Does the order in which two outputs are shown decide which one wins?"),
-    "verbosity": Named("Verbosity", "Does the judge prefer longer text, at equal quality?"),
-    "self": Named("Self-bias", "Does the model score its own outputs higher than they deserve?"),
-    "self_preference": Named(
-        "Self-preference", "Does the judge prefer what it wrote itself over equally good text of others?"
-    ),
-    "scale_use": Named("Scale use", "Does the judge use the whole scale, as people do?"),
-    "joint": Named(
-        "Biases in one model", "Which of the biases remains when the others are held fixed? Likely text is often short."
-    ),
-    "agreement": Named("Agreement with people", "Does the judge agree with people?"),
-    "corrected": Named("Corrected by people's labels", "What would people say of all items?"),
-    "aspect": Named("Other qualities", "What else did the loop change?"),
+QUESTIONS: Mapping[str, str] = {
+    "likelihood": "Does the judge prefer text that a language model finds likely, at equal quality?",
+    "position": "Does the order in which two outputs are shown decide which one wins?",
+    "verbosity": "Does the judge prefer longer text, at equal quality?",
+    "self": "Does the model score its own outputs higher than they deserve?",
+    "self_preference": "Does the judge prefer what it wrote itself over equally good text of others?",
+    "scale_use": "Does the judge use the whole scale, as people do?",
+    "joint": "Which of the biases remains when the others are held fixed? Likely text is often short.",
+    "agreement": "Does the judge agree with people?",
+    "corrected": "What would people say of all items?",
+    "aspect": "What else did the loop change?",
 }
-
+"""Name of a bias, or of what else is measured -> the question that measuring it answers."""
 
 STATUSES: Mapping[Status, str] = {
     "biased": "the bias is significant, after a correction for testing several biases",
@@ -100,13 +86,13 @@ def name_of(estimate: Estimate) -> str:
 
 
 def title_of(bias: str) -> str:
-    """Return the heading of a bias; one without words is called by its name."""
-    return BIASES[bias].title if bias in BIASES else bias.replace("_", " ").capitalize()
+    """Return the heading of a bias."""
+    return title(bias).capitalize()
 
 
 def question_of(bias: str) -> str:
     """Return the question that measuring a bias answers."""
-    return BIASES[bias].question if bias in BIASES else f"How strong is the bias {bias.replace('_', ' ')!r}?"
+    return QUESTIONS.get(bias) or f"How strong is the bias {bias.replace('_', ' ')!r}?"
 
 
 def by_construction(measurement: Measurement) -> str:
