@@ -89,7 +89,10 @@ def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
         import datasets
     except ImportError as error:
         raise ImportError(f"{HUB}:{name} is read by the datasets library: pip install 'evalbias[hf]'.") from error
+    from evalbias.data.hub import check_hub
+
     path, _, split = name.partition(":")
+    check_hub(path)
     remedy = "name it as hf:NAME:SPLIT, or load it in Python and pass it to evalbias.data.read"
     try:
         loaded = datasets.load_dataset(path, split=split or None)

@@ -4,8 +4,10 @@ import gzip
 import json
 import math
 import sys
+import time
 
 import dspy
+import huggingface_hub
 import pandas
 import pytest
 
@@ -365,6 +367,21 @@ def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
         data.read(f"hf:{folder}:none")
 
 
+def test_a_data_set_that_the_hub_cannot_be_asked_about_is_refused_without_retries(monkeypatch, tmp_path):
+    monkeypatch.setattr(pytest.importorskip("datasets").config, "HF_DATASETS_CACHE", tmp_path)
+    from evalbias.data.hub import check_hub
+
+    nowhere = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", nowhere)
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"waited {seconds} s"))
+    for name in ("no-such/data", "no such/data", "a/b/c"):
+        with pytest.raises(DataError, match=f"hf:{name} is neither a folder nor .*: check the name and the network"):
+            data.read(f"hf:{name}:test")
+    (tmp_path / "some___data" / "default" / "0.0.0" / "hash").mkdir(parents=True)
+    check_hub("some/data")  # in the cache
+
+
 def pair_rows(*values, name="better"):
     return [{"source": "q", "output_1": "a", "output_2": "b", name: value} for value in values]
 
@@ -441,6 +458,19 @@ def test_a_rating_that_is_none_names_its_column(tmp_path):
     path = as_csv(tmp_path / "a.csv", [{"source": "q", "output": "a", "rating_1": "4 stars", "rating_2": 3}])
     with pytest.raises(DataError, match=r"a\.csv:2: 'rating_1' is '4 stars'; it must be a finite number: write 4 alon"):
         data.read(path)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e31, 10**40])
+def test_a_number_with_which_the_measures_would_overflow_names_its_line(tmp_path, value):
+    path = tmp_path / "a.jsonl"
+    for field, rated in (("the score", {"score": value}), ("a rating on 'wit'", {"ratings": {"wit": [3, value]}})):
+        path.write_text(json.dumps({"source": "q", "output": "a", **rated}))
+        remedy = "it must be a number from -1e\\+30 to 1e\\+30: leave it empty"
+        with pytest.raises(DataError, match=rf"a\.jsonl:1: {field} is .*; {remedy}"):
+            data.read(path)
+    path.write_text(json.dumps({"source": "q", "output": "a", "judge": value}))
+    with pytest.raises(DataError, match=r"a\.jsonl:1: 'judge' is .*: give a number of at most 1e\+30, or leave it"):
+        data.read(path, numbers=["judge"])
 
 
 def test_text_in_another_encoding_is_to_be_saved_as_utf8(tmp_path):
