@@ -8,6 +8,9 @@ from typing import Any
 
 from evalbias.data.dataset import DataError
 
+LARGEST = 1e30
+"""Largest size of a score or rating: the measures multiply a few of them, and such products must stay finite."""
+
 _BOOLEANS = ("true", "false", "yes", "no")
 _LEADING = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*(?:/.*|\D+)?")
 
@@ -24,14 +27,24 @@ def recorded_number(value: Any, label: str) -> float:
     """
     if value is None or (isinstance(value, str) and not value.strip()):
         return math.nan
-    try:
-        number = math.inf if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.inf
-    if math.isinf(number):
+    number = as_number(value)
+    if abs(number) > LARGEST:
         remedy = remedy_for(value) or "or leave it empty (null in JSON) where there is none"
-        raise DataError(f"{label} is {value!r:.80}: give a number, {remedy}.")
+        raise DataError(f"{label} is {value!r:.80}: give {allowed(number)}, {remedy}.")
     return number
+
+
+def as_number(value: Any) -> float:
+    """Return a value, also a text, as a number; infinity where it is none, as true and false are."""
+    try:
+        return math.inf if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.inf
+
+
+def allowed(number: float) -> str:
+    """Say what to give in the place of a number of ``as_number`` that is larger than ``LARGEST``."""
+    return "a number" if math.isinf(number) else f"a number of at most {LARGEST:g}"
 
 
 def remedy_for(value: object) -> str:

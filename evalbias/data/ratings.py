@@ -11,6 +11,8 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.numbers import LARGEST, allowed, as_number
+
 
 def is_rated(example: dspy.Example, criterion: str) -> bool:
     """Return whether an example has a human score on a criterion, defined or not; see ``human_score``."""
@@ -49,15 +51,13 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
     value = example["score"] if scores is None else scores[criterion]
     if value is None:
         return math.nan
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return float(value)
-    except (TypeError, ValueError):
+    number = as_number(value)
+    if abs(number) > LARGEST:
         raise ValueError(
-            f"The item {example.get('id')!r} has the score {value!r:.80} on {criterion!r}: give a number, or None if "
-            "it is undefined."
-        ) from None
+            f"The item {example.get('id')!r} has the score {value!r:.80} on {criterion!r}: give {allowed(number)}, or "
+            "None if it is undefined."
+        )
+    return number
 
 
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
@@ -78,12 +78,15 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
         row = given if isinstance(given, list | tuple) else given.get(criterion) or ()
         if isinstance(row, str):
             raise TypeError
-        return [math.nan if rating is None else float(rating) for rating in row]
+        numbers = [math.nan if rating is None else as_number(rating) for rating in row]
+        if any(abs(number) > LARGEST for number in numbers):
+            raise ValueError
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers, None where "
-            "a rater gave none."
+            f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers of at most "
+            f"{LARGEST:g}, None where a rater gave none."
         ) from None
+    return numbers
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:

@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import json
 import math
-import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.numbers import remedy_for
+from evalbias.data.numbers import LARGEST, as_number, remedy_for
 from evalbias.data.surrogates import lone_surrogate
 
 
@@ -221,16 +220,18 @@ def one_criterion_ratings(given: Sequence[Any], where: str) -> list[float]:
     return ratings({"ratings": {"the criterion": given}}, where)["the criterion"]
 
 
-def number(value: object, label: str, *, low: float = -sys.float_info.max, high: float = sys.float_info.max) -> float:
-    """Return a JSON value as a finite number in [low, high]; the label names it in the error.
+def number(value: object, label: str, *, low: float = -LARGEST, high: float = LARGEST) -> float:
+    """Return a JSON value as a number in [low, high]; the label names it in the error.
 
     Raises:
-        DataError: The value is not a number (``true`` and ``null`` are not), not finite, or out of range.
+        DataError: The value is not a number (``true`` and ``null`` are not) or out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        bounds = "a finite number" if high == sys.float_info.max else f"a number from {low:g} to {high:g}"
+        too_large = LARGEST < abs(as_number(value)) < math.inf
+        bounded = high < LARGEST or too_large
+        bounds = f"a number from {low:g} to {high:g}" if bounded else "a finite number"
         remedy = remedy_for(value)
-        empty = "leave it empty (null in JSON) where there is none" if isinstance(value, str) else ""
+        empty = "leave it empty (null in JSON) where there is none" if isinstance(value, str) or too_large else ""
         remedy = f"write {remedy}" if remedy else empty
         raise DataError(f"{label} is {value!r:.80}; it must be {bounds}{remedy and f': {remedy}'}.")
     return float(value)

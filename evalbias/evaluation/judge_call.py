@@ -11,6 +11,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.choices import TIE, chosen_candidate
+from evalbias.data.numbers import LARGEST, allowed, as_number
 from evalbias.evaluation.formatting import joined
 from evalbias.evaluation.recorded_judge import is_on
 from evalbias.programs.metrics import ProgramMetric
@@ -59,12 +60,9 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     if given is None:
         return math.nan
-    try:
-        number = math.inf if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError):
-        number = math.inf
-    if math.isinf(number):
-        raise ValueError(f"the judge returned {value!r:.80}: return a number, or a prediction with 'score'")
+    number = as_number(given)
+    if abs(number) > LARGEST:
+        raise ValueError(f"the judge returned {value!r:.80}: return {allowed(number)}, or a prediction with 'score'")
     if scale is not None and not is_on(scale, number):
         raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
     return number

@@ -50,6 +50,8 @@ def test_what_is_no_number_is_refused_by_its_item():
     for score in ("good", True, [1]):
         with pytest.raises(ValueError, match=r"'7' has the score .* on 'wit': give a number"):
             human_score(dspy.Example(id="7", score=score), "wit")
+    with pytest.raises(ValueError, match=r"'7' has the score 1e\+308 on 'wit': give a number of at most 1e\+30"):
+        human_score(dspy.Example(id="7", score=1e308), "wit")
     with pytest.raises(ValueError, match="'7' has scores=3: give criterion -> number, or one number as score="):
         human_score(dspy.Example(id="7", scores=3), "wit")
 
@@ -68,7 +70,7 @@ def test_single_ratings_of_an_example():
     assert single_ratings(example, "tact") == []
     assert single_ratings(dspy.Example(), "wit") == []
     assert single_ratings(dspy.Example(score=4, ratings=[3, 5]), "wit") == [3, 5]  # of the criterion that is judged
-    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, 3):
+    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, {"wit": [3, 1e308]}, 3):
         with pytest.raises(ValueError, match=r"'7' has ratings=.*: give criterion -> list of numbers"):
             single_ratings(dspy.Example(id="7", ratings=given), "wit")
 

@@ -253,6 +253,8 @@ def test_a_judge_that_never_answers_is_an_error():
         function_scores([dspy.Example(output="a")], lambda e: e["missing"])
     with pytest.raises(ValueError, match="on the item '0' it raised ValueError: the judge returned 'good'"):
         function_scores([dspy.Example(output="a")], lambda e: "good")
+    with pytest.raises(ValueError, match=r"the judge returned 1e\+308: return a number of at most 1e\+30, or"):
+        function_scores([dspy.Example(output="a")], lambda e: 1e308)
     with pytest.raises(ValueError, match="it returned None or NaN every time"):
         function_scores([dspy.Example(output="a")], lambda e: None)
 
