@@ -63,7 +63,7 @@ class PairwiseJudge(Program):
         ties: Offer "Tie" as an answer.
         debias: ``"permutation"`` asks in every rotation of the candidates (both orders of a pair) and averages. None
             asks in the given order only.
-        calibration: Correction for position, at one prompt a comparison. ``"contextual"`` divides by the answers to a
+        calibration: Correction for position, at one prompt per comparison. ``"contextual"`` divides by the answers to a
             content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior;
             ``"calibraeval"`` maps the probabilities of a pair so that both orders agree. None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.

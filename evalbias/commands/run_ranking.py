@@ -60,7 +60,7 @@ class Ranked:
     """Result of ``evalbias rank``.
 
     Attributes:
-        rows: One record a document: how its texts begin, ids best first, the score of each, the reason for each that
+        rows: One record per document: how its texts begin, ids best first, the score of each, the reason for each that
             is not ranked, and the counts of its ``Ranking``.
         brief: Sums, and the agreement with people where they rated.
         text: The same in a line or two.

@@ -1,4 +1,4 @@
-"""The records that ``evalbias judge`` writes, one an item."""
+"""The records that ``evalbias judge`` writes, one per item."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = 100
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return one record an item: its id, how its texts begin, score, most probable label, coverage and distribution.
+    """Return one record per item: its id, how its texts begin, score, most probable label, coverage and distribution.
 
     A distribution that is an estimate stands with the number of answers that it comes from (``samples``), an item that
     the model could not be asked about with the reason (``undefined``). A score that is corrected for likelihood

@@ -105,7 +105,7 @@ def open_task(
         seed: Seed for the split and for ``limit``.
         split_by: See ``data.split``.
         limit: Number of items to draw before the split.
-        candidates: File of ids, one a line: the training items that stay.
+        candidates: File of ids, one per line: the training items that stay.
         columns: Names of the data's columns, as the user gave them.
     """
     mapping = parse_mapping(columns or ())

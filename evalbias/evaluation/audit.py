@@ -154,17 +154,17 @@ def audit(
             Without them, 0 or ``"A"`` is the first, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie.
         mapping: Our name of a field -> its name in the data.
         lm: Model of a judge of evalbias. Defaults to the judge's own, else DSPy's.
-        likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; of others, LS is
-            not measured without it.
+        likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; for any other
+            judge, LS is measured only if a model is named.
         criterion: Criterion of the human scores. Defaults to the only one that the items have. A judge of evalbias has
-            a criterion of its own, with which another is refused.
+            its own; a different one is refused.
         task: Task that the outputs were written for, such as "Summarize the article.": LS is the likelihood of an
             output after this task and its source. Defaults to the data set's own, else to a general one, with which LS
-            tells less. A judge of evalbias has a task and labels of its own.
+            tells less. A judge of evalbias has its own task and labels.
         source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
         output_label: Word before the output. Defaults to "Output".
         scale: Lowest and highest score of the judge, if known. Use of the scale is measured on it. A judge of evalbias
-            has a scale of its own, with which another is refused.
+            has its own; a different one is refused.
         own_system: Name, among the writers of the outputs, of the judge's own system.
         reliability: Share of a single rating's variance that is quality, for items with one rating each.
         by: Field whose values name groups of items on which the agreement is measured too, such as the set of a
@@ -173,6 +173,9 @@ def audit(
         seed: Seed for intervals and draws.
         num_threads: Calls of a function at the same time.
         progress: Called with the number of judgments done.
+
+    Returns:
+        The audit. An item without an answer, or without a number that a bias needs, is left out there and counted.
 
     Raises:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of

@@ -188,7 +188,7 @@ class Measurement(Tabular):
         return {name: amount for name, amount in counts.items() if amount}
 
     def items(self) -> list[dict[str, Any]]:
-        """Return one record an item: its id and every column."""
+        """Return one record per item: its id and every column."""
         columns = {name: column.tolist() for name, column in self.columns.items()}
         return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 

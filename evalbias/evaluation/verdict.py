@@ -16,7 +16,7 @@ class Verdict:
     Attributes:
         paragraphs: Whether the judge is biased and by how much; then, each by itself, what helps and what it costs, and
             the biases that are ruled out, undecided, and not measured.
-        findings: One a bias.
+        findings: One finding per bias.
     """
 
     paragraphs: tuple[str, ...]

@@ -13,7 +13,7 @@ from evalbias.optimizers.likelihood_rule import LikelihoodRule
 
 
 def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> Table:
-    """Return one row a criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
+    """Return one row per criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
     table = Table(title="Likelihood bias on items that took no part", caption="in brackets: 95 % intervals")
     for heading in ("criterion", "judge"):
         table.add_column(heading, overflow="fold")

@@ -132,7 +132,7 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
 
 
 def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
-    """Return one row a pair of loops, the second below the first: the Bias and Dskew of both and the tests' p."""
+    """Return one row per pair of loops, the second below the first: the Bias and Dskew of both and the tests' p."""
     caption = f"second against first on the items of both, in their last common {rounds}; paired permutation test"
     caption += f", two-sided, not corrected for {count(len(pairs), 'pair')}"
     table = Table(title="Between loops", caption=caption, show_lines=True)

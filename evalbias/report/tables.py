@@ -21,7 +21,7 @@ LOW_COVERAGE = 0.1
 
 
 def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
-    """Return one row a criterion and headline estimate of one bias, with its interval."""
+    """Return one row per criterion and headline estimate of one bias, with its interval."""
     first = next(iter(measurements.values()))
     rows: list[tuple[str, ...]] = []
     for criterion, measurement in measurements.items():
@@ -34,7 +34,7 @@ def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
 
 
 def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
-    """Return one row a criterion and headline estimate of one bias, before -> after, with its p-value."""
+    """Return one row per criterion and headline estimate of one bias, before -> after, with its p-value."""
     first = next(iter(comparisons.values()))
     rows: list[tuple[str, ...]] = []
     for criterion, comparison in comparisons.items():

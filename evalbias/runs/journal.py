@@ -15,7 +15,7 @@ CHUNK = "chunk"
 
 
 class Journal:
-    """A log of JSON objects, one a line.
+    """A log of JSON objects, one per line.
 
     Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk
     whole and nothing of the one that was being written.
@@ -120,7 +120,7 @@ def _name_file(error: BaseException, path: Path) -> None:
 
 
 def write_jsonl(path: Path, records: Iterable[Any]) -> None:
-    """Write records to a JSONL file, one a line, as a whole or not at all."""
+    """Write records to a JSONL file, one per line, as a whole or not at all."""
     write_whole(path, "".join(_line(record) for record in records))
 
 

@@ -13,7 +13,7 @@ from evalbias.runs.lock import holder, lock_folder
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
 LONGEST_LIST = 16
-"""Longest list that is shown; longer ones hold one value an item."""
+"""Longest list that is shown; longer ones hold one value per item."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
     """Show the first rankings, best output first.
 
     Args:
-        rows: One record a document: ``input_id`` and ``order``, the ids best first.
+        rows: One record per document: ``input_id`` and ``order``, the ids best first.
         groups: The outputs of each document.
     """
     items = []

@@ -1,4 +1,4 @@
-"""Estimates before and after, one a row."""
+"""Estimates before and after, one per row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates with their intervals, one a row, against what an unbiased judge would have."""
+"""Estimates with their intervals, one per row, against what an unbiased judge would have."""
 
 from __future__ import annotations
 

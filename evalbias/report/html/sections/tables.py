@@ -38,7 +38,7 @@ def changes_table(comparison: Comparison) -> Table:
 
 
 def candidates_table(report: CompileReport) -> Table:
-    """Return one row a candidate: its estimates on the held-back items."""
+    """Return one row per candidate: its estimates on the held-back items."""
     names = list(dict.fromkeys(name for tried in report.candidates for name in tried.estimates))
     labels = {name: e.label for tried in report.candidates for name, e in tried.estimates.items()}
     rows = []
