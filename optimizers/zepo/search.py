@@ -12,12 +12,12 @@ import dspy
 import numpy as np
 
 from evalbias.measures import count_undefined, decision_rates
-from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
 from evalbias.optimizers.selection import Candidate as Choice
 from evalbias.optimizers.selection import Rule
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate, worst_last
+from evalbias.optimizers.zepo.judging import Judging
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
 from evalbias.optimizers.zepo.proposers import Proposer, fault
 from evalbias.optimizers.zepo.racing import drop, rounds
@@ -139,7 +139,7 @@ class Search:
     """One run of ``ZEPO``."""
 
     def __init__(self, settings: ZEPO, target: Target, objective: Objective, examples: list[dspy.Example]) -> None:
-        self.settings, self.target, self.objective, self.examples = settings, target, objective, examples
+        self.settings, self.target, self.objective = settings, target, objective
         content = {
             "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
             "criterion": vars(target.criterion),
@@ -155,23 +155,23 @@ class Search:
         race = settings.racing and not objective.content_free  # of which no example decides
         self.rounds = rounds(len(examples)) if race else [len(examples)]
         if len(self.rounds) > 1:  # an interval holds for a random part of the examples
-            self.examples = [examples[i] for i in np.random.default_rng(settings.seed).permutation(len(examples))]
-        self.judgments = self.calls = self.count = 0
+            examples = [examples[i] for i in np.random.default_rng(settings.seed).permutation(len(examples))]
+        self.judging = Judging(target, objective, examples, budget=settings.budget, progress=settings.progress)
+        self.calls = self.count = 0
         self.tried: list[Tried] = []
         self.rejected: list[tuple[str, str]] = []
 
     def run(self) -> dict[str, Any]:
         """Search, and return the fields of the report."""
-        incumbent = self._new(0, None, self.target.first)
-        if not self._affordable(1):
-            raise ValueError(
-                f"budget={self.settings.budget} does not cover the {len(self.examples)} examples even once."
-            )
-        self._test([incumbent], len(self.examples))
+        incumbent, judging = self._new(0, None, self.target.first), self.judging
+        n = len(judging.examples)
+        if not judging.affordable(1):
+            raise ValueError(f"budget={judging.budget} does not cover the {n} examples even once.")
+        judging.test([incumbent], n)
         self._note(incumbent, accepted=True)
         if math.isnan(incumbent.objective):
             raise ValueError(
-                f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
+                f"Under the first instruction, the judge answers none of the {n} examples: its "
                 "answers have no probability (see min_coverage), so there is nothing to compare. Try another model."
             )
         history, epoch = [incumbent.objective], 0
@@ -181,10 +181,10 @@ class Search:
             if not rivals:
                 stopped = "the proposer has nothing new" + self._most_common_reason()
                 break
-            if not self._affordable(len(rivals)):
+            if not judging.affordable(len(rivals)):
                 stopped = (
-                    f"the budget is spent: the next epoch may take {self._cost(len(rivals))} judgments, "
-                    f"{(self.settings.budget or 0) - self.judgments} are left"
+                    f"the budget is spent: the next epoch may take {judging.cost(len(rivals))} judgments, "
+                    f"{(judging.budget or 0) - judging.judgments} are left"
                 )
                 break
             finalists = self._race(rivals, incumbent, epoch)
@@ -198,8 +198,8 @@ class Search:
             "objective": self.objective.name,
             "tried": tuple(sorted(self.tried, key=lambda t: t.number)),
             "history": tuple(history),
-            "judgments": self.judgments,
-            "saved": len(self.tried) * self._cost(1) - self.judgments,
+            "judgments": judging.judgments,
+            "saved": len(self.tried) * judging.cost(1) - judging.judgments,
             "rounds": tuple(self.rounds),
             "rejected": tuple(self.rejected),
             "stopped": stopped,
@@ -240,7 +240,7 @@ class Search:
         """Return the candidates that were judged on all examples."""
         left, *earlier, whole = rivals, *self.rounds
         for examples in earlier:
-            self._test(left, examples)
+            self.judging.test(left, examples)
             rng = np.random.default_rng([self.settings.seed, epoch, examples])
             dropped = drop(left, incumbent, self.objective, looks=len(earlier), rng=rng)
             for candidate in left:
@@ -248,37 +248,8 @@ class Search:
             left = [candidate for candidate in left if candidate.behind is None]
             if not left:
                 return []
-        self._test(left, whole)
+        self.judging.test(left, whole)
         return left
-
-    def _cost(self, wordings: int) -> int:
-        """Return the number of judgments that so many wordings take at most."""
-        return wordings * (len(self.examples) + int(self.objective.content_free))
-
-    def _test(self, candidates: Sequence[Candidate], upto: int) -> None:
-        """Judge the examples up to ``upto`` that the candidates, which all had equally many, have not answered yet."""
-        part = self.examples[len(candidates[0].answers) : upto]
-        for candidate, rows in zip(candidates, self._probabilities(candidates, part), strict=True):
-            candidate.answers = np.concatenate([candidate.answers, rows])
-        if self.objective.content_free and not len(candidates[0].content_free):
-            free = self._probabilities(candidates, [self.target.content_free()])
-            for candidate, rows in zip(candidates, free, strict=True):
-                candidate.content_free = rows
-        for candidate in candidates:
-            examples = self.examples[:upto]
-            candidate.judged = self.target.judged(candidate.answers, examples, candidate.content_free)
-            candidate.objective = self.objective(candidate.judged)
-
-    def _probabilities(self, candidates: Sequence[Candidate], examples: Sequence[dspy.Example]) -> FloatArray:
-        probabilities = self.target.probabilities([candidate.instruction for candidate in candidates], examples)
-        self.judgments += len(candidates) * len(examples)
-        if self.settings.progress is not None:
-            self.settings.progress(len(candidates) * len(examples))
-        return probabilities
-
-    def _affordable(self, wordings: int) -> bool:
-        budget = self.settings.budget
-        return budget is None or self.judgments + self._cost(wordings) <= budget
 
     def _note(self, candidate: Candidate, *, accepted: bool) -> None:
         tried = Tried(
