@@ -12,10 +12,10 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.comparison import compare
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.formatting import count
 from evalbias.evaluation.loops import LoopRun
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.self_bias import SelfBias, measure_rounds
 from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray

@@ -10,9 +10,9 @@ import numpy as np
 
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged, judge_examples
 from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.measurement import measure
 from evalbias.lm.contract import measuring
 from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.compile_report import CompileReport
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
+from evalbias.evaluation.estimates import N_RESAMPLES, Sample
+from evalbias.evaluation.measurement import Measurement, measured
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
 from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
 from evalbias.measures.statistic import ShareStatistic

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measured
+from evalbias.evaluation.estimates import N_RESAMPLES, Sample
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loops import LoopRun
+from evalbias.evaluation.measurement import Measurement, measured
 from evalbias.measures.statistic import MeanStatistic
 from evalbias.programs.feedback.source import FeedbackSource
 

@@ -20,11 +20,11 @@ from evalbias.evaluation.audited import (
     recorded_fields,
 )
 from evalbias.evaluation.audited_criterion import criterion_asked
-from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.groups import group_field, measure_groups
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.measurement import Bias, Measurement, measure
 from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.registry import BIASES
 from evalbias.evaluation.sample_size import label_next, labeled

@@ -15,8 +15,8 @@ from evalbias.data.pairing import by_input, hold_pairs, pairs
 from evalbias.data.ratings import human_score, is_rated
 from evalbias.evaluation.agreement import NAME, measure_ranking
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import judge_examples
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.registry import measure_all
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.pairwise import PairwiseJudge

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Sample, measured
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample
 from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, ends, mark, p_text, title
+from evalbias.evaluation.measurement import Measurement, measured
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, defined_items

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.comparison import Change, Comparison
-from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.loop_summary import LoopSummary
+from evalbias.evaluation.measurement import Measurement
 from evalbias.measures.statistic import MeanStatistic
 
 LEVEL = 0.05

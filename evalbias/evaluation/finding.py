@@ -11,9 +11,10 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.advice import advice_on, margin_of, shown_distance
-from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import decimals, number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.needs import Given, what_is_lacking
 from evalbias.evaluation.quality import are_verdicts, rated_once
 from evalbias.evaluation.sample_size import items_needed

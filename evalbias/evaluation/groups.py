@@ -9,8 +9,8 @@ import dspy
 import numpy as np
 
 from evalbias.data.loaders import GROUPS
-from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.measurement import Bias, Measurement, measure
 
 
 def group_field(data: Any, by: str | None) -> str | None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
+from evalbias.evaluation.estimates import N_RESAMPLES
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.self_bias import measure_rounds
 from evalbias.measures.arrays import FloatArray
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
+from evalbias.evaluation.estimates import N_RESAMPLES
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.self_bias import measure_rounds
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from evalbias.evaluation.corrected import CorrectedEstimates
-from evalbias.evaluation.estimates import Bias, Measurement, measure
 from evalbias.evaluation.joint import JointEffects
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.measurement import Bias, Measurement, measure
 from evalbias.evaluation.people import PeopleAgreement
 from evalbias.evaluation.position import PositionBias
 from evalbias.evaluation.scale_use import ScaleUse

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement, Sample, measure
+from evalbias.evaluation.estimates import N_RESAMPLES, Sample
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.measurement import Measurement, measure
 from evalbias.measures.statistic import MeanStatistic, SkewnessStatistic
 
 EXPECTED, QUALITY = "expected", "quality"

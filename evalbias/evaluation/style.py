@@ -11,10 +11,11 @@ from typing import Any
 import dspy
 
 from evalbias.evaluation.comparison import Comparison
-from evalbias.evaluation.estimates import N_RESAMPLES, Measurement
+from evalbias.evaluation.estimates import N_RESAMPLES
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.evaluation.loop_summary import summarize_loop
 from evalbias.evaluation.loops import LoopRun, run_loops
+from evalbias.evaluation.measurement import Measurement
 from evalbias.programs.feedback.source import FeedbackSource, expected_scores
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine_step import take_step

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding, is_of_bias
 from evalbias.evaluation.formatting import count, counted_table, ends, joined, number, title
 from evalbias.evaluation.judged import LIKELIHOODS
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.quality import rated_once
 from evalbias.measures.statistic import SHARE
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from evalbias.evaluation.agreement import NAME as AGREEMENT
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.formatting import SIGNIFICANCE, counted_table, mark, number, p_text, title
+from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
 

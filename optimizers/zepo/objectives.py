@@ -7,8 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.estimates import Bias, estimate_value
+from evalbias.evaluation.estimates import estimate_value
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.measurement import Bias
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.decision_statistics import FairnessStatistic

@@ -14,8 +14,9 @@ from evalbias.evaluation.conclusions import (
     conclude_style,
     worsened,
 )
-from evalbias.evaluation.estimates import Sample, measured
+from evalbias.evaluation.estimates import Sample
 from evalbias.evaluation.loop_summary import summarize_loop
+from evalbias.evaluation.measurement import measured
 from evalbias.measures.statistic import MeanStatistic
 from evalbias.optimizers.compile_report import CompileReport, Cost, Tried
 

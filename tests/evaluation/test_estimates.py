@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 from evalbias.evaluation import Sample, compare, measure
-from evalbias.evaluation.estimates import Estimate, Measurement, estimate_value, measured
+from evalbias.evaluation.estimates import Estimate, estimate_value
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.measurement import Measurement, measured
 from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import MeanStatistic, ShareStatistic, performance_statistic, share_interval
 

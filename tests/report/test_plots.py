@@ -11,9 +11,10 @@ from planted import compared
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.estimates import Estimate, Sample, measured
+from evalbias.evaluation.estimates import Estimate, Sample
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
+from evalbias.evaluation.measurement import measured
 from evalbias.measures import likelihood_effect
 from evalbias.measures.statistic import SHARE, MeanStatistic
 from evalbias.programs import Criterion, PairwiseJudge

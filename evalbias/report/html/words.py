@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.finding import Status
 from evalbias.evaluation.formatting import title
 from evalbias.evaluation.judged import BY_CONSTRUCTION
+from evalbias.evaluation.measurement import Measurement
 
 QUESTIONS: Mapping[str, str] = {
     "likelihood": "Does the judge prefer text that a language model finds likely, at equal quality?",

@@ -9,9 +9,9 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
 from evalbias.evaluation.loop_summary import LoopSummary
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.self_bias import EXPECTED
 from evalbias.evaluation.style import StyleReport
 from evalbias.measures.arrays import FloatArray

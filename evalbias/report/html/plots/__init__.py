@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.measurement import Measurement
 from evalbias.report.html.plots.differences import own_differences
 from evalbias.report.html.plots.effect import effect_line
 from evalbias.report.html.plots.intervals import intervals

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.self_bias import EXPECTED
 from evalbias.report.html.plots.marks import DASHED, grid
 from evalbias.report.html.svg import ACCENT, INK, MUTED, Drawing, axis_of

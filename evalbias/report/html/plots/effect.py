@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.formatting import decimals
+from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.quality import are_verdicts
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect import FeatureEffect

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Estimate, Measurement
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.measurement import Measurement
 from evalbias.measures.statistic import SHARE
 from evalbias.report.html.plots.marks import grid, interval_mark, row_label, unbiased_line
 from evalbias.report.html.svg import INK, Drawing, axis_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import LENGTHS
+from evalbias.evaluation.measurement import Measurement
 from evalbias.measures.intervals import share_interval
 from evalbias.report.html.plots.marks import grid, interval_mark, percent, percentages, unbiased_line
 from evalbias.report.html.svg import INK, Drawing, axis_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.measurement import Measurement
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.plots.marks import interval_mark, percent, percentages, unbiased_line
 from evalbias.report.html.svg import ACCENT, INK, LINE, MUTED, OTHER, PAPER, Drawing, quiet

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.judged import HUMAN_SCORES
+from evalbias.evaluation.measurement import Measurement
 from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.plots.marks import grid, percent
 from evalbias.report.html.svg import ACCENT, INK, Drawing, axis_of

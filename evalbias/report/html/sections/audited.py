@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.finding import Finding
 from evalbias.evaluation.formatting import joined, title
+from evalbias.evaluation.measurement import Measurement
 from evalbias.report.html.blocks import Facts, Section, Table, Words
 from evalbias.report.html.sections.base import Context, measurement_section, sections
 from evalbias.report.html.words import STATUSES, title_of

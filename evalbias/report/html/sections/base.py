@@ -9,7 +9,7 @@ from typing import Any
 
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
-from evalbias.evaluation.estimates import Measurement
+from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.report.html.blocks import Block, Section, Words
 from evalbias.report.html.plots import drawing_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evalbias.evaluation.comparison import Comparison
-from evalbias.evaluation.estimates import Measurement
 from evalbias.evaluation.formatting import ends, p_text
+from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.compile_report import CompileReport
 from evalbias.report.html.blocks import Table
 from evalbias.report.html.words import name_of
