@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -100,12 +102,26 @@ def user_errors() -> tuple[type[BaseException], ...]:
     return ours if loaded is None else (*ours, loaded.LMError)
 
 
+def check_words(words: Sequence[str]) -> None:
+    """Refuse an empty word, which an unset shell variable leaves: as a path, it would name the current folder.
+
+    Raises:
+        ValueError: A word is empty, or an option written as ``--name=value`` has no value.
+    """
+    for before, word in pairwise(["evalbias", *words]):
+        joined = word.startswith("--") and "=" in word
+        named, value = word.split("=", 1) if joined else (before, word)
+        if not value.strip():
+            raise ValueError(f"What follows {named} is empty: give a value, or leave {named} out.")
+
+
 def main() -> None:
     """Run a command; an error that a user can correct is printed in one line."""
     gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
     with readers_may_leave():
         try:
+            check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
         except user_errors() as error:
             typer.echo(visible(f"evalbias: {error}"), err=True)

@@ -384,6 +384,8 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
             "own criteria have a scale of their own",
         ),
         (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
+        (["--data", "{items}", "--out", ""], "What follows --out is empty: give a value, or leave --out out"),
+        (["--data={items}", "--out="], "What follows --out is empty"),
         (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is neither a folder"),
     ],
 )

@@ -71,6 +71,12 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens (estimated from 1 prompt).\n"
 
 
+def test_an_unknown_width_is_that_of_any_terminal(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "0")
+    terminal.PlainConsole().print("No bias was found.")
+    assert capsys.readouterr().out == "No bias was found.\n"
+
+
 @pytest.mark.parametrize(("answer", "yes", "goes_on"), [("n", False, False), ("y", False, True), ("n", True, True)])
 def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)

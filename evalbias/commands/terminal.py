@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +46,8 @@ class PlainConsole(Console):
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False)
+        if not self.width:  # COLUMNS=0 means an unknown width, and rich would print nothing
+            self.width = shutil.get_terminal_size().columns
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return the text to print, without control characters."""
