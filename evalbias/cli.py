@@ -112,7 +112,8 @@ def check_words(words: Sequence[str]) -> None:
         joined = word.startswith("--") and "=" in word
         named, value = word.split("=", 1) if joined else (before, word)
         if not value.strip():
-            raise ValueError(f"What follows {named} is empty: give a value, or leave {named} out.")
+            remedy = f", or leave {named} out" if named.startswith("-") else ""
+            raise ValueError(f"What follows {named} is empty: give a value{remedy}.")
 
 
 def main() -> None:

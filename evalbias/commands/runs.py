@@ -34,7 +34,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     if as_json:
         _print_json([_summary(run) for run in runs])
         return
-    table = Table(title=f"{len(runs)} runs in {root}")
+    table = Table(title=f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} in {root}")
     for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
         table.add_column(heading, overflow="fold")
     for run in runs:

@@ -130,14 +130,34 @@ def load_tokenizer(model: str, **options: Any) -> Any:
 
     Raises:
         OSError: The tokenizer does not exist.
-        ValueError: The tokenizer returns no character offsets.
+        ValueError: The tokenizer returns no character offsets, or a file of it is damaged.
     """
-    tokenizer = AutoTokenizer.from_pretrained(_source(model, options.get("revision")), **options)
+    source = _source(model, options.get("revision"))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # tokenizers raises the base class itself
+        file = _unreadable(Path(source)) or "tokenizer.json"
+        raise ValueError(
+            f"The tokenizer of {model} cannot be read ({error}): fetch {file} again if it is damaged or missing."
+        ) from error
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
     tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
     tokenizer.backend_tokenizer.no_padding()
     return tokenizer
+
+
+def _unreadable(folder: Path) -> Path | None:
+    """Return the first of a tokenizer's files in a folder that holds no JSON object."""
+    for file in (folder / "tokenizer_config.json", folder / "tokenizer.json"):
+        try:
+            if file.exists() and not isinstance(json.loads(file.read_bytes()), dict):
+                return file
+        except ValueError:
+            return file
+    return None
 
 
 def _config(model: str, options: dict[str, Any]) -> Any:

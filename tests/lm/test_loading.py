@@ -1,5 +1,6 @@
 """Which models are refused, and what tells two models apart."""
 
+import json
 import os
 import time
 
@@ -65,6 +66,13 @@ def test_a_checkpoint_without_some_layers_is_refused(tmp_path):
         ("model.safetensors", 5000, "The weights of .* cannot be read .*: fetch them again"),
         ("model.safetensors", 0, "The weights of .* cannot be read .*: fetch them again"),
         ("config.json", 20, "config.json' is not a valid JSON file"),
+        ("tokenizer.json", 200, r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer\.json again"),
+        ("tokenizer.json", 0, r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer\.json again"),
+        (
+            "tokenizer_config.json",
+            20,
+            r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer_config\.json again",
+        ),
     ],
 )
 def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, match):
@@ -73,6 +81,19 @@ def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, m
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises((ValueError, OSError), match=match):
         load(folder)
+
+
+def test_a_tokenizer_of_another_form_is_named(tmp_path):
+    folder = save("llama", tmp_path / "m")
+    path = tmp_path / "m" / "tokenizer.json"
+    damaged = json.loads(path.read_text())
+    damaged["model"]["type"] = "unheard of"
+    for content in ({}, damaged):
+        path.write_text(json.dumps(content))
+        with pytest.raises(
+            ValueError, match=r"The tokenizer of .*m cannot be read \(.*\): fetch tokenizer\.json again"
+        ):
+            load(folder)
 
 
 def test_tied_weights_are_not_missing(tmp_path, lms):
