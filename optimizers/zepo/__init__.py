@@ -1,4 +1,4 @@
-"""ZEPO: zero-shot search for a fairer instruction (Zhou et al., EMNLP 2024), one decision a file."""
+"""ZEPO: zero-shot search for a fairer instruction (Zhou et al., EMNLP 2024), one file for each decision."""
 
 from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate
