@@ -74,6 +74,7 @@ TESTS = {
     "measures.weak_instruments": EFFECT,
     "evaluation.comparison": ESTIMATES,
     "evaluation.estimates": ESTIMATES,
+    "evaluation.measurement": ESTIMATES,
 }
 """Module of evalbias -> its test files, unless it is the one of the same name."""
 MODULES = [
@@ -82,6 +83,7 @@ MODULES = [
     ),
     "evaluation.comparison",
     "evaluation.estimates",
+    "evaluation.measurement",
 ]
 EQUIVALENTS = Path(__file__).parent / "equivalents.json"
 
