@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from evalbias.commands.options import LM, Columns, Data, Json, ModelOptions, Out, Seed, option_groups
+from evalbias.commands.sections import judge_option
 
 if TYPE_CHECKING:
     from evalbias.programs.refused import Refused
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @option_groups
 def judge(
-    judge: Annotated[Path, typer.Option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
+    judge: Annotated[Path, judge_option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
     data: Data,
     lm: LM,
     columns: Columns = None,

@@ -272,7 +272,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 def option_groups(command: Command) -> Command:
     """Replace each parameter of a command that is a dataclass by the options that are its fields, in its place."""
     own = inspect.signature(command, eval_str=True).parameters
-    groups = {name: parameter.annotation for name, parameter in own.items() if is_dataclass(parameter.annotation)}
+    groups: dict[str, Any] = {name: p.annotation for name, p in own.items() if is_dataclass(p.annotation)}
 
     @wraps(command)
     def with_options(**given: Any) -> None:
