@@ -121,6 +121,14 @@ def test_a_small_case_by_exact_fractions():
     assert found.slopes["quality"].value == pytest.approx(float(quality) / np.std(SCORES), rel=1e-12)
     assert found.reliability == pytest.approx(float(product / sum(v * v for v in h)), rel=1e-12)
     assert found.score_sd == pytest.approx(np.std(SCORES), rel=1e-12)
+    # first stage: how far the product of two ratings follows their mean square, both with the likelihood held fixed
+    rest = [a - zh / zz * b for a, b in zip(h, z, strict=True)]
+    shift = [r * r - v * v for r, v in zip(rest, h, strict=True)]
+    agreement = [a * b + s for (a, b), s in zip(ratings, shift, strict=True)]
+    spread = [(a * a + b * b) / 2 + s for (a, b), s in zip(ratings, shift, strict=True)]
+    noise = sum((a - sum(agreement) / sum(spread) * s) ** 2 for a, s in zip(agreement, spread, strict=True))
+    factor = Fraction(n, n - 1) * Fraction(n - 1, n - 3)
+    assert found.first_stage_f == pytest.approx(float(sum(agreement) ** 2 / (noise * factor)), rel=1e-9)
     assert (found.n, found.clusters, found.undefined, found.reason, found.weak) == (n, n, 0, "", False)
     assert found.bounds == (found.effect, found.effect)
 
@@ -225,6 +233,8 @@ def test_scales_and_directions():
     rescaled = likelihood_effect(np.array(LS) * 3 + 7, np.array(SCORES) * 20 - 5, np.array(RATINGS) * 25.0 + 4)
     assert rescaled.effect == pytest.approx(base.effect, rel=1e-9)
     assert rescaled.score_sd == pytest.approx(20 * base.score_sd, rel=1e-9)
+    small = likelihood_effect(LS, SCORES, np.array(RATINGS) * 1e-3)
+    assert (small.effect, small.first_stage_f) == pytest.approx((base.effect, base.first_stage_f), rel=1e-9)
     turned = likelihood_effect(-np.array(LS), SCORES, RATINGS)
     assert (turned.effect, turned.low, turned.high) == pytest.approx((-base.effect, -base.high, -base.low), rel=1e-9)
     assert turned.slopes["quality"].value == pytest.approx(base.slopes["quality"].value, rel=1e-9)

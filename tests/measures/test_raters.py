@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from evalbias.measures import likelihood_effect
 from evalbias.measures.raters import pool, scale_correction
@@ -33,6 +34,24 @@ def test_three_raters_without_noise_by_hand():
     # l = 1, 2, 3: the products of two have the mean (2 + 3 + 6) / 3, the squared mean is 4
     quality = np.tile([-1.0, 0.0, 1.0], 4000)
     assert scale_correction(quality[:, None] * [1.0, 2.0, 3.0]) == pytest.approx(4 / (11 / 3), rel=2e-3)
+
+
+def test_the_scales_are_those_of_greatest_posterior_density():
+    """Another way to the same: the density of the scales is written out, and minimized without its structure."""
+    _, ratings = panel((0.5, 1, 1.5), 60, seed=4)
+    ratings -= ratings.mean(axis=0)
+    products = ratings.T @ ratings / len(ratings)
+    above = np.triu_indices(3, k=1)
+    shared = products[above].mean()
+    noise = np.diag(products).mean() / shared
+
+    def objective(scales):
+        misfit = products[above] / shared - np.outer(scales, scales)[above]
+        return len(ratings) * (misfit**2).sum() + ((scales - 1) ** 2).sum() * (3 * noise) ** 2
+
+    scales = minimize(objective, np.ones(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).x
+    assert scale_correction(ratings) == pytest.approx(scales.mean() ** 2, rel=1e-5)
+    assert np.ptp(scales) > 0.5
 
 
 def test_few_ratings_leave_the_scales_nearly_equal():

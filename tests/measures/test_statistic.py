@@ -180,6 +180,9 @@ def test_few_units_have_no_bootstrap_interval_and_a_difference_stays_within_its_
         found = RankStatistic(people[:n]).interval(people[:n], n_resamples=50, seed=0)
         assert math.isnan(found.low)
         assert math.isnan(found.high)
+        assert (found.n_resamples, found.undefined, found.units) == (0, 0, n)
+    found = RankStatistic(people).interval(people + rng.normal(size=8), n_resamples=50, seed=0)
+    assert (found.n_resamples, found.undefined, found.units) == (0, 0, 8)  # the jackknife draws nothing
     documents = ["a", "b", "c", "d", "e"] * 8
     assert math.isnan(MeanStatistic().interval(rng.normal(size=40), clusters=documents, n_resamples=50, seed=0).low)
     found = RankStatistic(people).difference(people, -people + rng.normal(0, 0.4, 8), n_resamples=400, seed=0)
