@@ -21,7 +21,7 @@ from benchmarks.results import write_section
 from benchmarks.statistical_truth.checks import Check, check
 from benchmarks.statistical_truth.drift import drift
 from benchmarks.statistical_truth.effect import EFFECTS as PLANTED
-from benchmarks.statistical_truth.effect import LARGE, LARGE_SETS, check_effect
+from benchmarks.statistical_truth.effect import LARGE, check_effect
 from benchmarks.statistical_truth.power import power
 from benchmarks.statistical_truth.scales import check_scales
 from benchmarks.statistical_truth.table import report
@@ -34,8 +34,7 @@ OTHERS = ("effect", "scales", "power", "drift")
 def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
     """Check one world at one size; one record a statistic or effect. ``"drift"`` has sizes of its own."""
     if world == "effect":
-        few = min(sets, LARGE_SETS) if n == LARGE else sets
-        return [check_effect(effect, n=n, outputs=outputs, sets=few, seed=seed) for effect in PLANTED]
+        return [check_effect(effect, n=n, outputs=outputs, sets=sets, seed=seed) for effect in PLANTED]
     if world == "scales":
         return check_scales(n, sets=sets, seed=seed)
     if world == "drift":

@@ -14,8 +14,8 @@ from evalbias.measures import likelihood_effect, likelihood_effect_change
 from evalbias.measures.arrays import FloatArray
 
 EFFECTS = (-0.3, -0.1, 0.0, 0.1, 0.2, 0.3)
-LARGE, LARGE_SETS, CLOSE = 3000, 200, 0.02
-"""Items with which a planted effect should be recovered this closely, and data sets to tell."""
+LARGE, CLOSE = 3000, 0.02
+"""Items with which a planted effect should be recovered this closely."""
 
 
 def drawn(
