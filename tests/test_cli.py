@@ -612,8 +612,13 @@ def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
     assert differences["result.n"] == [20, 40]
     assert "settings.seed" not in differences
     shown = evalbias("runs", "compare", "runs/few", "runs/more", "--html", "page.html", cwd=tmp_path).stdout
-    assert "result.n" in shown
+    assert shown.startswith("few and more differ in 3 settings, 0 estimates and 2 other results.")
+    assert re.search(r"│ n +│ 20 +│ 40 +│", shown)
     assert "page: page.html" in shown
+    same = evalbias("runs", "compare", "runs/few", "runs/few", cwd=tmp_path).stdout
+    assert same == "runs/few and runs/few have the same settings and results.\n"
+    (tmp_path / "runs/more/result.json").unlink()
+    assert evalbias("runs", "compare", "runs/few", "runs/more", cwd=tmp_path).stderr == "runs/more is stopped.\n"
     assert "few and more differ in" in (tmp_path / "page.html").read_text(encoding="utf-8")
     evalbias("runs", "delete", "runs/few", "--yes", cwd=tmp_path)
     assert not (tmp_path / "runs/few").exists()

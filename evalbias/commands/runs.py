@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,8 @@ import typer
 from evalbias.commands.options import Json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from evalbias.runs.listing import RunRecord
 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the run folders.", file_okay=False)]
@@ -26,6 +29,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     from rich.table import Table
 
     from evalbias.commands.terminal import PlainConsole
+    from evalbias.evaluation.formatting import count
     from evalbias.runs.listing import list_runs
 
     if not root.is_dir():
@@ -34,7 +38,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     if as_json:
         _print_json([_summary(run) for run in runs])
         return
-    table = Table(title=f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} in {root}")
+    table = Table(title=f"{count(len(runs), 'run')} in {root}")
     for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
         table.add_column(heading, overflow="fold")
     for run in runs:
@@ -72,10 +76,9 @@ def compare_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the settings and numbers in which two runs differ."""
-    from rich.table import Table
-
-    from evalbias.commands.terminal import PlainConsole
+    """Show the settings, estimates and other results in which two runs differ."""
+    from evalbias.commands.terminal import PlainConsole, say
+    from evalbias.report.run_differences import run_differences
     from evalbias.runs.listing import compare_runs, read_run
 
     records = read_run(first), read_run(second)
@@ -83,19 +86,34 @@ def compare_command(
         from evalbias.report.html.run_comparison import comparison_page
 
         comparison_page(*records).write(html)
-    differences = compare_runs(*records)
     if as_json:
-        _print_json(differences)
+        _print_json(compare_runs(*records))
         return
-    table = Table(title=f"{len(differences)} differences")
-    table.add_column("name", overflow="fold")
-    for folder in (first, second):
-        table.add_column(folder.name, overflow="fold")
-    for name, values in differences.items():
-        table.add_row(name, *("-" if value is None else str(value) for value in values))
-    PlainConsole().print(table)
+    for record in records:
+        if record.status != "finished":
+            say(f"{record.path} is {record.status}. {record.damage}".rstrip())
+    found, console = run_differences(*records), PlainConsole()
+    console.print(found.sentence)
+    for title, rows in (
+        ("Settings that differ", found.settings),
+        *((measured.title, measured.differences) for measured in found.measured),
+        ("Other results that differ", found.results),
+    ):
+        if rows:
+            console.print(_side_by_side(title, found.names, rows))
     if html is not None:
         typer.echo(f"page: {html}")
+
+
+def _side_by_side(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for heading in ("", *names):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 @app.command("delete")

@@ -26,8 +26,9 @@ from evalbias.report.html.run_page import title_of_run, write_report
 from evalbias.report.html.sections import Context, sections
 from evalbias.report.html.sections.tables import candidates_table
 from evalbias.report.html.words import title_of
+from evalbias.report.run_differences import run_differences
 from evalbias.runs.folder import RunFolder
-from evalbias.runs.listing import read_run
+from evalbias.runs.listing import compare_runs, read_run
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
 
@@ -253,7 +254,29 @@ def test_two_runs_side_by_side(tmp_path, measured):
         assert f"{one.text()} ({one.interval})" in text
     assert f"How often the first position wins: {ours['first_rate'].text()} and {theirs['first_rate'].text()}" in text
     assert read.tags.count("svg") == 2 * 3  # first place, fairness, consistency
-    assert "differ in 1 setting and" in text
+    assert "differ in 1 setting, " in text
+
+
+def test_two_runs_differ_in_what_they_measured_and_not_in_each_word_about_it(tmp_path):
+    rows = [{"source": f"q{k}", "output": "a " * (k % 7 + 1), "ratings": [k % 5, k % 5 + k % 2]} for k in range(60)]
+    records = []
+    for name, flaw in (("one", 0), ("two", 1)):
+        scored = [{**row, "judge": (k % 5 + flaw * (k % 3)) / 2} for k, row in enumerate(rows)]
+        found = evalbias.audit(scored, scores_field="judge", seed=0)
+        with RunFolder(tmp_path / name, {"command": "audit", "seed": 0}) as run:
+            run.write_result({"audit": found.to_dict(), "measurements": found.measurements})
+        records.append(read_run(tmp_path / name))
+    found = run_differences(*records)
+    assert found.settings == []
+    titles = [measured.title for measured in found.measured]
+    assert titles == ["Verbosity: quality", "Agreement with people: quality"]
+    (length,) = found.measured[0].rows
+    assert length[0] == "Effect of length at equal quality"
+    assert length[1] != length[2]
+    assert [name for name, *_ in found.results] == ["audit.verdict"]
+    assert len(compare_runs(*records)) > 50
+    alone = run_differences(records[0], replace(records[1], result=None))
+    assert {row[2] for measured in alone.measured for row in measured.rows} == {"-"}
 
 
 def test_judges_side_by_side_mark_what_is_true_by_construction():

@@ -1,0 +1,142 @@
+"""What differs between two runs, from what their folders hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.formatting import count
+from evalbias.report.html.words import name_of, title_of
+from evalbias.runs.listing import LONGEST_LIST, RunRecord, compare_runs
+from evalbias.runs.values import number
+
+Row = tuple[str, str, str]
+"""A name, and what the first and the second run have under it; "-" for nothing."""
+
+REPEATED = tuple(
+    f"result.audit.{part}" for part in ("biases.", "further.", "agreement", "not_measured.", "provenance.")
+)
+"""Beginnings of the names in an audit's result that say again what its measurements say."""
+FIELDS = {field.name for field in fields(Estimate)}
+
+
+@dataclass(frozen=True)
+class MeasuredByTwo:
+    """One measurement of two runs, of which one may lack it.
+
+    Attributes:
+        title: The bias and the criterion.
+        estimates: Each estimate in the first and in the second run; None where a run lacks it.
+    """
+
+    title: str
+    estimates: list[tuple[Estimate | None, Estimate | None]]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Every estimate with its interval, in both runs."""
+        return [(name_of(one or other), _shown(one), _shown(other)) for one, other in self.estimates]
+
+    @property
+    def differences(self) -> list[Row]:
+        """The rows in which the runs differ."""
+        return [row for row in self.rows if row[1] != row[2]]
+
+
+@dataclass(frozen=True)
+class RunDifferences:
+    """Two runs side by side.
+
+    Attributes:
+        names: Names of the runs.
+        settings: Settings that differ.
+        measured: Every measurement of either run.
+        results: What else differs in the results.
+    """
+
+    names: tuple[str, str]
+    settings: list[Row]
+    measured: list[MeasuredByTwo]
+    results: list[Row]
+
+    @property
+    def sentence(self) -> str:
+        """In how many settings, estimates and other results the runs differ."""
+        estimates = sum(len(one.differences) for one in self.measured)
+        if not (self.settings or estimates or self.results):
+            return f"{self.names[0]} and {self.names[1]} have the same settings and results."
+        return (
+            f"{self.names[0]} and {self.names[1]} differ in {count(len(self.settings), 'setting')}, "
+            f"{count(estimates, 'estimate')} and {count(len(self.results), 'other result')}."
+        )
+
+
+def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
+    """Return what differs between two runs."""
+    one, other = (dict(_measured(run.result or {}, "result")) for run in (first, second))
+    places = tuple(f"{place}." for place in {**one, **other})
+    differences = compare_runs(first, second)
+    results = {name: both for name, both in differences.items() if not name.startswith((*places, *REPEATED))}
+    return RunDifferences(
+        _names(first, second),
+        _rows(differences, "settings."),
+        [_paired(one.get(place), other.get(place)) for place in {**one, **other}],
+        _rows(results, "result."),
+    )
+
+
+def _rows(differences: Mapping[str, tuple[Any, Any]], part: str) -> list[Row]:
+    """Return the differences in one part, whose name is left out."""
+    return [
+        (name.removeprefix(part), _cell(a), _cell(b)) for name, (a, b) in differences.items() if name.startswith(part)
+    ]
+
+
+def _names(first: RunRecord, second: RunRecord) -> tuple[str, str]:
+    names = first.path.name, second.path.name
+    return names if names[0] != names[1] else (str(first.path), str(second.path))
+
+
+Measured = tuple[str, dict[str, Estimate]]
+"""Title of a measurement, and its estimates by name."""
+
+
+def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:
+    """Yield the place of every measurement in a result's JSON, and the measurement."""
+    if isinstance(content, Mapping):
+        if {"bias", "criterion", "estimates"} <= content.keys():
+            estimates = {name: _estimate(e) for name, e in content["estimates"].items()}
+            yield place, (f"{title_of(str(content['bias']))}: {content['criterion']}", estimates)
+            return
+        parts = [*content.items()]
+    elif isinstance(content, list) and len(content) <= LONGEST_LIST:
+        parts = [(str(n), part) for n, part in enumerate(content)]
+    else:
+        return
+    for name, part in parts:
+        yield from _measured(part, f"{place}.{name}")
+
+
+def _estimate(content: Mapping[str, Any]) -> Estimate:
+    """Read an estimate as ``to_json`` writes it."""
+    known: dict[str, Any] = {name: value for name, value in content.items() if name in FIELDS}
+    numbers: dict[str, Any] = {
+        name: number(known[name]) for name in ("value", "low", "high", "p_value") if name in known
+    }
+    return Estimate(**(known | numbers))
+
+
+def _paired(one: Measured | None, other: Measured | None) -> MeasuredByTwo:
+    ours, theirs = ({} if measured is None else measured[1] for measured in (one, other))
+    title = (one or other or ("", {}))[0]
+    return MeasuredByTwo(title, [(ours.get(name), theirs.get(name)) for name in {**ours, **theirs}])
+
+
+def _shown(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
