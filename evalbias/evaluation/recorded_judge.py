@@ -94,7 +94,8 @@ def recorded_verdicts(
         Answers (n, orders, 2) by position, 1 for the position that was chosen, with a third class where a tie occurs.
 
     Raises:
-        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named.
+        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named. Or both orders
+            have the same field.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -103,6 +104,11 @@ def recorded_verdicts(
     """
     check_pairs(examples)
     judged_on = as_criterion(criterion)
+    if swapped == winner:
+        raise ValueError(
+            f"The field {winner!r} is named for both orders, and a judge would seem to have no position bias: name the "
+            "field of the choices in the swapped order, or leave it out if only one order was asked."
+        )
     fields = [winner] if swapped is None else [winner, swapped]
     choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
     facts = item_facts(

@@ -50,6 +50,12 @@ def test_the_judges_own_answers_are_not_taken_for_peoples():
     assert BETTER not in recorded_verdicts(pairs, "swapped", better="people").covariates
 
 
+def test_one_field_for_both_orders_is_a_slip_and_no_fair_judge():
+    pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2) for k in range(4)]
+    with pytest.raises(ValueError, match="The field 'winner' is named for both orders"):
+        recorded_verdicts(pairs, "winner", swapped="winner")
+
+
 def test_bare_columns_of_numbers_are_enough():
     judged = recorded_scores([dspy.Example(mine=1), dspy.Example(mine=2)], "mine")
     assert judged.answers.tolist() == [1, 2]
