@@ -385,6 +385,7 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
         ),
         (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
         (["--data", "{items}", "--out", ""], "What follows --out is empty: give a value, or leave --out out"),
+        (["--data", "{items}", "--seed", "-1"], "Invalid value for '--seed'"),
         (["--data={items}", "--out="], "What follows --out is empty"),
         (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is neither a folder"),
     ],
@@ -617,10 +618,18 @@ def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
     assert "page: page.html" in shown
     same = evalbias("runs", "compare", "runs/few", "runs/few", cwd=tmp_path).stdout
     assert same == "runs/few and runs/few have the same settings and results.\n"
+    damaged = {"bias": "verbosity", "criterion": "wit", "estimates": {"length_effect": {"name": "length_effect"}}}
+    (tmp_path / "runs/more/result.json").write_text(json.dumps({"measurements": damaged}))
+    told = evalbias("runs", "compare", "runs/few", "runs/more", cwd=tmp_path, check=False)
+    assert (told.returncode, "runs/more/result.json holds a measurement of another" in told.stderr) == (2, True)
     (tmp_path / "runs/more/result.json").unlink()
     assert evalbias("runs", "compare", "runs/few", "runs/more", cwd=tmp_path).stderr == "runs/more is stopped.\n"
     assert "few and more differ in" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    (tmp_path / "runs/more/run.json").write_text('{"lm": "of another program"}')
+    assert "1 run in" not in evalbias("runs", "list", cwd=tmp_path).stdout
+    evalbias("runs", "compare", "runs/few", "runs/more", "--html", "page.html", cwd=tmp_path)
     evalbias("runs", "delete", "runs/few", "--yes", cwd=tmp_path)
+    assert "1 run in runs" in evalbias("runs", "list", cwd=tmp_path).stdout
     assert not (tmp_path / "runs/few").exists()
     wrong = evalbias("runs", "delete", ".", "--yes", cwd=tmp_path, check=False)
     assert (wrong.returncode, "has no run.json" in wrong.stderr) == (2, True)

@@ -57,7 +57,7 @@ Scale = Annotated[
 LikelihoodLM = Annotated[
     str | None, measure_option(help="Model that measures how likely the outputs are. By default, the judge's model.")
 ]
-Seed = Annotated[int, run_option(help="Seed for all random draws.")]
+Seed = Annotated[int, run_option(help="Seed for all random draws.", min=0)]
 Out = Annotated[
     Path | None,
     run_option(help="The run's folder. By default, one under runs/; the same settings give the same one."),

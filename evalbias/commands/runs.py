@@ -72,7 +72,7 @@ def compare_command(
     first: Folder,
     second: Folder,
     html: Annotated[
-        Path | None, typer.Option(help="Also write a page that shows their estimates side by side.")
+        Path | None, typer.Option(help="Also write a page that shows their estimates side by side.", dir_okay=False)
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -131,7 +131,8 @@ def delete_command(
 
 
 def _summary(run: RunRecord) -> dict[str, Any]:
-    model = run.settings.get("lm") or {}
+    named = run.settings.get("lm")
+    model = named if isinstance(named, dict) else {}
     return {
         "path": str(run.path),
         "command": run.settings.get("command"),

@@ -9,6 +9,7 @@ from typing import Any
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import count
 from evalbias.report.html.words import name_of, title_of
+from evalbias.runs.folder import RESULT
 from evalbias.runs.listing import LONGEST_LIST, RunRecord, compare_runs
 from evalbias.runs.values import number
 
@@ -74,8 +75,12 @@ class RunDifferences:
 
 
 def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
-    """Return what differs between two runs."""
-    one, other = (dict(_measured(run.result or {}, "result")) for run in (first, second))
+    """Return what differs between two runs.
+
+    Raises:
+        ValueError: A result is not of the form in which this version writes it.
+    """
+    one, other = _measurements(first), _measurements(second)
     places = tuple(f"{place}." for place in {**one, **other})
     differences = compare_runs(first, second)
     results = {name: both for name, both in differences.items() if not name.startswith((*places, *REPEATED))}
@@ -101,6 +106,15 @@ def _names(first: RunRecord, second: RunRecord) -> tuple[str, str]:
 
 Measured = tuple[str, dict[str, Estimate]]
 """Title of a measurement, and its estimates by name."""
+
+
+def _measurements(run: RunRecord) -> dict[str, Measured]:
+    try:
+        return dict(_measured(run.result or {}, "result"))
+    except (TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{run.path / RESULT} holds a measurement of another form ({error}): run its command again."
+        ) from error
 
 
 def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:

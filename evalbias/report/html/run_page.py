@@ -63,7 +63,8 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
     """
     names = ", ".join(c["name"] for c in settings.get("criteria", ()))
     task = str(settings.get("task") or "").replace("-", " ")
-    what = names or task or TITLES.get(settings["command"], str(settings["command"]))
+    command = str(settings.get("command", ""))
+    what = names or task or TITLES.get(command, command)
     model = model_title(_model(settings.get("lm")))
     done = "written and judged by" if task else "judged by"
     title = f"{what}, {done} {model}" if model else what
