@@ -117,6 +117,9 @@ def _judge_corpus(
 
 
 def _line(brief: dict[str, object], file: Path) -> str:
+    from evalbias.evaluation.formatting import count
+
+    scored: Any = brief["n"]
     refused: Any = brief["refused"]
     named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
     unanswered = (
@@ -124,7 +127,7 @@ def _line(brief: dict[str, object], file: Path) -> str:
         "or the server reported none. Try a prompt that asks for a label alone, or another model.\n"
     )
     return (
-        f"{brief['n']} items scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
+        f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
         f"{unanswered * bool(brief['unanswered'])}"
         "To find out whether these scores can be trusted, run 'evalbias audit' with the same --judge and --lm on rated "
         "items."

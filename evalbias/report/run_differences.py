@@ -29,16 +29,17 @@ class MeasuredByTwo:
 
     Attributes:
         title: The bias and the criterion.
-        estimates: Each estimate in the first and in the second run; None where a run lacks it.
+        estimates: Name in words of each estimate, and the estimate in the first and in the second run; None where a
+            run lacks it.
     """
 
     title: str
-    estimates: list[tuple[Estimate | None, Estimate | None]]
+    estimates: list[tuple[str, Estimate | None, Estimate | None]]
 
     @property
     def rows(self) -> list[Row]:
         """Every estimate with its interval, in both runs."""
-        return [(name_of(one or other), _shown(one), _shown(other)) for one, other in self.estimates]
+        return [(name, _shown(one), _shown(other)) for name, one, other in self.estimates]
 
     @property
     def differences(self) -> list[Row]:
@@ -145,7 +146,9 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 def _paired(one: Measured | None, other: Measured | None) -> MeasuredByTwo:
     ours, theirs = ({} if measured is None else measured[1] for measured in (one, other))
     title = (one or other or ("", {}))[0]
-    return MeasuredByTwo(title, [(ours.get(name), theirs.get(name)) for name in {**ours, **theirs}])
+    return MeasuredByTwo(
+        title, [(name_of(e), ours.get(name), theirs.get(name)) for name, e in {**ours, **theirs}.items()]
+    )
 
 
 def _shown(estimate: Estimate | None) -> str:

@@ -11,7 +11,6 @@ from evalbias.report.html.page import Page
 from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.run_page import title_of_run
 from evalbias.report.html.svg import plot
-from evalbias.report.html.words import name_of
 from evalbias.report.run_differences import RunDifferences, run_differences
 from evalbias.runs.listing import RunRecord
 
@@ -37,11 +36,11 @@ def _estimates(found: RunDifferences) -> Iterator[Section]:
     left = DRAWN
     for measured in found.measured:
         blocks: list[Block] = []
-        for one, other in measured.estimates:
+        for name, one, other in measured.estimates:
             if one is None or other is None or one.null is None or math.isnan(one.value + other.value) or not left:
                 continue
             left -= 1
-            title = f"{name_of(one)}: {one.text()} and {other.text()}"
+            title = f"{name}: {one.text()} and {other.text()}"
             both = dict(zip(found.names, (one, other), strict=True))
             blocks.append(plot(estimate_rows(both, title, null=one.null)))
         note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
