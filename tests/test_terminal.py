@@ -126,6 +126,8 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
         open_lm("mistral/mine")
     with pytest.raises(ValueError, match="--dialect chat: gpt2 is no server's model; give an address"):
         open_lm("gpt2", ModelOptions(dialect="chat"))
+    with pytest.raises(ValueError, match="--dtype bfloat16: embedded runs in float32"):
+        open_lm("embedded", ModelOptions(dtype="bfloat16"))
     with pytest.raises(ValueError, match="--dialect chat: dspy:openai/gpt-4o is no server's model"):
         open_lm("dspy:openai/gpt-4o", ModelOptions(dialect="chat", api_base="http://h/v1"))
     opened = []

@@ -94,6 +94,8 @@ def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any
         raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
     if kind == "embedded" and options.api_base is not None:
         raise ValueError(f"--api-base: {name} is the model that ships with evalbias, leave the address out.")
+    if kind == "embedded" and options.dtype not in ("auto", "float32"):
+        raise ValueError(f"--dtype {options.dtype}: {name} runs in float32, leave it out.")
     if kind == "dspy" and options.api_base is not None and "," in options.api_base:
         raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
     if kind == "server" and options.api_base is None:

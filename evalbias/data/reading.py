@@ -245,10 +245,10 @@ def _object(value: Any, label: str) -> dict[str, Any]:
 
 def _decode(content: str, path: Path, line: int) -> Any:
     try:
-        return json.loads(content, parse_constant=_refuse)
+        return json.loads(content, parse_constant=_refuse, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
-    except (ValueError, RecursionError) as error:  # _refuse; an integer of thousands of digits; lists in lists
+    except (ValueError, RecursionError) as error:  # _refuse, _unique; an integer of thousands of digits; lists in lists
         raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
 
 
@@ -259,6 +259,15 @@ def _not_utf8(path: Path, content: bytes, error: UnicodeDecodeError) -> DataErro
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"is not UTF-8 text: line {line} has the byte 0x{content[error.start]:02x}"
     return DataError(f'{path} {problem}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").')
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice in one object")
+    return found
 
 
 def _refuse(token: str) -> None:

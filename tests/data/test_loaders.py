@@ -159,6 +159,7 @@ def test_users_own_ratings(tmp_path):
         (r'{"source": "s", "output": "a\ud83d b"}', r"'output' holds the lone surrogate U\+D83D at character 2"),
         (r'{"id": "\ud83d", "source": "s", "output": "o"}', r"jsonl:2: 'id' holds the lone surrogate U\+D83D"),
         ("{", r"items\.jsonl:2 is not valid JSON"),
+        ('{"id": 1, "score": 4, "score": 2}', r"items\.jsonl:2 is not valid JSON \('score' stands twice in one object"),
         ('{"n": ' + "[" * 100_000 + "]" * 100_000 + "}", r"items\.jsonl:2 is not valid JSON \(maximum recursion"),
         ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
         ('{"source": "s"}', r"items\.jsonl:2: 'output' is missing; the record has only \['source'\]"),
