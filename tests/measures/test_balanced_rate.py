@@ -37,6 +37,20 @@ def test_means_that_move_together_over_the_inputs_widen_the_interval():
     assert together.high - together.low > 1.3 * np.ptp([getattr(_apart(wins, classes), e) for e in ("low", "high")])
 
 
+def test_the_correlation_of_the_means_by_hand():
+    # (input, class, win); both classes win half of their four pairs
+    pairs = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0), (3, 1, 1)]
+    inputs, classes, wins = np.array(pairs, dtype=float).T
+    found = BalancedRate(classes).interval(wins, clusters=inputs.tolist(), seed=0)
+    # sums of win - 1/2 over the inputs: 1, -1/2, -1/2, 0 of one class, -1/2, 1/2, 0, 0 of the other
+    r = (-1 / 2 - 1 / 4) / math.sqrt((1 + 1 / 4 + 1 / 4) * (1 / 4 + 1 / 4))
+    one, other = (share_interval(wins[classes == k], clusters=inputs[classes == k].tolist()) for k in (0, 1))
+    a, b = 1 / 2 - one.low, 1 / 2 - other.low
+    assert found.low == pytest.approx(1 / 2 - math.sqrt(a**2 + b**2 + 2 * r * a * b) / 2)
+    assert 0 < found.low < found.high < 1
+    assert found.n_resamples == 0
+
+
 def _apart(wins, classes):
     return BalancedRate(classes).interval(wins, seed=0)
 

@@ -49,6 +49,7 @@ def test_a_position_and_its_mirror_image():
     ours, theirs = both_orders_interval(pairs(7, 1, 40)), both_orders_interval(pairs(1, 7, 40))
     assert (ours.low, ours.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
     assert both_orders_interval(pairs(12, 0, 12)).high == 1.0
+    assert both_orders_interval(pairs(0, 12, 12)).low == 0.0
 
 
 def test_pairs_of_a_document_that_move_together_count_once():
@@ -62,7 +63,9 @@ def test_undefined_pairs_are_left_out_and_others_refused():
     with_gaps = np.concatenate([pairs(5, 1, 20), [np.nan] * 7])
     found = BothOrdersStatistic().interval(with_gaps, seed=0)
     assert found == both_orders_interval(pairs(5, 1, 20))
-    assert np.isnan(both_orders_interval([0.5]).low)
+    single = both_orders_interval([0.5])
+    assert single.estimate == 0.5
+    assert np.isnan([single.low, single.high]).all()
     with pytest.raises(ValueError, match=r"between 0 and 1; \[1\.5\] do not"):
         both_orders_interval([0.5, 1.5])
 

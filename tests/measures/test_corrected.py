@@ -47,10 +47,19 @@ def test_without_help_from_the_judge_the_labels_stand_alone(judge, rest):
     assert found.estimate == 2.75
 
 
+def test_the_judge_moves_the_mean_of_three_labels_and_not_of_two():
+    judge, human, rest = [1.0, 2.0, 3.0], [1.0, 3.0, 3.0], [2.0, 4.0]
+    # around 2.4 the squares of m sum up to 2.48 and 2.72: (2 / 9) / (2.48 / 9 + 2.72 / 4) = 50 / 215
+    assert corrected_mean(judge, human, rest).estimate == pytest.approx(7 / 3 + 50 / 215 * (3 - 2))
+    assert corrected_mean(judge[:2], human[:2], rest).estimate == 2.0
+
+
 def test_undefined_items_are_left_out():
     found = corrected_mean([*JUDGE, NAN, 3.0], [*HUMAN, 2.0, NAN], [*REST, NAN])
     assert found == corrected_mean(JUDGE, HUMAN, REST)
-    assert math.isnan(corrected_mean([1.0], [1.0], REST).low)
+    single = corrected_mean([1.0], [1.0], REST)
+    assert math.isnan(single.low)
+    assert (single.n_resamples, single.units) == (0, 1)
 
 
 def test_outputs_of_one_input_count_together():
@@ -212,6 +221,6 @@ def test_few_inputs_hold_the_truth(units):
 
 def test_equal_labels_do_not_tell_how_much_others_differ():
     found = corrected_mean([1.0, 2.0, 3.0, 4.0], [3.0] * 4, [2.0, 5.0])
-    assert (found.estimate, found.reason) == (3.0, ALIKE)
+    assert (found.estimate, found.reason, found.n_resamples) == (3.0, ALIKE, 0)
     assert math.isnan(found.low)
     assert math.isnan(found.high)

@@ -19,6 +19,12 @@ def test_step_down_worked_by_hand():
     assert step_down(np.array([9.0]), np.full((9, 1), np.nan)).tolist() == [1.0]  # an undefined draw speaks for nothing
 
 
+def test_a_number_that_errors_reach_is_not_told_from_0():
+    errors = np.array([-0.3, 0.1, 0.0, 0.2])  # -.3 and .2 are as far from 0 as -.2, or farther; the data count too
+    assert nonzero(-0.2, errors) == (2 + 1) / (4 + 1)
+    assert nonzero(9.0, errors) == 1 / (4 + 1)
+
+
 def test_statistics_that_agree_cost_one_test_and_independent_ones_all():
     rng = np.random.default_rng(0)
     one, several = rng.normal(size=(200_000, 1)), rng.normal(size=(200_000, 10))

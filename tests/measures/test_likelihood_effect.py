@@ -11,6 +11,7 @@ from scipy import stats
 
 from evalbias.measures import likelihood_effect, likelihood_effect_change
 from evalbias.measures import raters as raters_module
+from evalbias.measures.instrumented import jackknife
 from evalbias.measures.raters import pool, with_reliability
 from evalbias.measures.weak_instruments import weak_test
 
@@ -65,6 +66,19 @@ def test_a_level_of_one_cluster_has_no_standard_error(rare, untold):
     assert found.standard_error == pytest.approx(np.sqrt(19 * np.var(without)), rel=2e-3)
     assert 0 < errors["quality"] < 1
     assert all(error < 0.5 for error in levels.values() if not np.isnan(error))
+
+
+@pytest.mark.parametrize(("elsewhere", "untold"), [(4e-5, False), (4e-6, True)])
+def test_a_column_that_all_but_vanishes_without_a_cluster_is_told_by_its_share_there(elsewhere, untold):
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(20), 3)
+    column = np.where(clusters == 0, 1.0, elsewhere * rng.choice([-1.0, 1.0], size=60))
+    # of the column's sum of squares, the other 57 items hold 3e-8 or 3e-10, below a billionth
+    rated = pool(rng.normal(size=60)[:, None] + 0.5 * rng.normal(size=(60, 2)))
+    matrix = np.column_stack([np.ones(60), column])
+    _, left_out = jackknife(rng.normal(size=(60, 1)), matrix, rated, clusters, unit=np.zeros(2))
+    assert np.isnan(left_out[0, :, 0]).tolist() == [False, untold, False]
+    assert not np.isnan(left_out[1:]).any()
 
 
 def by_linearmodels(ls, scores, ratings, clusters, covariates=None):

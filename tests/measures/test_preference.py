@@ -150,6 +150,16 @@ def test_bad_input(measure, rows, match):
         measure(rows)
 
 
+def test_the_first_row_that_is_no_distribution_is_named():
+    with pytest.raises(ValueError, match=r"\[0\.5, 0\.6\] are not a distribution"):
+        decision_rates([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]])
+
+
+def test_an_infinite_probability_is_refused_and_not_left_out():
+    with pytest.raises(ValueError, match=r"\[inf, 0\.0\] are not a distribution"):
+        consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
+
+
 def test_nothing_defined_is_nan():
     assert np.isnan(decision_rates([[NAN, NAN]])).all()
     assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))

@@ -90,6 +90,17 @@ def test_ties_count_half_and_the_data_in_full():
     assert few.p_value == pytest.approx(2 / 8, abs=0.01)
 
 
+def test_p_of_few_resamples_by_hand():
+    ones, zeros = np.ones(60), np.zeros(60)  # no draw swaps all of 60 items or none
+    assert paired_permutation_test(MeanStatistic(), ones, zeros, n_resamples=99, seed=0).p_value == 1 / 100
+    # the second item is equal: every swap ties, in full if it swaps both items or none, else half
+    one_draw = [
+        paired_permutation_test(MeanStatistic(), [1.0, 0.5], [0.0, 0.5], n_resamples=1, seed=seed).p_value
+        for seed in range(20)
+    ]
+    assert set(one_draw) == {(1 + 1) / 2, (1 + 1 / 2) / 2}
+
+
 @pytest.mark.parametrize("unit", [1e-14, 1e-3, 1e9])
 def test_the_unit_of_the_scores_does_not_matter(unit):
     rng = np.random.default_rng(0)
