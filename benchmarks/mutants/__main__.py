@@ -47,7 +47,6 @@ TESTS = {
     "measures.equal_quality": [*EFFECT, "measures/test_family_wise.py", "evaluation/test_verbosity.py"],
     "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.group_gap": ["evaluation/test_verbosity.py"],
-    "measures.instructscore": ["data/test_refinements.py"],
     "measures.instrumented": EFFECT,
     "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
     "measures.joint_model": EFFECT,

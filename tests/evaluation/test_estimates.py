@@ -1,5 +1,6 @@
 """Estimates, measurements and comparisons by hand."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -125,6 +126,9 @@ def test_a_comparison_by_hand():
     assert row[4] == "3"
     assert found._title() == "Likelihood on c, before -> after"
     assert found.to_dict()["changes"] == found.changes
+    for one, field in ((found, "bias"), (change, "before"), (sides[0], "bias"), (change.before, "value")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(one, field, None)
 
 
 @pytest.mark.parametrize(

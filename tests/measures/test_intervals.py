@@ -290,6 +290,11 @@ def test_an_estimate_beside_all_resamples_has_an_interval():
     assert math.isnan(bootstrap_ci(lambda rows: np.full(len(rows), np.nan), x, n_resamples=300, seed=0).low)
     with pytest.raises(ValueError, match="method='basic'"):
         bootstrap_ci(spearman_rows, x, x, method="basic", seed=0)
+    with pytest.raises(ValueError, match="0 arrays"):
+        bootstrap_ci(spearman_rows, seed=0)
+    for confidence in (0, 1):
+        with pytest.raises(ValueError, match=f"confidence={confidence}, .*out of range"):
+            bootstrap_ci(spearman_rows, x, x, confidence=confidence, seed=0)
 
 
 def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
@@ -303,5 +308,7 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     few = p_of_interval(0.98, -1.0, 5.0, null=-2.0, units=5)  # 1.98 is 2.776 standard errors of t with 4 df
     assert few == pytest.approx(2 * stats.t.sf(2.98 / 1.98 * 2.776445, 4), rel=1e-5)
     assert few == pytest.approx(0.014, abs=5e-4)  # by the normal distribution .003
+    assert p_of_interval(1.0, 0.5, 2.0, null=1.0) == 1  # the estimate is the null itself
+    assert p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
     assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
     assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)

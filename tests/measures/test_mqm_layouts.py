@@ -41,6 +41,7 @@ LIST = [  # Xu et al. 2024
     ("accuracy/omission (major): 'cat' and 'dog'", None),  # one or two?
     ("'cat' is a major accuracy/mistranslation error\nno-error", None),
     ("no-error\n'cat' is a minor style/awkward error", None),
+    ("'cat' is a major accuracy/mistranslation error. Some minor errors remain.", None),  # how many?
 ]
 SECTIONS = [  # GEMBA-MQM
     ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', (0, 1, 0)),
@@ -57,6 +58,8 @@ SECTIONS = [  # GEMBA-MQM
     ("Major (2):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'", (0, 2, 0)),
     ("Major (3):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'", None),
     ("Major:\n- accuracy/mistranslation - 'cat'\n  Explanation: the word means 'dog'.", (0, 1, 0)),
+    ("Major:\n'cat'\nExplanation: the word is missing", (0, 1, 0)),
+    ("Major:\nErrors:\n'cat'", (0, 1, 0)),
     ("Major: accuracy/mistranslation - 'cat'\nMajor: accuracy/omission - 'dog'", (0, 2, 0)),
     ("Minor: 'a', 'the'", (0, 0, 2)),
     ("Minor errors: 1. 'a' is awkward 2. 'the' is awkward", (0, 0, 2)),
@@ -89,6 +92,8 @@ SEVERAL_ON_A_LINE = [  # below a severity
     ("Major errors: a) 'a' b) 'b' c) 'c'", (0, 3, 0)),
     ("Major: #1 'a' #2 'b'", None),
     ("Major: 'a' 'b'", None),
+    ("Major: 'a', 'b' 'c'", None),
+    ("Major: 'a'; the rest is odd", None),
     ("Major: 'a' / 'b'", None),
     ("Major: 'a' or 'b'", None),
     ("Major: 'a' since it is plural / 'b' since it is past", None),

@@ -138,8 +138,9 @@ def test_pairs_without_two_orders_do_not_count():
 def test_bad_maps_are_refused():
     with pytest.raises(ValueError, match=r"spread=0: give a spread in \(0, 1\]"):
         fit_position_map([0.5], [0.5], spread=0)
-    with pytest.raises(ValueError, match=r"shares in \[0, 1\]"):
-        fit_position_map([1.5], [0.5])
+    for pair in ((1.5, 0.5), (-0.5, 0.5), (0.5, 1.5), (0.5, -0.5)):
+        with pytest.raises(ValueError, match=r"shares in \[0, 1\]"):
+            fit_position_map(*([share] for share in pair))
     with pytest.raises(ValueError, match="different lengths"):
         fit_position_map([0.5], [0.5, 0.6])
     bad = [((0.1, 0.2), (0.5,)), ((0.2, 0.1), (0.1, 0.2)), ((0.1,), (1.2,)), ((), ()), ((NAN,), (NAN,))]

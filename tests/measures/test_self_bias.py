@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.measures import QuantileMap, SkewnessStatistic, distance_skewness, measure_self_bias, self_bias
-from evalbias.measures.bias_and_skewness import symmetry_p_value
+from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
 
 NAN = math.nan
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
@@ -69,6 +69,16 @@ def test_properties_of_skewness(x, scale):
     assert distance_skewness([scale * v for v in x]) == pytest.approx(value, abs=1e-9)
     assert distance_skewness([*x, *(-v for v in x)]) == pytest.approx(0, abs=1e-9)
     assert distance_skewness([v + 3 for v in x], gamma=3.0) == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-3])
+@pytest.mark.parametrize("x", [[1.0, -2.0, 4.0, 1.0], [0.0, 3.0, 3.0, -5.0]])
+def test_the_skewness_of_a_resample_is_that_of_its_values(x, unit):
+    x, counts = unit * np.array(x), np.array([[1, 1, 1, 1], [0, 3, 1, 0], [2, 0, 0, 2]])
+    resamples = [np.repeat(x, row) for row in counts]
+    expected = [by_definition(row) for row in resamples]
+    np.testing.assert_allclose(weighted_skewness(x, counts.astype(float)), expected, atol=1e-12)
+    np.testing.assert_allclose(skewness_rows(np.stack(resamples)), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("documents", [[0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 1, 2, 3]])

@@ -335,6 +335,16 @@ def test_a_large_mixture_stays_exact():
     np.testing.assert_allclose(found, spearman_rows(np.where(swap, b, a), reference[None]), atol=1e-12)
 
 
+def test_sums_beyond_24_bits_stay_exact():
+    # all items of the upper half change from 0 to 1: the sum of their centered ranks, n^2 / 8, is an odd number of
+    # halves, of which 32 bits hold 2^24 at most
+    n = 20_002
+    reference = np.arange(1.0, n + 1)
+    swap = np.tile(reference > n / 2, (64, 1))
+    found = Mixture(np.zeros(n), np.ones(n), reference)(swap)
+    assert found == pytest.approx(math.sqrt(0.75 / (1 - 1 / n**2)), abs=1e-14)  # of two halves
+
+
 @pytest.mark.slow
 def test_the_papers_resamples_fit_into_memory():
     ls, human, a, b = np.random.default_rng(0).normal(size=(4, 568))

@@ -10,7 +10,6 @@ import pytest
 from fakes import FormulaLM
 from models_of_text import Scripted
 
-from evalbias.measures.instructscore import read_instructscore
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.feedback import (
     ConceptsFeedback,
@@ -267,17 +266,6 @@ def test_instructscore_shows_only_place_kind_and_severity():
         source({"id": "x"}, "y")
     with pytest.raises(ValueError, match=r"lacks \{output\}"):
         InstructScore(lm, prompt="{reference}")
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        "Your Translation contains three errors:\nError type 1: style\nMajor/minor: Minor\nError location 1: a\n",
-        "Your Translation contains 1 error:\nError type 1: style\nMajor/minor: Major or Minor\nError location 1: a\n",
-    ],
-)
-def test_an_instructscore_report_that_leaves_an_error_or_a_severity_open_has_no_score(report):
-    assert read_instructscore(report).status == "unreadable"
 
 
 COMET = """
