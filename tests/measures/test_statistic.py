@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 
 from evalbias.measures import (
     FairnessStatistic,
@@ -91,6 +92,17 @@ def test_slope_and_intercept_of_the_same_resamples_are_fitted_once(monkeypatch):
     assert rows == [1]  # the estimate itself
     intercept.interval(wins, n_resamples=300, seed=2)
     assert sum(rows) > 300
+
+
+def test_a_fit_that_has_converged_takes_no_further_steps(monkeypatch):
+    x, wins = np.repeat([0.0, 1.0], [40, 30]), np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 14)
+    counts = np.random.default_rng(0).multinomial(70, np.full(70, 1 / 70), size=20).astype(float)
+    expit, rows = scipy.special.expit, []
+    monkeypatch.setattr(scipy.special, "expit", lambda z: rows.append(len(z)) or expit(z))
+    assert np.isfinite(decision_statistics._logistic(x, wins, counts)).all()
+    assert len(rows) < 10  # Newton's method doubles the digits with every step
+    assert rows == sorted(rows, reverse=True)
+    assert 0 < rows[-1] < rows[0] == 20
 
 
 def test_a_resample_of_few_distant_items_is_separated_too():
