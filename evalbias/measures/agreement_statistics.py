@@ -204,4 +204,4 @@ def _left_out_taus(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
         touched[cluster] = [p.sum() for p in products]
         twice_within[cluster] = [p[:, start:end].sum() for p in products]
     concordance, untied_x, untied_y = (touched.sum(axis=0) / 2 - touched + twice_within / 2).T
-    return ratio(concordance, np.sqrt(np.maximum(untied_x * untied_y, 0)))
+    return ratio(concordance, np.sqrt(untied_x * untied_y))

@@ -160,7 +160,7 @@ class OddsStatistic(Statistic):
 class _Fits:
     """Logistic fits of resamples, kept for a second statistic that is resampled with the same seed."""
 
-    found: dict[bytes, FloatArray] = field(default_factory=dict, compare=False, repr=False)
+    found: dict[bytes, FloatArray] = field(default_factory=dict, compare=False)
 
     def of(self, x: FloatArray, target: FloatArray, counts: FloatArray) -> FloatArray:
         digest = hashlib.blake2b(digest_size=16)
