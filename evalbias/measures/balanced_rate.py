@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items
-from evalbias.measures.statistic import BoundedStatistic
+from evalbias.measures.statistic import FEWEST_UNITS, BoundedStatistic
 
 ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "
@@ -73,6 +73,8 @@ class BalancedRate(BoundedStatistic):
         ]
         spread = np.sqrt((sums[0] ** 2).sum() * (sums[1] ** 2).sum())
         correlation = float((sums[0] * sums[1]).sum() / spread) if spread > 0 else 0.0
+        if units < FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
+            correlation = max(correlation, 0.0)
 
         def half(a: float, b: float) -> float:
             return float(np.sqrt(max(a**2 + b**2 + 2 * correlation * a * b, 0.0))) / 2

@@ -38,11 +38,12 @@ def test_means_that_move_together_over_the_inputs_widen_the_interval():
 
 
 def test_the_correlation_of_the_means_by_hand():
-    # (input, class, win); both classes win half of their four pairs
+    # (input, class, win) of four inputs and of four more that are like them; both classes win half of their pairs
     pairs = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0), (3, 1, 1)]
+    pairs += [(number + 4, of_class, win) for number, of_class, win in pairs]
     inputs, classes, wins = np.array(pairs, dtype=float).T
     found = BalancedRate(classes).interval(wins, clusters=inputs.tolist(), seed=0)
-    # sums of win - 1/2 over the inputs: 1, -1/2, -1/2, 0 of one class, -1/2, 1/2, 0, 0 of the other
+    # sums of win - 1/2 over the first four inputs: 1, -1/2, -1/2, 0 of one class, -1/2, 1/2, 0, 0 of the other
     r = (-1 / 2 - 1 / 4) / math.sqrt((1 + 1 / 4 + 1 / 4) * (1 / 4 + 1 / 4))
     one, other = (share_interval(wins[classes == k], clusters=inputs[classes == k].tolist()) for k in (0, 1))
     a, b = 1 / 2 - one.low, 1 / 2 - other.low
@@ -53,6 +54,13 @@ def test_the_correlation_of_the_means_by_hand():
 
 def _apart(wins, classes):
     return BalancedRate(classes).interval(wins, seed=0)
+
+
+def test_two_inputs_that_differ_in_opposite_ways_leave_a_width():
+    # the classes' means err by the same amount with opposite signs: r = -1, which two inputs always have, or 1
+    wins, classes = np.array([1.0, 1, 0, 0, 0, 0, 1, 1]), np.tile([0.0, 0, 1, 1], 2)
+    found = BalancedRate(classes).interval(wins, clusters=list("aaaabbbb"), seed=0)
+    assert found.low < 0.3 < 0.7 < found.high
 
 
 def test_a_few_pairs_that_agree_leave_a_width():
