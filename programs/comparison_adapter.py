@@ -65,9 +65,9 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
             raise ValueError(f"The demonstration {item_name(demo)!r} has no candidates: give pairs.")
         label, answers = preference_label(demo), comparison_labels(len(candidates), ties=self.ties)
         if label not in answers:
-            told = "has no label" if label is None else f"is labeled {label!r}"
+            fault = "has no label" if label is None else f"is labeled {label!r}"
             raise ValueError(
-                f"The demonstration {item_name(demo)!r} {told}, but the judge answers {', '.join(answers)}: label it, "
+                f"The demonstration {item_name(demo)!r} {fault}, but the judge answers {', '.join(answers)}: label it, "
                 "or leave it out."
             )
         source = text_field(demo, "source")

@@ -87,16 +87,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    found: dict[tuple[str, str, int], Flags] = {}
+    flags: dict[tuple[str, str, int], Flags] = {}
     for tool in (OURS, *args.peers):
         for n in args.sizes:
             for judge in JUDGES:
                 draws = args.draws if tool == OURS else args.peer_draws if judge in args.peer_judges else 0
-                found[tool, judge, n] = flags_of(tool, judge, n, draws, out=args.out, seed=args.seed)
+                flags[tool, judge, n] = flags_of(tool, judge, n, draws, out=args.out, seed=args.seed)
             print(f"{tool}, n = {n}: done", file=sys.stderr)
     versions = ", ".join(f"{peer} {VERSIONS[peer]}" for peer in args.peers)
     text = TEXT.format(module="`benchmarks/audit/judges.py`", versions=versions) + "\n"
-    text += table(JUDGES, args.sizes, found)
+    text += table(JUDGES, args.sizes, flags)
     print(text)
     if args.write:
         write_section("audit", text)

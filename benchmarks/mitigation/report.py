@@ -56,13 +56,13 @@ def lines(row: Row) -> list[list[str]]:
     forms = [("given", "given"), ("paper", row["paper"]), ("compiled", row["chosen"])]
     if row["chosen_with_loss"] != row["chosen"]:
         forms.append(("with loss", row["chosen_with_loss"]))
-    found = [
+    judges = [
         [row["judge"], title, f"{form}: {name}" if form in ("compiled", "with loss") else form, *_cells(row, name)]
         for form, name in forms
         if name is not None
     ]
     alone = [[row["judge"], title, name, "", "", _interval(e), ""] for name, e in row["alone"].items()]
-    return [*found, *alone]
+    return [*judges, *alone]
 
 
 def _cells(row: Row, name: str) -> list[str]:

@@ -25,8 +25,8 @@ def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
     """Return how often the judge is called biased with n items, by panel."""
     rows = []
     for scales in PANELS:
-        found = [likelihood_effect(*drawn(np.random.default_rng([seed, i]), scales, n)) for i in range(sets)]
-        values, p_values = np.array([(one.effect, one.p_value) for one in found]).T
+        effects = [likelihood_effect(*drawn(np.random.default_rng([seed, i]), scales, n)) for i in range(sets)]
+        values, p_values = np.array([(one.effect, one.p_value) for one in effects]).T
         rows.append(
             {
                 "scales": list(scales),

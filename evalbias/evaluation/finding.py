@@ -85,14 +85,14 @@ def findings_of(
     tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and bias not in settled}
     tested = {bias: p_value for bias, p_value in tested.items() if not math.isnan(p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-    found = [
+    findings = [
         Finding(bias, "no sign", headlines[bias], settled[bias])
         if bias in settled
         else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
         for bias, measurement in measurements.items()
     ]
-    found = [replace(f, remedy=_remedy(f, judged, askable)) if f.status == "biased" else f for f in found]
-    return (*found, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
+    findings = [replace(f, remedy=_remedy(f, judged, askable)) if f.status == "biased" else f for f in findings]
+    return (*findings, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
 
 
 def is_of_bias(measurement: Measurement) -> bool:

@@ -121,8 +121,8 @@ def _reach(shares: FloatArray, codes: IntArray, confidence: float) -> float:
 
     What one class gains, the others lose, so the rates move twice as far as that class.
     """
-    found = [share_interval(column, clusters=codes.tolist(), confidence=confidence) for column in shares.T]
-    return 2 * max(max(one.estimate - one.low, one.high - one.estimate) for one in found)
+    intervals = [share_interval(column, clusters=codes.tolist(), confidence=confidence) for column in shares.T]
+    return 2 * max(max(one.estimate - one.low, one.high - one.estimate) for one in intervals)
 
 
 class OddsStatistic(Statistic):

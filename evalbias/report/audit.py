@@ -35,8 +35,8 @@ def audit_view(audit: Audit) -> Group:
     parts.append("")
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
         parts.append(Text(f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"))
-    told = {finding.bias for finding in audit.verdict.having("not measured") if finding.estimate is not None}
-    missing = {bias: why for bias, why in audit.not_measured.items() if bias not in told}
+    in_verdict = {finding.bias for finding in audit.verdict.having("not measured") if finding.estimate is not None}
+    missing = {bias: why for bias, why in audit.not_measured.items() if bias not in in_verdict}
     parts += [Text(f"Not measured: {title(bias)}: {why}") for bias, why in missing.items()]
     if audit.label_next:
         first = ", ".join(audit.label_next[:5])
