@@ -49,7 +49,7 @@ TESTS = {
     "measures.group_gap": ["evaluation/test_verbosity.py"],
     "measures.instrumented": EFFECT,
     "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
-    "measures.joint_model": EFFECT,
+    "measures.joint_model": [*EFFECT, "measures/test_effect_of_pairs.py"],
     "measures.likelihood_calibration": ["programs/test_likelihood_calibration.py"],
     "measures.mixture": ["measures/test_significance.py"],
     "measures.mqm": MQM,

@@ -213,3 +213,16 @@ def test_a_slope_above_1_is_no_sign_of_crowding():
     assert finding.estimate.low > 0.3
     assert finding.status == "no sign"
     assert finding.margin_in_words == "a rise of 0.7 points or less for each point of quality"
+
+
+def test_five_inputs_are_the_fewest_for_an_interval_of_the_slope():
+    rng = np.random.default_rng(0)
+    quality = np.repeat([-1.0, 1.0], 15)
+    inputs = np.tile(np.arange(6), 5)  # five outputs each, of either quality
+    statistic = QualitySlopeStatistic(quality[:, None] + 0.1 * rng.normal(size=(30, 2)))
+    scores = quality + 0.1 * rng.normal(size=30)
+    for n in (4, 5, 6):
+        kept = inputs < n
+        found = statistic.keep(kept).interval(scores[kept], clusters=inputs[kept].tolist(), seed=0)
+        assert math.isnan(found.low) == (n < 5)
+        assert (found.n_resamples, found.undefined, found.units) == (0, 0, n)

@@ -73,3 +73,13 @@ def test_nothing_to_correlate():
         pearson([1, 2], [1])
     with pytest.raises(ValueError, match=r"y\[1\] is infinite"):
         spearman([1, 2], [1, np.inf])
+
+
+@pytest.mark.parametrize("correlation", [kendall, pearson, spearman])
+def test_constant_scores_of_either_side_have_no_correlation(correlation):
+    varied, same = [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]
+    assert [math.isnan(correlation(a, b).value) for a, b in ((varied, same), (same, varied), (varied, varied))] == [
+        True,
+        True,
+        False,
+    ]

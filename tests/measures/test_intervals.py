@@ -312,3 +312,13 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     assert p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
     assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
     assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
+
+
+def test_two_inputs_and_one_resample_are_enough_to_compute():
+    two = share_interval([1.0, 0.0, 1.0, 1.0], clusters=["a", "a", "b", "b"])
+    assert 0 <= two.low < 0.75 < two.high <= 1
+    assert math.isnan(share_interval([1.0, 0.0], clusters=["a", "a"]).low)
+    assert (
+        bootstrap_ci(lambda x: x.mean(axis=-1), np.arange(9.0), n_resamples=1, method="percentile", seed=0).n_resamples
+        == 1
+    )

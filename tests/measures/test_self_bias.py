@@ -219,3 +219,10 @@ def test_a_sample_around_its_center_has_no_skewness_to_tell():
     assert distance_skewness([2, 1], gamma=0.5) == pytest.approx(1 - 2 / 8)
     with pytest.raises(ValueError, match="minus gamma=inf is infinite"):
         distance_skewness([1.0], gamma=math.inf)
+
+
+def test_a_map_is_for_the_scores_of_its_metric_in_any_case():
+    fitted = QuantileMap.fit([0, 1, 2], [-5, -1, 0], metric="chrF")
+    fitted.check_metric("CHRF")
+    with pytest.raises(ValueError, match="fitted to scores of 'chrF', but these are scores of 'bleu'"):
+        fitted.check_metric("bleu")
