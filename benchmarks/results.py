@@ -40,9 +40,14 @@ def write_section(name: str, text: str, path: Path = RESULTS, *, found: str = "M
         found: How its numbers were found.
     """
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    sections = dict(re.findall(r"<!-- (?!end of )(.+?) -->\n(.*?)<!-- end of \1 -->\n", old, flags=re.DOTALL))
+    sections = sections_of(old)
     sections[name] = f"\n{text.strip()}\n\n{found} {_provenance()}\n\n"
     path.write_text(page(sections), encoding="utf-8")
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Return the sections of the page by name, in their order."""
+    return dict(re.findall(r"<!-- (?!end of )(.+?) -->\n(.*?)<!-- end of \1 -->\n", text, flags=re.DOTALL))
 
 
 def page(sections: Mapping[str, str]) -> str:

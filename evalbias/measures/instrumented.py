@@ -8,8 +8,8 @@ by the mean product of two different ratings, in which the noise does not correl
     sum_i X_i (y_i - X_i'a - b h_i) = 0,    sum_i h_i (y_i - X_i'a) - b P_i = 0,    P_i = mean over j != k of h_ij h_ik
 
 ``raters`` reduces ratings to h and P, and allows for raters with different levels and scales. With one rating of known
-reliability r, P_i = r h_i^2. Standard errors come from the jackknife over clusters: the whole
-estimate is repeated without each cluster, standardization included.
+reliability r, P_i = r h_i^2. Standard errors come from the jackknife over clusters: the whole estimate is repeated
+without each cluster, standardization included.
 """
 
 from __future__ import annotations

@@ -45,11 +45,10 @@ def pool(ratings: FloatArray) -> Rated:
     ``scale_correction``. A rater who is stricter than another on every item would make the products negative, so each
     rater's own level is subtracted first.
     """
-    counts = (~np.isnan(ratings)).sum(axis=1)  # (n,)
-    filled = np.nan_to_num(without_levels(ratings))
-    filled = np.where(np.isnan(ratings), 0.0, filled - (filled.sum(axis=1) / counts).mean())
-    sums, squares = filled.sum(axis=1), (filled**2).sum(axis=1)
-    product = (sums**2 - squares) / (counts * (counts - 1)) * scale_correction(ratings)
+    values = deviations(ratings)
+    counts = (~np.isnan(values)).sum(axis=1)  # (n,)
+    sums, squares = np.nansum(values, axis=1), np.nansum(values**2, axis=1)
+    product = (sums**2 - squares) / (counts * (counts - 1)) * scale_correction(values)
     return Rated(sums / counts, product, squares / counts)
 
 
@@ -70,7 +69,13 @@ def without_levels(ratings: FloatArray) -> FloatArray:
     return np.asarray(ratings - np.linalg.lstsq(within, deviations, rcond=None)[0])
 
 
-def scale_correction(ratings: FloatArray) -> float:
+def deviations(ratings: FloatArray) -> FloatArray:
+    """Subtract from ratings (n, r) the raters' levels and the mean of the items' means; NaN stays NaN."""
+    values = without_levels(ratings)
+    return np.asarray(values - np.nanmean(values, axis=1).mean())
+
+
+def scale_correction(values: FloatArray) -> float:
     """Compute by how much the products of two different ratings fall short because the raters' scales differ.
 
     The squared mean rating holds the quality times (mean of l_j)^2, the product of two different ratings only times
@@ -79,23 +84,22 @@ def scale_correction(ratings: FloatArray) -> float:
     c_jk = l_j l_k. Those of two cannot be told apart, and count as equal.
 
     Args:
-        ratings: (n, r), NaN where a rater gave none; two or more an item.
+        values: (n, r) ``deviations`` of the ratings, NaN where a rater gave none; two or more an item.
 
     Returns:
         (mean of l_j)^2 over the mean of l_j l_k: 1 for equal scales, and where the ratings do not agree at all.
     """
-    present = ~np.isnan(ratings)
-    counts, levelled = present.sum(axis=1), without_levels(ratings)
-    values = np.where(present, levelled - np.nanmean(levelled, axis=1).mean(), 0.0)
+    present = ~np.isnan(values)
+    counts, filled = present.sum(axis=1), np.where(present, values, 0.0)
     pairs = 1 / (counts * (counts - 1))  # (n,) weight of each ordered pair of an item's ratings
-    weights, products = ((pairs[:, None] * part).T @ part for part in (present.astype(np.float64), values))
+    weights, products = ((pairs[:, None] * part).T @ part for part in (present.astype(np.float64), filled))
     for matrix in (weights, products):
         np.fill_diagonal(matrix, 0.0)
-    shared = products.sum() / len(ratings)
+    shared = products.sum() / len(values)
     if shared <= 0:
         return 1.0
-    one_item = len(ratings) / (counts * (counts - 1)).sum()  # what it weighs for one pair, on average
-    noise = ((values**2).sum(axis=1) / counts).mean() / shared  # of one item's product; its square is a variance
+    one_item = len(values) / (counts * (counts - 1)).sum()  # what it weighs for one pair, on average
+    noise = ((filled**2).sum(axis=1) / counts).mean() / shared  # of one item's product; its square is a variance
     scales = _scales(products / shared, weights, prior=one_item * (noise / PRIOR_SPREAD) ** 2)
     return float(((present / counts[:, None]).mean(axis=0) @ scales) ** 2)
 

@@ -2,7 +2,7 @@
 
 import re
 
-from benchmarks.results import RESULTS, page, write_section
+from benchmarks.results import RESULTS, page, sections_of, write_section
 
 
 def test_a_section_is_replaced_and_keeps_its_place(tmp_path):
@@ -38,6 +38,6 @@ def test_sections_stand_in_their_chapters_and_the_contents_link_to_them(tmp_path
 
 def test_the_committed_page_is_the_page_of_its_sections():
     text = RESULTS.read_text(encoding="utf-8")
-    sections = dict(re.findall(r"<!-- (?!end of )(.+?) -->\n(.*?)<!-- end of \1 -->\n", text, flags=re.DOTALL))
+    sections = sections_of(text)
     assert page(sections) == text
     assert all(section.startswith("\n## ") for section in sections.values())

@@ -152,7 +152,7 @@ def test_a_small_case_by_exact_fractions():
     [(2, 0.0, 1, False), (3, 0.0, 4, False), (5, 0.3, 1, False), (3, 0.2, 4, True)],
 )
 def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, outputs, with_covariates, monkeypatch):
-    monkeypatch.setattr(raters_module, "scale_correction", lambda ratings: 1.0)  # linearmodels knows no scales
+    monkeypatch.setattr(raters_module, "scale_correction", lambda values: 1.0)  # linearmodels knows no scales
     n = 80
     ls, scores, ratings = simulate(n, 0.3, seed=1, raters=raters, outputs=outputs, shared=0.3)
     rng = np.random.default_rng(2)
