@@ -29,7 +29,7 @@ EFFECT = ["measures/test_likelihood_effect.py"]
 MQM = ["measures/test_mqm.py", "measures/test_mqm_layouts.py"]
 POSITION = ["measures/test_position_calibration.py"]
 ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
-FROZEN = ["measures/test_results.py"]
+SHARED = ["measures/test_conventions.py"]
 TESTS = {
     "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
@@ -94,7 +94,7 @@ def files_of(module: str) -> list[str]:
         ValueError: There are none.
     """
     folder, _, name = module.partition(".")
-    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *(FROZEN if folder == "measures" else ())]
+    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *(SHARED if folder == "measures" else ())]
     missing = [file for file in files if not (ROOT / "tests" / file).is_file()]
     if missing:
         raise ValueError(f"{module} has no tests in {missing}: name its test files in TESTS.")

@@ -3,8 +3,11 @@
 cosmic-ray (``make mutants`` installs it) finds the places and makes the faults: another operator, comparison, constant
 or keyword, a negated condition, a loop that never runs. A sample is drawn by place, then by fault, so that operators
 with many replacements do not decide the share. What is drawn in a line depends on the line, not on the code around it,
-so that a change of the code leaves the rest of the sample as it was. Mutants whose code differs in annotations and
-docstrings only are left out.
+so that a change of the code leaves the rest of the sample as it was.
+
+Left out are mutants that no test of numbers could notice: those that differ in annotations, in docstrings, in a
+definition that a later one of the same name replaces (``@overload``), or in ``zip(strict=True)``, which asserts what
+the code around it ensures; and those that Python warns about (``is`` with a literal), because the linter finds them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import ast
 import difflib
 import hashlib
 import random
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,20 +80,32 @@ def mutant(module: str, line: int, fault: str, number: int) -> Mutant | None:
 
     code = path_of(module).read_text(encoding="utf-8")
     changed = mutate_code(code, get_operator(fault)(), number)
-    try:
-        if changed is None or _meaning(changed) == _meaning(code):
-            return None
-    except SyntaxError:
+    if changed is None or not compiles(changed) or meaning(changed) == meaning(code):
         return None
     lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), lineterm="", n=0)
     change = "\n".join(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
     return Mutant(module, line, fault, changed, change)
 
 
-def _meaning(code: str) -> str:
-    """Return the syntax tree without annotations and docstrings."""
+def compiles(code: str) -> bool:
+    """Return whether Python compiles the code without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            compile(code, "<mutant>", "exec")
+        except SyntaxError:  # as a warning becomes too
+            return False
+    return True
+
+
+def meaning(code: str) -> str:
+    """Return the syntax tree without annotations, docstrings, replaced definitions and the ``strict`` of ``zip``."""
     tree = ast.parse(code)
+    last = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef) or last[node.name] is node]
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords = []
         if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             node.annotation = ast.Constant(0)
         if isinstance(node, ast.FunctionDef):

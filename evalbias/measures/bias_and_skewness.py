@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.checks import defined, vectors
-from evalbias.measures.resampling import CELLS
+from evalbias.measures.resampling import chunks
 
 ROUNDING = 1e-9
 """Relative rounding error up to which a resample is as skewed as the data."""
@@ -158,9 +158,8 @@ def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: n
         return np.asarray(_beyond(np.add.reduceat(signs, starts, axis=1)) ** 2 @ steps)
 
     observed = float(differences(signs[None])[0])
-    extreme, rows = 0, max(1, CELLS // len(x))
-    for start in range(0, n_resamples, rows):
-        k = min(rows, n_resamples - start)
+    extreme = 0
+    for k in map(len, chunks(n_resamples, len(x))):
         flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
         extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - ROUNDING)).sum())
     return (1 + extreme) / (1 + n_resamples)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.both_orders import both_orders_interval
 from evalbias.measures.intervals import ConfidenceInterval, Method, p_of_interval, quantiles, share_interval
-from evalbias.measures.resampling import aligned, drawn
+from evalbias.measures.resampling import aligned, chunks, drawn
 from evalbias.measures.statistic import Statistic, Swapping
 
 INFINITE = 20.0
@@ -169,8 +169,7 @@ class _Fits:
         key = digest.digest()
         if key not in self.found:
             (start,) = np.nan_to_num(_logistic(x, target, np.ones((1, len(x)))))
-            rows = max(1, BLOCK // len(x))
-            blocks = [counts[first : first + rows] for first in range(0, len(counts), rows)]
+            blocks = [counts[some.start : some.stop] for some in chunks(len(counts), len(x), BLOCK)]
             fits = np.concatenate([_logistic(x, target, block, start=start) for block in blocks])
             lost = np.isnan(fits).any(axis=1)  # separated, or led astray by a start that is far from its fit
             if lost.any():

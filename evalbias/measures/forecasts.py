@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import defined, vectors
-from evalbias.measures.resampling import CELLS
+from evalbias.measures.resampling import chunks
 
 BINS = 10
 """Bins of equal width of a calibration error."""
@@ -71,10 +71,9 @@ def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, rng: 
     """Draw (draws,) calibration errors of (n,) probabilities that are right: outcomes are drawn as they say."""
     places = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
     members = (places[:, None] == np.arange(BINS)).astype(np.float64)  # (n, bins)
-    rows = max(1, CELLS // max(len(probabilities), 1))
     errors = [
-        np.abs((probabilities - (rng.random((min(rows, draws - start), len(probabilities))) < probabilities)) @ members)
-        for start in range(0, draws, rows)
+        np.abs((probabilities - (rng.random((k, len(probabilities))) < probabilities)) @ members)
+        for k in map(len, chunks(draws, len(probabilities)))
     ]
     return np.asarray(np.concatenate(errors).sum(axis=1) / len(probabilities))
 

@@ -13,6 +13,13 @@ CELLS = 1 << 21
 """Numbers in a chunk of resamples."""
 
 
+def chunks(rows: int, width: int, cells: int = CELLS) -> Iterator[range]:
+    """Split so many rows of a matrix into chunks of at most ``cells`` numbers, or of one row where that has more."""
+    size = max(1, cells // max(1, width))
+    for start in range(0, rows, size):
+        yield range(start, min(start + size, rows))
+
+
 def aligned(*arrays: ArrayLike) -> list[FloatArray]:
     """Return float arrays of the same n items, (n,) or (n, d) each.
 
@@ -84,9 +91,7 @@ def drawn(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator
         (k, n) how often each of k resamples holds each item.
     """
     n, units = len(codes), int(codes.max()) + 1
-    rows = max(1, CELLS // n)
-    for start in range(0, resamples, rows):
-        k = min(rows, resamples - start)
+    for k in map(len, chunks(resamples, n)):
         cells = rng.integers(0, units, size=(k, units)) + (np.arange(k) * units)[:, None]
         counts = np.bincount(cells.ravel(), minlength=k * units).reshape(k, units).astype(np.float64)
         yield counts if units == n else counts[:, codes]
@@ -95,9 +100,8 @@ def drawn(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator
 def left_out(codes: IntArray, *, groups: int = 200) -> Iterator[FloatArray]:
     """Leave one cluster out at a time, or one of so many groups of clusters; yields as ``drawn``."""
     codes = codes % groups
-    units, rows = int(codes.max()) + 1, max(1, CELLS // len(codes))
-    for start in range(0, units, rows):
-        yield (codes != np.arange(start, min(start + rows, units))[:, None]).astype(np.float64)
+    for some in chunks(int(codes.max()) + 1, len(codes)):
+        yield (codes != np.array(some)[:, None]).astype(np.float64)
 
 
 def picked(counts: FloatArray) -> Iterator[tuple[IntArray, IntArray]]:

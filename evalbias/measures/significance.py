@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
-from evalbias.measures.resampling import CELLS, aligned, cluster_codes, defined_items
+from evalbias.measures.resampling import aligned, chunks, cluster_codes, defined_items
 from evalbias.measures.statistic import Statistic
 
 
@@ -108,9 +108,8 @@ def _extreme(
 ) -> float:
     """Count the swaps whose difference is larger than the observed one, and half of those that tie with it."""
     n, units, extreme = len(a), int(codes.max()) + 1, 0.0
-    rows, swapped = max(1, CELLS // n), statistic.swapping(a, b)
-    for start in range(0, resamples, rows):
-        k = min(rows, resamples - start)
+    swapped = statistic.swapping(a, b)
+    for k in map(len, chunks(resamples, n)):
         bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
         swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
         first, second = swapped(swap if units == n else swap[:, codes])

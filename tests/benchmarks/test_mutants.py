@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, TESTS, files_of, section, within_function
-from benchmarks.mutants.faults import Mutant, names_of, path_of
+from benchmarks.mutants.faults import Mutant, compiles, meaning, names_of, path_of
 from benchmarks.mutants.trial import exchange
 
 CODE = """
@@ -52,7 +52,7 @@ def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
 def test_every_module_has_tests():
     assert {"measures.ranks", "measures.effect", "evaluation.estimates"} <= {*MODULES}
     assert all(path_of(module).is_file() and files_of(module) for module in {*TESTS, *MODULES})
-    assert files_of("measures.agreement") == ["measures/test_agreement.py", "measures/test_results.py"]
+    assert files_of("measures.agreement") == ["measures/test_agreement.py", "measures/test_conventions.py"]
     with pytest.raises(ValueError, match=r"measures\.unknown has no tests in .*: name its test files in TESTS"):
         files_of("measures.unknown")
 
@@ -63,6 +63,30 @@ def test_what_means_the_same_is_about_code_that_exists():
         lines = [" ".join(line.split()) for line in path_of(one["module"]).read_text(encoding="utf-8").splitlines()]
         assert any(line.startswith(removed) or removed.startswith(line) for line in lines if line), one
         assert len(one["reason"]) > 10
+
+
+OVERLOADED = """
+@overload
+def total(x: int) -> int: ...
+def total(x):
+    '''Add up.'''
+    return sum(a for a, b in zip(x, x, strict=True))
+"""
+
+
+def test_what_no_test_of_numbers_could_notice_means_the_same():
+    for old, new in (("@overload\n", ""), ("strict=True", "strict=False"), ("x: int", "x: str"), ("Add", "Take")):
+        assert old in OVERLOADED
+        assert meaning(OVERLOADED.replace(old, new)) == meaning(OVERLOADED)
+    for old, new in (("sum", "max"), ("a for", "b for"), ("zip(x, x", "zip(x, x, x")):
+        assert old in OVERLOADED
+        assert meaning(OVERLOADED.replace(old, new)) != meaning(OVERLOADED)
+
+
+def test_code_that_python_warns_about_is_the_linters_to_find():
+    assert compiles("x = 1\ny = x == 1")
+    assert not compiles("x = 1\ny = x is 1")
+    assert not compiles("x = = 1")
 
 
 def test_the_share_leaves_out_what_means_the_same():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
-from evalbias.measures.resampling import cluster_codes, drawn, left_out, picked
+from evalbias.measures.resampling import chunks, cluster_codes, drawn, left_out, picked
 
 NAN = math.nan
 
@@ -84,11 +84,11 @@ def test_clusters_are_numbered_by_first_appearance():
 
 
 def test_whole_clusters_are_drawn_as_many_as_there_are(monkeypatch):
-    monkeypatch.setattr("evalbias.measures.resampling.CELLS", 12)  # chunks of two resamples
+    monkeypatch.setattr(chunks, "__defaults__", (12,))  # chunks of two resamples
     codes = np.array([0, 1, 1, 2, 0])
-    chunks = list(drawn(codes, 2001, np.random.default_rng(0)))
-    assert [len(chunk) for chunk in chunks[-2:]] == [2, 1]
-    counts = np.concatenate(chunks)
+    parts = list(drawn(codes, 2001, np.random.default_rng(0)))
+    assert [len(part) for part in parts[-2:]] == [2, 1]
+    counts = np.concatenate(parts)
     assert counts.shape == (2001, 5)
     np.testing.assert_array_equal(counts[:, 0], counts[:, 4])
     np.testing.assert_array_equal(counts[:, 1], counts[:, 2])
@@ -100,7 +100,7 @@ def test_every_cluster_or_group_is_left_out_once(monkeypatch):
     codes = np.array([0, 1, 1, 2, 0])
     expected = [[0, 1, 1, 1, 0], [1, 0, 0, 1, 1], [1, 1, 1, 0, 1]]
     assert np.concatenate(list(left_out(codes))).tolist() == expected
-    monkeypatch.setattr("evalbias.measures.resampling.CELLS", 5)
+    monkeypatch.setattr(chunks, "__defaults__", (5,))
     assert np.concatenate(list(left_out(codes))).tolist() == expected
     assert np.concatenate(list(left_out(codes, groups=2))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
 
