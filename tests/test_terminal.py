@@ -239,7 +239,8 @@ def test_the_beginnings_of_texts_make_outputs_readable(outputs):
 
 
 @pytest.mark.slow
-def test_after_ctrl_c_the_same_command_goes_on(outputs):
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_after_ctrl_c_or_sigterm_the_same_command_goes_on(outputs, sent, code):
     rows = [{"source": e.source, "output": e.output} for e in world.examples(30_000, seed=1)]
     (outputs / "many.json").write_text(json.dumps(rows))
     options = ["judge", "--judge", "judge.json", "--data", "many.json", "--lm", "embedded", "--out", "run"]
@@ -252,9 +253,9 @@ def test_after_ctrl_c_the_same_command_goes_on(outputs):
     )
     while process.poll() is None and not (outputs / "run/judgments.jsonl").exists():
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, sent)
     _, told = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "plan: about 30,000 prompts to embedded" in told
     assert "Stopped. The same command goes on from here: what was answered is kept in run." in told
     assert "Traceback" not in told
