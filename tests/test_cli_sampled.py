@@ -2,6 +2,7 @@
 
 import json
 
+import chat_models
 import pytest
 from commands import evalbias
 from fake_server import serving
@@ -114,11 +115,16 @@ def limits(requests):
     }
 
 
-def test_a_refine_loop_has_no_probabilities_to_estimate(file, tmp_path):
-    told = evalbias(
-        *("refine", "--task", "translation", "--data", file, "--lm", "embedded", "--samples", 3),
-        cwd=tmp_path,
-        check=False,
-    )
-    assert told.returncode == 2
-    assert "leave --samples out" in told.stderr
+def test_a_model_that_writes_needs_no_probabilities(lms, tmp_path):
+    item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
+    (tmp_path / "texts.jsonl").write_text(json.dumps(item))
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown, fake.most_top, fake.context = set(), 0, 4096
+        options = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--api-base", address]
+        evalbias(*options, "--max-iterations", 0, "--max-tokens", 4, "--out", "run", cwd=tmp_path)
+        tokenizer = chat_models.save(chat_models.llama_3, tmp_path / "m")
+        template = ["--tokenizer", tokenizer, "--template-options", '{"date_string": "1 May 2026"}']
+        refused = evalbias(*options, *template, cwd=tmp_path, check=False)
+    assert json.loads((tmp_path / "run/run.json").read_text())["lm"] == {"model": "openai/tiny"}
+    assert len((tmp_path / "run/outputs.jsonl").read_text().splitlines()) == 1
+    assert "--template-options: tiny reports no token probabilities" in refused.stderr

@@ -177,7 +177,7 @@ def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeyp
 def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
     opened = []
 
-    def opening(name, options):
+    def opening(name, options, *, writes=False):
         opened.append((name, options))
         return FormulaLM()
 
@@ -193,11 +193,12 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
             assert opened[-1][1] == given  # the judge's own options, without workers
 
 
-def test_a_refine_loop_takes_no_workers(tmp_path):
-    found = evalbias(
-        "refine", "--task", "translation", "--data", "x", "--lm", "x", "--workers", "ray", cwd=tmp_path, check=False
-    )
-    assert (found.returncode, "leave --workers out" in found.stderr) == (2, True)
+@pytest.mark.parametrize("command", [["refine"], ["compile", "refine"], ["measure", "style"]])
+def test_a_loop_lists_no_options_of_judging(command, tmp_path):
+    listed = evalbias(*command, "--help", cwd=tmp_path).stdout
+    assert "--api-base" in listed
+    for option in "--samples", "--sample-temperature", "--sample-tokens", "--workers", "--exact-resume", "--yes":
+        assert option not in listed
 
 
 @pytest.fixture(autouse=True)

@@ -21,11 +21,15 @@ def _default():
 
 
 def test_sigterm_interrupts_once_and_decides_the_exit_code():
-    with pytest.raises(SystemExit) as stop, stopped_by_sigterm():
-        with pytest.raises(KeyboardInterrupt):
-            sigterm()
-        sigterm()  # timeout(1) sends a second one, which must not cut the message short
-        raise SystemExit(STOPPED)
+    def interrupted():
+        with stopped_by_sigterm():
+            with pytest.raises(KeyboardInterrupt):
+                sigterm()
+            sigterm()  # timeout(1) sends a second one, which must not cut the message short
+            raise SystemExit(STOPPED)
+
+    with pytest.raises(SystemExit) as stop:
+        interrupted()
     assert stop.value.code == TERMINATED == 143
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evalbias.commands.option_groups import option_groups
 from evalbias.commands.options import (
     MODEL_NAMES,
     Columns,
@@ -23,7 +24,6 @@ from evalbias.commands.options import (
     SourceLabel,
     WrittenFor,
     given_options,
-    option_groups,
     pair_limit,
 )
 from evalbias.commands.sections import data_option, judge_option, measure_option, run_option

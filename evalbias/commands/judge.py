@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evalbias.commands.options import LM, Columns, Data, Json, ModelOptions, Out, Seed, option_groups
+from evalbias.commands.option_groups import option_groups
+from evalbias.commands.options import LM, Columns, Data, Json, ModelOptions, Out, Seed
 from evalbias.commands.sections import judge_option
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalbias.commands.option_groups import option_groups
 from evalbias.commands.options import (
     LM,
     Bare,
@@ -31,7 +32,6 @@ from evalbias.commands.options import (
     SourceLabel,
     SplitBy,
     WrittenFor,
-    option_groups,
 )
 
 

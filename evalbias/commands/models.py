@@ -32,7 +32,7 @@ OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
-def open_lm(name: str, options: ModelOptions | None = None) -> Any:
+def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = False) -> Any:
     """Open a model by name.
 
     Args:
@@ -41,6 +41,7 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
             DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
         options: Server address, tokenizer, adapter, device, dtype, chat template options and workers. A name with an
             address is a server's model, whose key is read from ``OPENAI_API_KEY``.
+        writes: Whether the model is asked for texts only, so that a server need not report probabilities.
 
     Raises:
         ValueError: A server's model without an address, or an option that such a model cannot use; the message names
@@ -61,7 +62,7 @@ def open_lm(name: str, options: ModelOptions | None = None) -> Any:
 
         return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
     if kind == "server":
-        return _server(name, given, template)
+        return _server(name, given, template, writes=writes)
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
@@ -102,8 +103,8 @@ def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any
         raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
 
 
-def _server(name: str, options: ModelOptions, template: dict[str, Any] | None) -> Any:
-    """Open a server's model; one without token probabilities becomes a ``dspy.LM`` that ``--samples`` asks."""
+def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *, writes: bool) -> Any:
+    """Open a server's model; without token probabilities, it becomes a ``dspy.LM`` that writes or is sampled."""
     from evalbias.lm.server import ServerLM
     from evalbias.lm.types import NoProbabilities
 
@@ -119,11 +120,17 @@ def _server(name: str, options: ModelOptions, template: dict[str, Any] | None) -
             dialect=options.dialect,
         )
     except NoProbabilities:
-        if options.samples is None or len(addresses) > 1:
+        if (options.samples is None and not writes) or len(addresses) > 1:
             raise
+        if template:
+            raise ValueError(
+                f"--template-options: {name} reports no token probabilities and is asked with the template that its "
+                "server applies, leave them out."
+            ) from None
         import dspy
 
-        say(f"{name}: no token probabilities, so --samples estimates them from answers")
+        if not writes:
+            say(f"{name}: no token probabilities, so --samples estimates them from answers")
         key = os.environ.get("OPENAI_API_KEY") or "none"  # as ServerLM has it
         return dspy.LM(OPENAI + model, api_base=addresses[0], api_key=key, cache=False)
     say(f"{name}: {lm.capabilities}")

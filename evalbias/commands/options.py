@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal
 
 import typer
 
+from evalbias.commands.option_groups import Without
 from evalbias.commands.sections import (
     data_option,
     judge_option,
@@ -266,34 +264,8 @@ class ModelOptions:
         return replace(self, **own, api_base=api_base, dialect="auto")
 
 
-Command = TypeVar("Command", bound=Callable[..., None])
-
-
-def option_groups(command: Command) -> Command:
-    """Replace each parameter of a command that is a dataclass by the options that are its fields, in its place."""
-    own = inspect.signature(command, eval_str=True).parameters
-    groups: dict[str, Any] = {name: p.annotation for name, p in own.items() if is_dataclass(p.annotation)}
-
-    @wraps(command)
-    def with_options(**given: Any) -> None:
-        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        command(**made, **given)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        one
-        for name, parameter in own.items()
-        for one in (_options_of(groups[name]) if name in groups else [parameter.replace(kind=kind)])
-    ]
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {p.name: p.annotation for p in parameters}
-    return with_options  # type: ignore[return-value]
-
-
-def _options_of(group: type[Any]) -> list[inspect.Parameter]:
-    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
-    none = inspect.Parameter.empty
-    return [
-        inspect.Parameter(f.name, kind, annotation=hints[f.name], default=none if f.default is MISSING else f.default)
-        for f in fields(group)
-    ]
+WriterOptions = Annotated[
+    ModelOptions,
+    Without({"samples", "sample_temperature", "sample_tokens", "exact_resume", "workers", "yes"}),
+]
+"""Options of a model that writes: it is asked for no probabilities, and its run is neither planned nor distributed."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from evalbias.commands.option_groups import option_groups
 from evalbias.commands.options import (
     LM,
     Bare,
@@ -30,7 +31,6 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     Ties,
-    option_groups,
     pair_limit,
 )
 

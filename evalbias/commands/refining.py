@@ -37,10 +37,6 @@ class Refining(Resumable):
     """
 
     def __init__(self, command: str, loop: LoopOptions, *, options: RefineOptions, models: ModelOptions) -> None:
-        if models.samples is not None:
-            raise ValueError("A refine loop uses no probabilities: leave --samples out.")
-        if models.workers is not None:
-            raise ValueError("Ray workers judge, and a refine loop writes: leave --workers out.")
         self.config: dict[str, Any] = {} if loop.max_tokens is None else {"max_tokens": loop.max_tokens}
         options.check()
         iterations = 10 if options.max_iterations is None else options.max_iterations
@@ -58,13 +54,15 @@ class Refining(Resumable):
         if options.instructscore is not None:
             _check_instructscore(self.task, command, options.feedback)
         self.seed, self.options = loop.seed, options
-        self.lm = open_lm(loop.lm, models)
+        self.lm = open_lm(loop.lm, models, writes=True)
         self.lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
         self.aspects_lm = self._opened_for_aspects(models)
         self.external: FeedbackSource = self.task.external
         if options.instructscore is not None:
             request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
-            self.external = InstructScore(open_lm(options.instructscore, models.of_another()), prompt=request)
+            self.external = InstructScore(
+                open_lm(options.instructscore, models.of_another(), writes=True), prompt=request
+            )
         settings = {
             "command": command,
             "task": loop.task,

@@ -75,7 +75,7 @@ class Run(Resumable):
         if proposer_lm is not None:  # the same model is not loaded twice
             same = proposer_lm == lm and proposer_api_base is None
             other = replace(opened, workers=None) if same else opened.of_another(proposer_api_base)
-            self.proposer_lm = judge if same and opened.workers is None else open_lm(proposer_lm, other)
+            self.proposer_lm = judge if same and opened.workers is None else open_lm(proposer_lm, other, writes=True)
         settings = {
             "command": command,
             **task.settings(),

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from evalbias.commands.options import Bare, Columns, Json, KeepWorse, ModelOptions, Out, Seed, option_groups
+from evalbias.commands.option_groups import option_groups
+from evalbias.commands.options import Bare, Columns, Json, KeepWorse, Out, Seed, WriterOptions
 from evalbias.commands.refine_options import LoopOptions, MetricOptions, QuantileMapFile, RefineOptions
 from evalbias.commands.sections import data_option, external_option, run_option
 
@@ -81,7 +82,7 @@ def measure_style(
     examples: ExamplesFile = None,
     metric: MetricOptions,
     threads: Threads = 1,
-    models: ModelOptions,
+    models: WriterOptions,
     as_json: Json = False,
 ) -> None:
     """Measure a model's preference for its own style.
@@ -129,7 +130,7 @@ def refine(
         str | None, external_option(help="Address of the server that runs --aspects-lm.")
     ] = None,
     threads: Threads = 1,
-    models: ModelOptions,
+    models: WriterOptions,
     as_json: Json = False,
 ) -> None:
     """Run a refine loop, or best of k, on every item.
@@ -179,7 +180,7 @@ def compile_refine(
     instructscore_prompt: InstructScorePrompt = None,
     metric: MetricOptions,
     threads: Threads = 1,
-    models: ModelOptions,
+    models: WriterOptions,
     as_json: Json = False,
 ) -> None:
     """Compile a loop under external feedback: when to stop, and demonstrations from accepted refinements."""
