@@ -59,7 +59,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         >>> spearman([1, 2, 1, 2], [1, 2, 9, 8], groups=["a", "a", "b", "b"]).by_group
         (1.0, -1.0)
     """
-    return _agreement(_unless_constant(lambda a, b: float(spearman_rows(a[None], b[None])[0])), x, y, groups)
+    return _agreement(lambda a, b: float(spearman_rows(a[None], b[None])[0]), x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -69,7 +69,7 @@ def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(pearson([1, 2, 3], [0, 0, 3]).value, 3)
         0.866
     """
-    return _agreement(_unless_constant(lambda a, b: float(pearson_rows(a[None], b[None])[0])), x, y, groups)
+    return _agreement(lambda a, b: float(pearson_rows(a[None], b[None])[0]), x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -79,7 +79,7 @@ def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(kendall([1, 2, 3], [1, 3, 2]).value, 3)  # two pairs in the same order, one in the opposite
         0.333
     """
-    return _agreement(_unless_constant(lambda a, b: float(scipy.stats.kendalltau(a, b).statistic)), x, y, groups)
+    return _agreement(lambda a, b: float(scipy.stats.kendalltau(a, b).statistic), x, y, groups)
 
 
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -121,8 +121,3 @@ def _agreement(
     finite = [v for v in values if not np.isnan(v)]
     value = float(np.mean(finite)) if finite else float("nan")
     return Agreement(value, int(kept.sum()), int((~kept).sum()), len(finite), len(values) - len(finite), values)
-
-
-def _unless_constant(correlation: Callable[[FloatArray, FloatArray], float]) -> Callable[..., float]:
-    """Make a correlation return NaN for constant scores."""
-    return lambda a, b: float("nan") if a.min() == a.max() or b.min() == b.max() else correlation(a, b)

@@ -77,6 +77,14 @@ def test_what_is_undefined_is_counted_by_column():
     assert found._title() == "Bias on c"
 
 
+def test_measurements_are_equal_if_what_they_report_is():
+    one = Measurement("bias", "c", ("x", "y"), {}, (), {"s": 1}, {"a": np.ones(2)}, clusters=["i", "j"])
+    assert one == dataclasses.replace(one, samples={}, columns={}, clusters=None)
+    assert one != dataclasses.replace(one, notes={"ties": 3})
+    assert "ones" not in repr(one)
+    assert "clusters" not in repr(one)
+
+
 def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0), **fields):
     covariates = {HUMAN_SCORES: np.array(human), LIKELIHOODS: np.array(likelihoods)}
     return Judged(tuple("abcd"), "c", np.array(scores), covariates, **fields)

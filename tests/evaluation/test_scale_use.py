@@ -88,6 +88,36 @@ def test_ratings_that_hardly_agree_leave_a_wide_interval_or_none():
     assert undefined > 150
 
 
+def both_covariances(scores, ratings):
+    """Of score and mean rating, and of two ratings."""
+    mean = ratings.mean(axis=1)
+    return np.array(
+        [(scores * mean).mean() - scores.mean() * mean.mean(), ratings.prod(axis=1).mean() - mean.mean() ** 2]
+    )
+
+
+def test_the_interval_of_weak_ratings_is_fiellers():
+    found, undefined = [], 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        quality = np.sqrt(0.2) * rng.normal(size=60)
+        ratings, scores = quality[:, None] + rng.normal(size=(60, 2)), quality + rng.normal(size=60)
+        free = ratings - ratings.mean(axis=0)  # no rater is stricter
+
+        whole = both_covariances(scores, free)
+        left_out = np.array([both_covariances(np.delete(scores, i), np.delete(free, i, axis=0)) for i in range(60)])
+        error = 59 * np.cov(left_out.T, bias=True)
+        one = QualitySlopeStatistic(free).interval(scores, seed=0)
+        undefined += one.reason == TOO_WEAK
+        if one.reason == TOO_WEAK:
+            assert (one.n_resamples, one.undefined, one.units) == (0, 0, 60)
+        if whole[1] ** 2 < 10 * error[1, 1] and not np.isnan(one.low):  # the test that rejects beyond the ends
+            found += [abs(whole @ (1, -x)) / np.sqrt((1, -x) @ error @ (1, -x)) for x in (one.low, one.high)]
+    assert undefined > 3
+    assert len(found) > 10
+    assert found == pytest.approx([stats.t.ppf(0.975, 59)] * len(found), rel=1e-3)
+
+
 @pytest.mark.parametrize("n", [20, 200])
 def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals(n):
     rng, held = np.random.default_rng(0), np.zeros(2)

@@ -172,6 +172,13 @@ def test_a_difference_is_that_of_the_two_values(name):
     assert np.isnan(one.difference(scores, other, clusters=inputs, n_resamples=40, seed=0).low)
 
 
+def test_statistics_with_a_range_state_it():
+    agreement = ["performance", "bias score", "pearson", "kendall", "alpha", "ordinal alpha", "kappa", "ceiling"]
+    limited = dict.fromkeys([*agreement, "mean correlation", "gap"], (-1.0, 1.0))
+    limited |= dict.fromkeys(["entropy", "calibration"], (0.0, 1.0))
+    assert {name: one.limits for name, (one, _) in ALL.items() if np.isfinite(one.limits).any()} == limited
+
+
 @pytest.mark.parametrize("name", sorted(ALL.keys() - {"effect"}))
 def test_an_interval_of_80_percent_lies_within_that_of_95(name):
     one, scores = ALL[name]

@@ -6,7 +6,7 @@ from scipy.integrate import trapezoid
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
-from evalbias.measures.curvature import curvature, hermite_coefficients
+from evalbias.measures.curvature import curvature, hermite_coefficients, solved_correlation
 from evalbias.measures.sides import curvature_of_sides
 
 N = 20_000
@@ -38,6 +38,13 @@ def test_ratings_without_ends_leave_nothing_to_explain():
     for scores in (NORMAL, CHOICES, np.exp(NORMAL)):
         covariance = 0.8 * hermite_coefficients(scores)[0]
         assert curvature(scores, NORMAL, shared=0.7, covariance=covariance) == pytest.approx(0.0, abs=2e-3)
+
+
+def test_a_correlation_outside_its_range_is_put_at_the_nearer_end():
+    assert solved_correlation(lambda r: r + 1) == 0.0
+    assert 0.999 < solved_correlation(lambda r: r - 2) < 1.0
+    assert solved_correlation(lambda r: r - 2, -0.5, 0.5) == 0.5
+    assert solved_correlation(lambda r: r + 0.25, -0.5, 0.5) == pytest.approx(-0.25)
 
 
 def good_outputs(n, *, seed, scale=(-np.inf, np.inf)):

@@ -352,7 +352,9 @@ def test_the_change_is_the_difference_of_both_effects():
     assert change.effect < -0.2
     assert change.high < 0
     assert change.standard_error < np.hypot(first.standard_error, second.standard_error)
-    assert (change.n, change.undefined, change.score_sd) == (399, 1, 1.0)
+    assert (change.n, change.undefined, change.score_sd, change.ends) == (399, 1, 1.0, (0.0, 0.0))
+    assert second.ends != (0.0, 0.0)
+    assert likelihood_effect(ls, before, ratings[:, :1], reliability=0.7).ends == (0.0, 0.0)
     back = likelihood_effect_change(ls, after, before, ratings)
     assert back.effect == pytest.approx(-change.effect, rel=1e-9)
     same = likelihood_effect_change(ls, before, before, ratings)
@@ -409,6 +411,10 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
     for end, inward in ((low, 0.02), (high, -0.02)):
         assert distance(end + inward) < quantile < distance(end - inward)
     assert p_value == pytest.approx(2 * stats.t.sf(np.sqrt(distance(0.0)), 29), abs=0.01)
+    # values that the test rejects begin right behind the ends, which lie between those that are searched first
+    for end, outward in ((low, -4e-4), (high, 4e-4)):
+        assert weak_test(y, x, 1, rated, groups, null=end)[2] >= 0.05 - 1e-9
+        assert weak_test(y, x, 1, rated, groups, null=end + outward)[2] < 0.05
 
 
 def test_where_the_ratings_are_strong_both_intervals_nearly_agree():

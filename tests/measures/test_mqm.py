@@ -3,6 +3,7 @@ import math
 import pytest
 
 from evalbias.measures import MQMError, mqm_score, parse_mqm, read_mqm
+from evalbias.measures.mqm_verdicts import verdict
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,26 @@ def test_errors_in_the_shapes_that_models_write(text, severities):
 def test_text_without_errors_is_classified(text, status):
     assert read_mqm(text).status == status
     assert parse_mqm(text) == ([] if status == "no errors" else None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("The translation has no errors", "none"),
+        ("The translation has no errors in grammar", "unsure"),  # and elsewhere?
+        ("There is an error in the tense", "unsure"),
+        ("I am unable to answer", "blocked"),
+        ("The translation is accurate", "label"),
+        ("Here are the errors", "label"),
+        ("Explanation: the word is missing", "label"),
+        ("...", "label"),
+        ("The sentence is long", "other"),
+        ("There are no other errors", "other"),
+        ("This error changes the meaning", "other"),
+    ],
+)
+def test_sentences_without_a_severity(sentence, expected):
+    assert verdict(sentence) == expected
 
 
 def test_location_category_and_severity_are_read():

@@ -39,6 +39,8 @@ LIST = [  # Xu et al. 2024
         (0, 0, 2),
     ),
     ("accuracy/omission (major): 'cat' and 'dog'", None),  # one or two?
+    ("accuracy errors (major): 'cat'", None),
+    ("the grammar mistakes (minor): 'cat'", None),
     ("'cat' is a major accuracy/mistranslation error\nno-error", None),
     ("no-error\n'cat' is a minor style/awkward error", None),
     ("'cat' is a major accuracy/mistranslation error. Some minor errors remain.", None),  # how many?

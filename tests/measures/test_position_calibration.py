@@ -82,7 +82,7 @@ def test_a_map_by_hand():
 
 
 def loss(u, v, spread):
-    return float(np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2))
+    return np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2, axis=-1)
 
 
 def fitted_loss(first, swapped, spread):
@@ -108,6 +108,15 @@ def test_no_monotone_map_on_a_grid_is_better(seed, spread):
     grid = itertools.combinations_with_replacement(np.linspace(0, 1, 9), len(knots))
     best = min(loss(np.interp(first, knots, f), np.interp(swapped, knots, f), spread) for f in grid)
     assert fitted_loss(first, swapped, spread) <= best + 1e-6
+
+
+def test_no_map_to_quarters_is_better_where_the_orders_contradict_each_other():
+    rng = np.random.default_rng(0)
+    maps = np.array(list(itertools.combinations_with_replacement(np.linspace(0, 1, 5), 11)))  # of 0, .1, ..., 1
+    for _ in range(30):
+        first, swapped = rng.integers(0, 11, size=(2, 5))
+        best = loss(maps[:, first], maps[:, swapped], 1.0).min()
+        assert fitted_loss(first / 10, swapped / 10, 1.0) <= best + 1e-6
 
 
 @pytest.mark.parametrize(("noise", "tolerance", "accuracy"), [(0.0, 0.02, 0.99), (0.5, 0.06, 0.94)])

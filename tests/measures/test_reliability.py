@@ -80,8 +80,13 @@ def test_brier_scores_and_calibration_errors_by_hand():
     # bins [0, .5) and [.5, 1]: means .2 and .8, frequencies 1 / 2 and 2 / 3 -> (2 * .3 + 3 * (.8 - 2 / 3)) / 5
     assert calibration_error([0.1, 0.3, 0.7, 0.8, 0.9], [0, 1, 1, 1, 0], bins=2) == pytest.approx(0.6 / 5 + 0.4 / 5)
     assert calibration_error([1.0, NAN], [1, 1]) == 0.0
+    assert brier_scores([0.0, 1.0], [0, 0]).tolist() == [0.0, 1.0]
     assert math.isnan(calibration_error([NAN], [1]))
-    for arguments, message in ((([1.5], [1]), "A probability is 1.5"), (([0.5], [0.5]), "An outcome is 0.5")):
+    for arguments, message in (
+        (([1.5], [1]), "A probability is 1.5"),
+        (([-0.5], [1]), "A probability is -0.5"),
+        (([0.5], [0.5]), "An outcome is 0.5"),
+    ):
         with pytest.raises(ValueError, match=message):
             brier_scores(*arguments)
     with pytest.raises(ValueError, match="bins=0"):
@@ -133,6 +138,8 @@ def test_the_human_ceiling_takes_every_choice_of_one_rater():
     choices = [(row[r], np.delete(row, r).mean()) for row in ratings for r in range(3)]
     expected = stats.spearmanr(*np.round(choices, 9).T).statistic
     assert ceiling(ceiling.values) == pytest.approx(expected)
+    alone = CeilingStatistic(np.array([[1.0, 2.0], [3.0, NAN], [4.0, 5.0]]))
+    assert np.isnan(alone.values).all(axis=1).tolist() == [False, True, False]
     stricter = CeilingStatistic(ratings - [0, 10, 20])
     assert stricter(stricter.values) == pytest.approx(expected)
     counts = np.random.default_rng(2).integers(0, 3, (2, 30)).astype(float)
@@ -243,3 +250,10 @@ def test_the_calibration_error_of_right_probabilities_may_be_0(n):
     wrong = CalibrationStatistic((rng.random(n) < 0.5).astype(float)).interval(rng.random(n), n_resamples=100, seed=0)
     assert 0 < wrong.low < wrong.estimate < wrong.high
     assert math.isnan(CalibrationStatistic(np.ones(3)).interval(np.full(3, NAN), n_resamples=50, seed=0).low)
+
+
+def test_an_error_as_large_as_chance_often_makes_it_may_be_0():
+    outcomes = np.repeat([1.0, 0.0], [13, 7])
+    # of 20 coins, 13 or more fall alike with a probability of .26, 14 or more with .12
+    found = CalibrationStatistic(outcomes).interval(np.full(20, 0.5), confidence=0.8, n_resamples=2_000, seed=0)
+    assert (found.estimate, found.low) == (pytest.approx(0.15), 0.0)
