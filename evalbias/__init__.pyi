@@ -1,3 +1,8 @@
+from . import data as data
+from . import evaluation as evaluation
+from . import measures as measures
+from . import optimizers as optimizers
+from . import programs as programs
 from .evaluation import BIASES as BIASES
 from .evaluation import Comparison as Comparison
 from .evaluation import Judged as Judged
@@ -9,6 +14,7 @@ from .evaluation import judge_examples as judge_examples
 from .evaluation import label_next as label_next
 from .evaluation import measure as measure
 from .evaluation import measure_ranking as measure_ranking
+from .evaluation import measure_rounds as measure_rounds
 from .evaluation import recorded_scores as recorded_scores
 from .evaluation import recorded_verdicts as recorded_verdicts
 from .evaluation import run_loops as run_loops

@@ -23,7 +23,7 @@ from evalbias.optimizers.study_report import Choice, StudyReport, Trial
 from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred
 from evalbias.optimizers.study_trials import Trials
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
-from evalbias.optimizers.zepo.proposers import Proposer
+from evalbias.optimizers.zepo.proposers import GrammarParaphraser, Proposer
 from evalbias.optimizers.zepo.rule import check_held_back
 from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
@@ -49,7 +49,7 @@ class JudgeStudy(JudgeOptimizer):
     accuracy decides between the best trial and the given judge; without labels the objective does.
 
     Args:
-        proposer: Source of the wordings; see ``ZEPO``.
+        proposer: Source of the wordings. Defaults to ``GrammarParaphraser()``; see ``ZEPO``.
         instructions: Number of wordings to choose from, besides the student's own.
         trials: Number of finished trials with which the study ends, whichever process ran them.
         demo_sets: Number of sets of demonstrations to choose from, besides the student's own.
@@ -68,7 +68,7 @@ class JudgeStudy(JudgeOptimizer):
 
     def __init__(
         self,
-        proposer: Proposer,
+        proposer: Proposer | None = None,
         *,
         instructions: int = 8,
         trials: int = 40,
@@ -86,7 +86,7 @@ class JudgeStudy(JudgeOptimizer):
                 f"instructions={instructions}, trials={trials}, k={k}, demo_sets={demo_sets}: the first three must be "
                 "at least 1, the last at least 0."
             )
-        self.proposer = proposer
+        self.proposer = proposer or GrammarParaphraser()
         self.instructions = instructions
         self.trials = trials
         self.demo_sets = demo_sets

@@ -50,7 +50,8 @@ def preference_accuracy(
     if people is None:
         raise ValueError(
             f"The item {item_name(example)!r} has no label: give preference='A' or 0 for the first candidate, 'B' or 1 "
-            "for the second, or leave the item out."
+            "for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
+            "pairs of rated outputs."
         )
     choice = chosen_candidate(prediction["preference"], "The judge's preference", count=len(LETTERS))
     chosen = None if math.isnan(choice) or answer_of(choice) == TIE else answer_of(choice)

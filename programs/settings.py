@@ -108,6 +108,16 @@ class NumberSetting(Setting[Any]):
 class CriterionSetting(Setting[Criterion]):
     """The criterion of a judge."""
 
+    def checked(self, value: Criterion) -> Criterion:
+        """Return the criterion.
+
+        Raises:
+            TypeError: The value is none, such as its name alone.
+        """
+        if not isinstance(value, Criterion):
+            raise TypeError(f"{self.name}={value!r:.80}: give a criterion, evalbias.Criterion(NAME, DEFINITION).")
+        return value
+
     def dump(self, value: Criterion) -> Any:
         """Return the fields."""
         return asdict(value)

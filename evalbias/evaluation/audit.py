@@ -20,6 +20,7 @@ from evalbias.evaluation.audited import (
     recorded_fields,
 )
 from evalbias.evaluation.audited_criterion import criterion_asked
+from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.groups import group_field, measure_groups
@@ -31,6 +32,7 @@ from evalbias.evaluation.sample_size import label_next, labeled
 from evalbias.evaluation.verdict import Verdict, verdict_of
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.runs.values import to_json
 
 AGREEMENT = "agreement"
 """Name of the measurement that is not of a bias."""
@@ -39,8 +41,10 @@ LABELS = 40
 
 
 @dataclass(frozen=True, repr=False)
-class Audit:
+class Audit(ByName[Measurement]):
     """Every bias of one judge, its agreement with people, and what follows.
+
+    ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
 
     Attributes:
         judge: The judge in words.
@@ -64,10 +68,6 @@ class Audit:
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
 
-    def __getitem__(self, bias: str) -> Measurement:
-        """Return a measurement by the name of its bias, or ``"agreement"``."""
-        return self.measurements[bias]
-
     def __repr__(self) -> str:
         """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
         return f"Audit({self.judge} on {self.judged.criterion}, n={len(self.judged.ids)}: {self.verdict.sentence})"
@@ -77,7 +77,7 @@ class Audit:
         return notebook_view(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the items, for JSON.
+        """Return everything but the items as JSON data, in which undefined numbers are None.
 
         ``biases`` holds headline estimates, of which 0 is no bias; ``agreement`` numbers by name; ``further`` what is
         measured besides, such as the joint model.
@@ -85,7 +85,7 @@ class Audit:
         findings = {f.bias: f for f in self.verdict.findings}
         agreement = self.measurements.get(AGREEMENT)
         estimates = {} if agreement is None else agreement.estimates
-        return {
+        content = {
             "verdict": self.verdict.sentence,
             "judge": self.judge,
             "criterion": self.judged.criterion,
@@ -111,6 +111,14 @@ class Audit:
             "undefined": dict(self.judged.reasons),
             "provenance": self.provenance,
         }
+        return dict(to_json(content))
+
+    def _parts(self) -> Mapping[str, Measurement]:
+        return self.measurements
+
+    def _lacks(self, name: str) -> str:
+        why = self.not_measured.get(name)
+        return super()._lacks(name) if why is None else f"{name!r} was not measured: {why}"
 
 
 def audit(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample
 from evalbias.evaluation.formatting import SIGNIFICANCE, Tabular, ends, mark, p_text, title
 from evalbias.evaluation.measurement import Measurement, measured
@@ -15,6 +16,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.resampling import aligned, defined_items
 from evalbias.measures.significance import PermutationTest, paired_permutation_test
+from evalbias.runs.values import to_json
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,9 @@ class Change:
         return f"{self.before.text()} -> {self.after.text()}{mark(self.p_value)}"
 
 
-@dataclass(frozen=True)
-class Comparison(Tabular):
-    """One bias of two judges on the same items.
+@dataclass(frozen=True, repr=False)
+class Comparison(Tabular, ByName[Change]):
+    """One bias of two judges on the same items; ``comparison["fairness"]`` is the change of that estimate.
 
     Attributes:
         bias: Name of the bias.
@@ -70,9 +72,10 @@ class Comparison(Tabular):
     headlines: tuple[str, ...]
     cost: Mapping[str, tuple[float, float]]
 
-    def __getitem__(self, name: str) -> Change:
-        """Return a change by the estimate's name."""
-        return self.changes[name]
+    def __repr__(self) -> str:
+        """Return the bias and what became of its estimates; ``table`` shows differences and tests too."""
+        changes = "; ".join(f"{change.label} {change.text()}" for change in self.changes.values())
+        return f"Comparison({title(self.bias)} on {self.criterion}, n={self.n}: {changes})"
 
     @property
     def n(self) -> int:
@@ -85,8 +88,12 @@ class Comparison(Tabular):
         return max((change.after.undefined for change in self.changes.values()), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
-        return {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
+        """Return everything as JSON data, in which undefined numbers are None."""
+        content = {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
+        return dict(to_json(content))
+
+    def _parts(self) -> Mapping[str, Change]:
+        return self.changes
 
     def _title(self) -> str:
         return f"{title(self.bias).capitalize()} on {self.criterion}, before -> after"
@@ -138,8 +145,8 @@ def compare(
     for name in names:
         if not before.samples[name].statistic.matches(after.samples[name].statistic):
             raise ValueError(
-                f"{name} was measured before and after with different likelihoods, human scores or normalizations: use "
-                "the same likelihood_lm, scores and settings for both."
+                f"{name} was measured before and after with different likelihoods, human scores or normalizations, or "
+                "in one order and in both: use the same likelihood_lm, scores, settings and orders for both."
             )
     kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
     clusters = after.clusters

@@ -128,10 +128,12 @@ def _call_of_module(module: dspy.Module, fields: tuple[str, str]) -> Call:
     taken, needed = _inputs(module)
     missing = [name for name in needed if name not in fields]
     if missing or (taken and fields[1] not in taken):
+        pair = "first=item.candidates[0], second=item.candidates[1]"
+        texts = pair if fields[1] == "candidates" else f"answer=item.{fields[1]}"
         wants = joined([repr(name) for name in missing or taken])
         raise ValueError(
             f"The judge {name_of(module)} takes {wants}, but an audit passes {joined([repr(f) for f in fields])}: wrap "
-            f"it in a function, such as `lambda item: judge(question=item.source, answer=item.{fields[1]})`."
+            f"it in a function, such as `lambda item: judge(question=item.source, {texts})`."
         )
     passed = [name for name in fields if not taken or name in taken]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
@@ -107,7 +107,7 @@ class LoopRun:
         """Return (t + 1, n) the loop's own score after each number of refinements; NaN where undefined or failed."""
         return self._each(lambda loop, step: step.score)
 
-    def quality(self, examples: Sequence[Mapping[str, Any]], scorer: CachedScorer | FeedbackSource) -> FloatArray:
+    def quality(self, examples: Sequence[dspy.Example], scorer: CachedScorer | FeedbackSource) -> FloatArray:
         """Return (t + 1, n) external scores of the outputs after each number of refinements.
 
         Args:
@@ -165,6 +165,9 @@ def run_loops(
 
     An item whose generator, feedback or refiner raises is reported in ``failed``, and the others continue. It is not
     logged, so that a later run tries it again.
+
+    The loop's own scores and those of another source, ``own`` and ``quality``, tell its self-bias:
+    ``measure_rounds(run.own(), run.quality(examples, source), ids=run.ids, seed=0)``.
 
     Raises:
         ValueError: Examples without an id or with equal ids, or a log of another program.

@@ -8,11 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, clusters_of, estimates_of
 from evalbias.evaluation.formatting import Tabular, count, title
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resampling import defined_items
+from evalbias.runs.values import to_json
 
 
 class Bias(Protocol):
@@ -46,9 +48,9 @@ class Bias(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Measurement(Tabular):
-    """One bias of one judge on n items.
+@dataclass(frozen=True, repr=False)
+class Measurement(Tabular, ByName[Estimate]):
+    """One bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
 
     Attributes:
         bias: Name of the bias.
@@ -71,17 +73,18 @@ class Measurement(Tabular):
     ids: tuple[str, ...]
     estimates: Mapping[str, Estimate]
     headlines: tuple[str, ...]
-    samples: Mapping[str, Sample] = field(repr=False, compare=False)
-    columns: Mapping[str, FloatArray] = field(repr=False, compare=False)
+    samples: Mapping[str, Sample] = field(compare=False)
+    columns: Mapping[str, FloatArray] = field(compare=False)
     coverage: float = float("nan")
     cost: Mapping[str, float] = field(default_factory=dict)
     notes: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    clusters: Sequence[str] | None = field(default=None, repr=False, compare=False)
+    clusters: Sequence[str] | None = field(default=None, compare=False)
 
-    def __getitem__(self, name: str) -> Estimate:
-        """Return an estimate by name."""
-        return self.estimates[name]
+    def __repr__(self) -> str:
+        """Return the bias and its estimates; ``table`` shows them in rows, ``items`` the numbers by item."""
+        estimates = "; ".join(f"{e.label} {e.text()} ({e.interval})" for e in self.estimates.values())
+        return f"Measurement({title(self.bias)} on {self.criterion}, n={len(self.ids)}: {estimates})"
 
     @property
     def undefined(self) -> dict[str, int]:
@@ -95,7 +98,11 @@ class Measurement(Tabular):
         return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
-        """Return everything but the samples; ``items=False`` leaves out the columns too."""
+        """Return everything but the samples as JSON data, in which undefined numbers are None.
+
+        Args:
+            items: Whether to return the columns too.
+        """
         content: dict[str, Any] = {
             "bias": self.bias,
             "criterion": self.criterion,
@@ -106,7 +113,10 @@ class Measurement(Tabular):
             "notes": self.notes,
             "provenance": self.provenance,
         }
-        return {**content, "items": {"id": self.ids, **self.columns}} if items else content
+        return dict(to_json({**content, "items": {"id": self.ids, **self.columns}} if items else content))
+
+    def _parts(self) -> Mapping[str, Estimate]:
+        return self.estimates
 
     def _title(self) -> str:
         return f"{title(self.bias).capitalize()} on {self.criterion}"

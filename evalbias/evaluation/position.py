@@ -40,7 +40,8 @@ class PositionBias:
         shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order
         entropies = np.mean([negative_entropies(answers[:, r]) for r in orders], axis=0)  # (n,)
         places, both = answers.shape[2] - int(judged.ties), len(orders) == 2
-        fair = FairnessStatistic(ties=judged.ties, both_orders=both)
+        # a tie is shared by the positions, so that judges with and without ties can be compared
+        wins = shares[:, :places] + shares[:, places:].sum(axis=1, keepdims=True) / places  # (n, places)
         samples = {
             "first_rate": Sample(
                 win_share(shares, ties=judged.ties),
@@ -50,7 +51,7 @@ class PositionBias:
                 signed=False,
                 confounded=not both,  # the better outputs may stand first
             ),
-            "fairness": Sample(shares, fair, "fairness", null=0.0, confounded=not both),
+            "fairness": Sample(wins, FairnessStatistic(both_orders=both), "fairness", null=0.0, confounded=not both),
         }
         if both:
             consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)

@@ -21,6 +21,7 @@ from evalbias.lm.generation import Generated, Settings, generate
 from evalbias.lm.loading import Loaded
 from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.scorer import Scorer
+from evalbias.lm.text import check_pairs, check_prompts
 from evalbias.lm.tokens import check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
@@ -66,12 +67,14 @@ class LocalEngine(Engine):
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
+        check_pairs(pairs)
         sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        check_prompts(prompts)
         rows = choice_sequences(self.tokenizer, [self.render(p) for p in prompts], choices)
         longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
         check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences

@@ -102,7 +102,7 @@ class LocalLM(DecidingLM, SavedLM):
         """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
 
         Raises:
-            ValueError: A continuation is empty, or nothing precedes it.
+            ValueError: An item is no pair of context and continuation, a continuation is empty, or nothing precedes it.
             PromptTooLong: A text is longer than the model's context.
             FloatingPointError: The model returned NaN or infinite logits.
         """
@@ -112,7 +112,7 @@ class LocalLM(DecidingLM, SavedLM):
         """Return the log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
 
         Raises:
-            ValueError: There are no choices, or one is empty or repeated.
+            ValueError: The prompts are a single text, or there are no choices, or one is empty or repeated.
             PromptTooLong: A prompt is longer than the model's context.
             FloatingPointError: The model returned NaN or infinite logits.
         """

@@ -6,7 +6,7 @@ closed by a blank line. ``Rendered.text`` ends where an answer would begin; ``le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -96,7 +96,7 @@ def as_text(prompt: Prompt) -> Rendered:
     r"""Render a prompt for a base model; a string is used unchanged and without a lead.
 
     Raises:
-        ValueError: There are no messages, or one has a role other than system, user and assistant.
+        ValueError: There are no messages, or one lacks a role of system, user or assistant, or a text.
 
     Example:
         >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).text
@@ -104,11 +104,15 @@ def as_text(prompt: Prompt) -> Rendered:
     """
     if isinstance(prompt, str):
         return Rendered(prompt)
+    if isinstance(prompt, Mapping):
+        raise ValueError(f"A prompt is the message {dict(prompt)!r:.80}: give a text or a list of messages.")
     if not prompt:
         raise ValueError("A prompt has no messages: give at least one.")
     pieces = []
     for number, message in enumerate(prompt):
-        role, content, last = message["role"], message["content"], number == len(prompt) - 1
+        role, content, last = message.get("role"), message.get("content"), number == len(prompt) - 1
+        if not isinstance(content, str):
+            raise ValueError(f"Message {number} of a prompt has the content {content!r:.80}: give a text.")
         if role not in ("system", "user", "assistant"):
             raise ValueError(f"Message {number} of a prompt has the role {role!r}: use system, user or assistant.")
         if role == "assistant":
@@ -118,6 +122,27 @@ def as_text(prompt: Prompt) -> Rendered:
             pieces.append(content + ("\n\n" if closed else ""))
     lead = LEAD if prompt[-1]["role"] == "user" else ""
     return Rendered("".join(pieces), lead)
+
+
+def check_prompts(prompts: Sequence[Prompt]) -> None:
+    """Refuse a single text in place of prompts: each of its characters would be one.
+
+    Raises:
+        ValueError: It is a text.
+    """
+    if isinstance(prompts, str):
+        raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
+
+
+def check_pairs(pairs: Sequence[tuple[Prompt, str]]) -> None:
+    """Check that texts to score are given as pairs.
+
+    Raises:
+        ValueError: One is not a context with a continuation; the message gives its number.
+    """
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):
+            raise ValueError(f"Text {number} of the call is {pair!r:.80}: give a pair (context, continuation).")
 
 
 def dialogue(messages: Sequence[Message]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dspy import lm15
 
+from evalbias.data.wordings import GENERAL
 from evalbias.programs.criterion import Criterion
 
 ATTEMPTS = 4
@@ -104,10 +105,10 @@ class GrammarParaphraser:
 
     Args:
         parts: Alternatives for each place. ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` stand for the
-            criterion's.
+            criterion's. Defaults to phrases that fit any criterion, ``evalbias.data.wordings.GENERAL``.
     """
 
-    def __init__(self, parts: Iterable[Iterable[str]]) -> None:
+    def __init__(self, parts: Iterable[Iterable[str]] = GENERAL) -> None:
         self.parts = [tuple(options) for options in parts]
 
     def __call__(

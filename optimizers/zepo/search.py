@@ -19,7 +19,7 @@ from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate, worst_last
 from evalbias.optimizers.zepo.judging import Judging
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
-from evalbias.optimizers.zepo.proposers import Proposer, fault
+from evalbias.optimizers.zepo.proposers import GrammarParaphraser, Proposer, fault
 from evalbias.optimizers.zepo.racing import drop, rounds
 from evalbias.optimizers.zepo.rule import ObjectiveRule, check_held_back
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
@@ -40,7 +40,7 @@ class ZEPO(JudgeOptimizer):
     take no part in the search: decision rates are those of the given order, so that there is a bias to remove.
 
     Args:
-        proposer: What rewords the incumbent.
+        proposer: What rewords the incumbent. Defaults to ``GrammarParaphraser()``, which needs no model.
         population: Wordings in an epoch (the paper: 5).
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours).
@@ -62,7 +62,7 @@ class ZEPO(JudgeOptimizer):
 
     def __init__(
         self,
-        proposer: Proposer,
+        proposer: Proposer | None = None,
         *,
         population: int = 5,
         objective: Objective | None = None,
@@ -78,7 +78,7 @@ class ZEPO(JudgeOptimizer):
         super().__init__(select=select, budget=budget, seed=seed, log_dir=log_dir, progress=progress)
         if population < 1:
             raise ValueError(f"population={population}: propose at least one wording in an epoch.")
-        self.proposer = proposer
+        self.proposer = proposer or GrammarParaphraser()
         self.population = population
         self.objective = objective
         self.acceptance = acceptance or StrictImprovement()

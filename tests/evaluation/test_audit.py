@@ -22,7 +22,6 @@ from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.report.audit import audit_view
-from evalbias.runs.values import to_json
 
 
 def first_places(n, *, first):
@@ -57,13 +56,17 @@ def test_a_taste_for_the_first_position_is_found():
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
     assert len(begins) == len(found.verdict.paragraphs) == 3  # each on lines of its own
     assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
-    told = json.loads(json.dumps(to_json(found.to_dict()), allow_nan=False))
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     position = told["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.2)
     assert 0 < position["low"] < 0.2 < position["high"]
     assert (position["null"], position["n"], position["undefined"]) == (0, 200, 0)
     assert told["verdict"] == found.verdict.sentence
     assert told["n"] == 200
+    assert {"position", "agreement"} <= {*found}
+    assert "likelihood" not in found
+    with pytest.raises(KeyError, match=r"'likelihood' was not measured: it needs a model"):
+        found["likelihood"]
 
 
 def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():

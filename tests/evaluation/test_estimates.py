@@ -1,6 +1,7 @@
 """Estimates, measurements and comparisons by hand."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.evaluation.measurement import Measurement, measured
 from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import MeanStatistic, ShareStatistic, performance_statistic, share_interval
+from evalbias.runs.values import to_json
 
 NAN = math.nan
 
@@ -48,7 +50,11 @@ def test_a_sample_becomes_an_estimate():
         "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3,
         pytest.approx(p, rel=1e-4), "share",
     )  # fmt: skip
-    assert found.to_dict()["estimates"] == found.estimates
+    assert json.loads(json.dumps(found.to_dict()))["estimates"]["wins"] == to_json(found["wins"])
+    assert repr(found) == f"Measurement(b on c, n=5: wins 0.67 ({interval.low:.2f} to {interval.high:.2f}))"
+    assert ([*found], "wins" in found, "losses" in found) == (["wins"], True, False)
+    with pytest.raises(KeyError, match="'losses' is not among 'wins'"):
+        found["losses"]
     rows = found._rows()
     assert rows == [("wins", "0.67", f"{interval.low:.2f} to {interval.high:.2f}", "0.50", "3")]
     without = measured({"wins": Sample(values, MeanStatistic(), "m")}, seed=0, **vars_of(found))
@@ -73,7 +79,7 @@ def test_what_is_undefined_is_counted_by_column():
     assert found._caption() == "undefined a: 1; undefined b: 2; ties seen: 3"
     assert found.items()[0] == {"id": "x", "a": 1.0, "b": [1.0, pytest.approx(NAN, nan_ok=True)], "c": 1.0}
     assert found.to_dict(items=False).keys() == found.to_dict().keys() - {"items"}
-    assert found.to_dict()["items"]["id"] == ("x", "y")
+    assert found.to_dict()["items"] == {"id": ["x", "y"], "a": [1, None], "b": [[1, None], [None, None]], "c": [1, 1]}
     assert found._title() == "Bias on c"
 
 
@@ -133,7 +139,10 @@ def test_a_comparison_by_hand():
     assert row[3] == f"{change.test.p_value:.5f}"
     assert row[4] == "3"
     assert found._title() == "Likelihood on c, before -> after"
-    assert found.to_dict()["changes"] == found.changes
+    assert json.loads(json.dumps(found.to_dict()))["changes"]["performance"] == to_json(change)
+    assert repr(found).startswith("Comparison(likelihood on c, n=3: ")
+    assert "; performance +0.50 -> +1.00" in repr(found)
+    assert "performance" in found
     for one, field in ((found, "bias"), (change, "before"), (sides[0], "bias"), (change.before, "value")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(one, field, None)

@@ -133,6 +133,14 @@ def test_measurements_made_differently_are_not_compared():
         compare(by(Model()), by(Model(), reduction="mean"), **options)
 
 
+def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
+    decided, tied = recorded([0, 0, 0, 1], [1, 1, 0, 0]), recorded([0, -1, 0, 1], [1, -1, -1, 0])
+    # the first position wins 1, 1, .5 and 0 of a pair's comparisons before, and 1, .5, .75 and 0 after
+    found = compare(decided, tied, seed=0, n_resamples=9, n_intervals=9)
+    assert (found["fairness"].before.value, found["fairness"].after.value) == (-0.25, -0.125)
+    assert (found["first_rate"].before.value, found["first_rate"].after.value) == (0.625, 0.5625)
+
+
 def recorded(winner, swapped):
     pairs = [dspy.Example(outputs=["a", "b"], better=0, w=a, ws=b) for a, b in zip(winner, swapped, strict=True)]
     return measure(BIASES["position"], recorded_verdicts(pairs, "w", swapped="ws"), seed=0)

@@ -1,5 +1,7 @@
 """Judges that are recorded with the items, or are somebody's function: their answers by position, and what is known."""
 
+import re
+
 import dspy
 import numpy as np
 import pytest
@@ -212,6 +214,16 @@ def test_the_fields_of_a_prediction_that_are_read_are_named():
         function_scores(ONE, lambda item: dspy.Prediction(rating=3))
     with pytest.raises(ValueError, match="prediction with 'best', of which 'winner' or 'preference' is read"):
         function_scores([pair()], lambda item: dspy.Prediction(best=0))
+
+
+def test_a_module_with_other_fields_for_pairs_is_told_how_to_wrap_it():
+    class Own(dspy.Module):
+        def forward(self, question, a, b):
+            return dspy.Prediction(winner="A")
+
+    told = "judge(question=item.source, first=item.candidates[0], second=item.candidates[1])"
+    with pytest.raises(ValueError, match=re.escape(told)):
+        function_scores([pair()], Own())
 
 
 def test_a_pairwise_judge_of_ours_may_be_wrapped():

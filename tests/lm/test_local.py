@@ -194,6 +194,28 @@ def test_bad_continuations(lms):
     assert lms["llama"].choice_logprobs([], ["1"]).logprobs.shape == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("pairs", "match"),
+    [
+        ("ab", r"Text 0 of the call is 'a': give a pair \(context, continuation\)"),
+        (["ab"], "Text 0 of the call is 'ab'"),
+        ([("a", "b"), ("a",)], r"Text 1 of the call is \('a',\)"),
+        ([("a", None)], r"Text 0 of the call is \('a', None\)"),
+        ([({"role": "user", "content": "a"}, "b")], "is the message .*: give a text or a list of messages"),
+        ([([{"role": "user"}], "b")], "Message 0 of a prompt has the content None: give a text"),
+        ([([{"content": "a"}], "b")], "Message 0 of a prompt has the role None: use system, user or assistant"),
+    ],
+)
+def test_bad_pairs(lms, pairs, match):
+    with pytest.raises(ValueError, match=match):
+        lms["llama"].loglikelihood(pairs)
+
+
+def test_a_text_in_place_of_prompts_is_refused(lms):
+    with pytest.raises(ValueError, match="The prompts are the text 'ab': give a list of prompts"):
+        lms["llama"].choice_logprobs("ab", ["1", "2"])
+
+
 def test_nan_logits_are_an_error(folders, lms):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
     with torch.no_grad():

@@ -67,6 +67,16 @@ def test_a_grammar_changes_some_phrases_of_the_incumbent_and_keeps_the_others():
     assert changed.count(1) == pytest.approx(len(changed) / 2, rel=0.2)
 
 
+def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
+    optimizer = ZEPO(population=3, stopping=Epochs(1), select=False)
+    found = optimizer.compile(PairwiseJudge(C), trainset=all_pairs(2), lm=Wording())
+    wordings = [one.instruction for one in found.report.tried]
+    assert len(wordings) == 4
+    assert all("quality" in one and "is it good?" in one for one in wordings)
+    assert wordings[1:] == [*optimizer.proposer(C, wordings[0], 3, known={wordings[0]}, seed=1).instructions]
+    assert optimizer.proposer.makes(C, wordings[0])
+
+
 def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
     grammar = GrammarParaphraser(FOUR)
     assert grammar.makes(C, "a0 b1 c2 quality.")

@@ -1,6 +1,6 @@
 import pytest
 
-from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, label_of
+from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of
 from evalbias.programs.prompt import judge_messages, likelihood_messages
 
 POLITE = Criterion("politeness", "is the reply polite?")
@@ -9,6 +9,12 @@ POLITE = Criterion("politeness", "is the reply polite?")
 def test_a_new_criterion_is_one_line():
     assert POLITE.labels == ("1", "2", "3", "4", "5")
     assert Criterion.parse("politeness: is the reply polite?") == POLITE
+
+
+@pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])
+def test_a_name_is_no_criterion(kind):
+    with pytest.raises(TypeError, match=r"criterion='politeness': give a criterion, evalbias.Criterion\(NAME, DEF"):
+        kind("politeness")
 
 
 def test_the_papers_seven_criteria():

@@ -18,6 +18,7 @@ from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect
 from evalbias.lm.servers.fleet import Fleet
 from evalbias.lm.servers.heap import HEAP
+from evalbias.lm.text import check_pairs, check_prompts
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt, stacked
 
 Item = TypeVar("Item")
@@ -45,6 +46,7 @@ class ServerEngine(Engine):
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        check_prompts(prompts)
         choices = tuple(choices)
 
         def jobs(prompts: Sequence[Prompt]) -> list[Job[ChoiceLogprobs]]:
@@ -55,6 +57,7 @@ class ServerEngine(Engine):
 
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
+        check_pairs(pairs)
         return self._all(self.dialect.likelihood_jobs, pairs, lambda pair: (harmless(pair[0]), HARMLESS))
 
     def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
