@@ -33,7 +33,6 @@ SHARED = ["measures/test_conventions.py"]
 TESTS = {
     "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
-    "measures.checks": ["measures/test_likelihood.py", "measures/test_agreement.py", "measures/test_preference.py"],
     "measures.correlation_statistic": ["measures/test_statistic.py", "measures/test_reliability.py"],
     "measures.curve": ["measures/test_uniformity.py"],
     "measures.decision_statistics": [
@@ -42,7 +41,7 @@ TESTS = {
         "measures/test_preference.py",
         "evaluation/test_verbosity.py",
     ],
-    "measures.effect": EFFECT,
+    "measures.effect": [*EFFECT, "measures/test_curvature.py"],
     "measures.effect_statistic": [*EFFECT, "evaluation/test_effect.py"],
     "measures.equal_quality": [*EFFECT, "measures/test_family_wise.py", "evaluation/test_verbosity.py"],
     "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],

@@ -59,7 +59,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         >>> spearman([1, 2, 1, 2], [1, 2, 9, 8], groups=["a", "a", "b", "b"]).by_group
         (1.0, -1.0)
     """
-    return _agreement(lambda a, b: float(spearman_rows(a[None], b[None])[0]), x, y, groups)
+    return _agreement(lambda a, b: spearman_rows(a[None], b[None]).item(), x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -69,7 +69,7 @@ def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(pearson([1, 2, 3], [0, 0, 3]).value, 3)
         0.866
     """
-    return _agreement(lambda a, b: float(pearson_rows(a[None], b[None])[0]), x, y, groups)
+    return _agreement(lambda a, b: pearson_rows(a[None], b[None]).item(), x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:

@@ -29,11 +29,11 @@ class PearsonStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return pearson_rows(scores, references[0])
+        return pearson_rows(scores, *references)
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return counted_pearson(scores, self.references[0], counts)
+        return counted_pearson(scores, *self.references, counts)
 
 
 class KendallStatistic(CorrelationStatistic):
@@ -44,14 +44,15 @@ class KendallStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        pairs = zip(scores, np.broadcast_to(references[0], scores.shape), strict=True)
+        (reference,) = references
+        pairs = zip(scores, np.broadcast_to(reference, scores.shape), strict=True)
         if scores.shape[1] < 2:  # scipy warns
             return np.full(len(scores), np.nan)
         return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
 
     def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
         """See ``CorrelationStatistic``; one pass over the pairs of items leaves every cluster out."""
-        return jackknife_variance(_left_out_taus(scores, self.references[0], codes))
+        return jackknife_variance(_left_out_taus(scores, *self.references, codes))
 
 
 class AlphaStatistic(CorrelationStatistic):
@@ -68,12 +69,13 @@ class AlphaStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        both = np.concatenate([scores, np.broadcast_to(references[0], scores.shape)], axis=1)  # (k, 2n)
+        (human,) = references
+        both = np.concatenate([scores, np.broadcast_to(human, scores.shape)], axis=1)  # (k, 2n)
         return _alphas(rank_rows(both) if self._ordinal else both, np.ones_like(both))
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        both, twice = np.concatenate([scores, self.references[0]]), np.tile(counts, 2)
+        both, twice = np.concatenate([scores, *self.references]), np.tile(counts, 2)
         return _alphas(counted_ranks(both, twice) if self._ordinal else both[None], twice)
 
 
@@ -85,7 +87,7 @@ class KappaStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return kappa_rows(scores, references[0])
+        return kappa_rows(scores, *references)
 
 
 class CalibrationStatistic(Statistic):
@@ -98,7 +100,8 @@ class CalibrationStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        pairs = zip(scores, np.broadcast_to(references[0], scores.shape), strict=True)
+        (outcomes,) = references
+        pairs = zip(scores, np.broadcast_to(outcomes, scores.shape), strict=True)
         return np.array([calibration_error(p, y) for p, y in pairs])
 
     def interval(
@@ -149,12 +152,14 @@ class CeilingStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        weights = np.broadcast_to(references[0], (*scores.shape[:2], scores.shape[2] // 2))
+        (shares,) = references
+        weights = np.broadcast_to(shares, (*scores.shape[:2], scores.shape[2] // 2))
         return np.array([_weighted_rho(row, w[None])[0] for row, w in zip(scores, weights, strict=True)])
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return _weighted_rho(scores, counts[:, :, None] * self.references[0])
+        (shares,) = self.references
+        return _weighted_rho(scores, counts[:, :, None] * shares)
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:

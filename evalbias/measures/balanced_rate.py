@@ -32,7 +32,8 @@ class BalancedRate(BoundedStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the balanced mean of every row; see ``Statistic``."""
-        second = np.broadcast_to(references[0], scores.shape)
+        (classes,) = references
+        second = np.broadcast_to(classes, scores.shape)
         with np.errstate(invalid="ignore"):
             means = [(scores * weight).sum(axis=1) / weight.sum(axis=1) for weight in (1 - second, second)]
         return np.asarray((means[0] + means[1]) / 2)

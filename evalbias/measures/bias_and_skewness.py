@@ -157,7 +157,7 @@ def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: n
     def differences(signs: FloatArray) -> FloatArray:  # the other sums of the skewness have no signs
         return np.asarray(_beyond(np.add.reduceat(signs, starts, axis=1)) ** 2 @ steps)
 
-    observed = float(differences(signs[None])[0])
+    observed = differences(signs[None]).item()
     extreme = 0
     for k in map(len, chunks(n_resamples, len(x))):
         flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))

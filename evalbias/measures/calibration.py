@@ -86,7 +86,7 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
     columns: list[int | None] = []
     for row in probabilities:
         best = np.flatnonzero(row == row.max())  # empty if the row is NaN
-        columns.append(int(best[0]) if len(best) == 1 else None)
+        columns.append(best.item() if len(best) == 1 else None)
     return columns
 
 

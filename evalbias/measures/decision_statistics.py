@@ -147,13 +147,14 @@ class OddsStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the odds of every row of win probabilities (k, n) of the first candidate; see ``Statistic``."""
-        differences, once = np.broadcast_to(references[0], scores.shape), np.ones((1, scores.shape[1]))
-        fits = [_logistic(x, wins, once)[0, self._term] for x, wins in zip(differences, scores, strict=True)]
-        return np.asarray(np.exp(fits))
+        (difference,) = references
+        differences, once = np.broadcast_to(difference, scores.shape), np.ones((1, scores.shape[1]))
+        fits = [_logistic(x, wins, once) for x, wins in zip(differences, scores, strict=True)]
+        return np.asarray(np.exp(np.concatenate(fits)[:, self._term]))
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``; the fits start at that of all items."""
-        return np.asarray(np.exp(self._fits.of(self.references[0], scores, counts)[:, self._term]))
+        return np.asarray(np.exp(self._fits.of(*self.references, scores, counts)[:, self._term]))
 
 
 @dataclass(frozen=True)

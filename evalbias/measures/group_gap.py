@@ -31,12 +31,13 @@ class GapStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        members = np.broadcast_to(references[0], scores.shape)
+        (group,) = references
+        members = np.broadcast_to(group, scores.shape)
         return _mean(scores, members) - _mean(scores, 1 - members)
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        members = self.references[0]
+        (members,) = self.references
         return _mean(scores, counts * members) - _mean(scores, counts * (1 - members))
 
     def interval(

@@ -56,7 +56,7 @@ class QualitySlopeStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """Compute the slope of every row; NaN where the ratings do not agree. See ``Statistic``."""
-        return np.array([_slopes(self._parts(row).sum(axis=0, keepdims=True))[0] for row in scores])
+        return np.concatenate([_slopes(self._parts(row).sum(axis=0, keepdims=True)) for row in scores])
 
     def interval(
         self,
@@ -101,7 +101,7 @@ class QualitySlopeStatistic(Statistic):
             reason = f"the slope needs items of {MIN_CLUSTERS} inputs whose ratings agree"
             return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units, reason=reason)
         sums = sums_by_cluster(part._parts(x), codes)
-        whole = _covariances(sums.sum(axis=0, keepdims=True))[0]
+        (whole,) = _covariances(sums.sum(axis=0, keepdims=True))
         fit = _Ratio(whole, _covariances(sums.sum(axis=0) - sums))
         low, high = fit.ends(float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)))
         if np.isnan(low):

@@ -92,7 +92,7 @@ class RankStatistic(CorrelationStatistic):
         if self._normalization == "center-max":
             return np.asarray(np.fmax.reduce(np.abs(centered), axis=1))
         constant = np.fmax.reduce(held, axis=1) == np.fmin.reduce(held, axis=1)
-        spread = np.where(counts > 0, counts * (x - mean[:, None]) ** 2, 0.0).sum(axis=1) / counts.sum(axis=1)
+        spread = (counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1)
         return np.asarray(np.where(constant, 0.0, np.sqrt(spread)))
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:

@@ -111,8 +111,9 @@ class SpreadStatistic(Statistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        varies = np.ptp(references[0], axis=1) > 0  # the deviation of a constant may be a rounding error
-        spread = np.broadcast_to(np.where(varies, references[0].std(axis=1), 0.0), len(scores))
+        (reference,) = references
+        varies = np.ptp(reference, axis=1) > 0  # the deviation of a constant may be a rounding error
+        spread = np.broadcast_to(np.where(varies, reference.std(axis=1), np.nan), len(scores))
         return ratio(scores.std(axis=1), spread)
 
 

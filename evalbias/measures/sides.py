@@ -56,11 +56,11 @@ def _likeliest(counts: FloatArray) -> FloatArray:
     """Return the shares (levels,) of the ratings of which two independent draws lie apart as counted, by EM."""
     levels = len(counts)
     lags = np.abs(np.subtract.outer(np.arange(levels), np.arange(levels)))
-    shares = np.arange(1.0, levels + 1) / (levels * (levels + 1) / 2)  # uneven: even shares would stay symmetric
+    shares = np.arange(1.0, levels + 1)  # uneven: even shares would stay symmetric
     weights = counts / counts.sum()
     for _ in range(ITERATIONS):
         joint = np.outer(shares, shares)
         expected = np.bincount(lags.ravel(), joint.ravel(), minlength=levels)
-        ratio = np.where(expected > 0, weights / np.where(expected > 0, expected, 1.0), 0.0)
+        ratio = weights / np.maximum(expected, np.finfo(np.float64).tiny)  # the share of what is never expected is 0
         shares = (joint * ratio[lags]).sum(axis=1)
     return np.asarray(shares / shares.sum())

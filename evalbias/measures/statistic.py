@@ -62,7 +62,7 @@ class Statistic:
 
     def __call__(self, scores: ArrayLike) -> float:
         """Compute the statistic of one system's scores, (n,) or (n, d)."""
-        return float(self.rows(np.asarray(scores, dtype=np.float64)[None], *self._single())[0])
+        return self.rows(np.asarray(scores, dtype=np.float64)[None], *self._single()).item()
 
     def matches(self, other: Statistic) -> bool:
         """Return whether another statistic has the same kind, settings and references."""

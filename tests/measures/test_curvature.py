@@ -7,7 +7,7 @@ from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
 from evalbias.measures.curvature import curvature, hermite_coefficients, solved_correlation
-from evalbias.measures.sides import curvature_of_sides
+from evalbias.measures.sides import _lags, curvature_of_sides
 
 N = 20_000
 NORMAL = ndtri((np.arange(N) + 0.5) / N)
@@ -108,6 +108,13 @@ def test_the_ends_of_the_scale_are_told_from_differences(center):
     expected = shared / rising**2 - 1  # var(g) / cov(q, g)^2 - 1 for the expected rating g(q)
     found = curvature_of_sides(np.concatenate([first, second]), shared=float(np.mean(first * second)))
     assert found == pytest.approx(expected, abs=0.012)
+
+
+def test_differences_are_counted_in_20_steps_at_most():
+    step, counts = _lags(np.array([0.0, 2.0, -2.0, 4.0]))
+    assert (step, counts.tolist()) == (2.0, [1, 2, 1])
+    step, counts = _lags(np.array([0.03, -10.0]))
+    assert (step, len(counts), counts.sum()) == (0.5, 21, 2)
 
 
 def test_coins_are_worked_out_by_hand():

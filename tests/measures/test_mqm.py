@@ -4,6 +4,7 @@ import pytest
 
 from evalbias.measures import MQMError, mqm_score, parse_mqm, read_mqm
 from evalbias.measures.mqm_verdicts import verdict
+from evalbias.measures.quotations import mask_quotations, quoted
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,11 @@ def test_other_wordings_of_the_same_verdict():
     assert read_mqm("I cannot help with that.").status == "blocked"
     (error,) = read_mqm("'cat' is an accuracy error (major).").errors
     assert (error.severity, error.span, error.category) == ("major", "cat", "accuracy")
+
+
+def test_a_quotation_ends_where_the_sentence_goes_on_or_the_line_ends():
+    for text in ("'the dogs' house' is wrong", "'the dogs' house' IS WRONG", "'the dogs' house'\nThe rest"):
+        masked, spans = mask_quotations(text)
+        assert spans == ["the dogs' house"]
+        assert quoted(masked[0], spans) == "the dogs' house"
+    assert mask_quotations("'a' is MAJOR, 'b' is minor")[1] == ["a", "b"]

@@ -92,6 +92,9 @@ SEVERAL_ON_A_LINE = [  # below a severity
     ("Major errors: 1. 'a' 2. 'b'", (0, 2, 0)),
     ("Major errors: (1) accuracy/omission - 'a' (2) fluency/grammar - 'b'", (0, 2, 0)),
     ("Major errors: a) 'a' b) 'b' c) 'c'", (0, 3, 0)),
+    ("Major:\n1. 'a' 2. 'b'", (0, 2, 0)),  # the first number is a bullet
+    ("Major errors: 1. 'a' 3. 'b'", None),
+    ("Major errors: 7. 'a' 8. 'b'", None),
     ("Major: #1 'a' #2 'b'", None),
     ("Major: 'a' 'b'", None),
     ("Major: 'a', 'b' 'c'", None),

@@ -29,6 +29,7 @@ from evalbias.measures.agreement_statistics import (
     PearsonStatistic,
     one_against_the_others,
 )
+from evalbias.measures.forecasts import calibration_errors_by_chance
 from evalbias.measures.resampling import drawn
 
 NAN = math.nan
@@ -81,6 +82,8 @@ def test_brier_scores_and_calibration_errors_by_hand():
     assert calibration_error([0.1, 0.3, 0.7, 0.8, 0.9], [0, 1, 1, 1, 0], bins=2) == pytest.approx(0.6 / 5 + 0.4 / 5)
     assert calibration_error([1.0, NAN], [1, 1]) == 0.0
     assert brier_scores([0.0, 1.0], [0, 0]).tolist() == [0.0, 1.0]
+    assert calibration_error([0.1, 0.8, 0.9], [1, 0, 0], bins=1) == pytest.approx(0.6 - 1 / 3)
+    assert calibration_error([1.0, 0.9], [0, 1]) == pytest.approx((1 - 0.1) / 2)  # 1 is in the last bin too
     assert math.isnan(calibration_error([NAN], [1]))
     for arguments, message in (
         (([1.5], [1]), "A probability is 1.5"),
@@ -250,6 +253,13 @@ def test_the_calibration_error_of_right_probabilities_may_be_0(n):
     wrong = CalibrationStatistic((rng.random(n) < 0.5).astype(float)).interval(rng.random(n), n_resamples=100, seed=0)
     assert 0 < wrong.low < wrong.estimate < wrong.high
     assert math.isnan(CalibrationStatistic(np.ones(3)).interval(np.full(3, NAN), n_resamples=50, seed=0).low)
+
+
+def test_errors_by_chance_are_those_of_outcomes_that_are_drawn():
+    p = np.array([0.02, 0.08, 0.15, 0.55, 0.85, 0.95, 1.0])
+    outcomes = np.random.default_rng(0).random((50, 7)) < p
+    found = calibration_errors_by_chance(p, draws=50, rng=np.random.default_rng(0))
+    assert found == pytest.approx([calibration_error(p, row) for row in outcomes])
 
 
 def test_an_error_as_large_as_chance_often_makes_it_may_be_0():

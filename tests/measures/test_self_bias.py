@@ -175,12 +175,26 @@ def test_a_map_survives_saving(tmp_path):
         ("[1, 2]", "[1, Infinity]", "not a finite number"),
         ('["low", "high"]', "[1, 2]", "write one with"),
         ("[[1], 2]", "[1, 2]", "write one with"),
+        ("[1, 1]", "[1, 2]", "do not ascend"),
+        ("[1, 2]", "[2, 1.5]", "do not ascend"),
     ],
 )
 def test_a_damaged_quantile_map_is_refused(tmp_path, source, target, fault):
     (tmp_path / "map.json").write_text(f'{{"metric": "chrf", "source": {source}, "target": {target}}}')
     with pytest.raises(ValueError, match=f"is not a quantile map.*{fault}"):
         QuantileMap.load(tmp_path / "map.json")
+
+
+def test_a_map_to_close_or_equal_scores_is_read_as_it_was_written(tmp_path):
+    one = QuantileMap.fit([0.1, 0.2, 0.3, 0.4], [0.5, 0.5, 0.51], metric="chrf")
+    one.save(tmp_path / "map.json")
+    found = QuantileMap.load(tmp_path / "map.json")
+    assert (found.metric, found.source.tolist(), found.target.tolist()) == (
+        "chrf",
+        one.source.tolist(),
+        one.target.tolist(),
+    )
+    assert one.target[0] == one.target[1]
 
 
 def test_a_map_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):

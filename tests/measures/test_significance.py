@@ -397,3 +397,10 @@ def test_items_are_left_out_of_rows_of_numbers_too():
     shares = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [np.nan, 0.5]])
     found = paired_permutation_test(FairnessStatistic(), shares, shares[:, ::-1], n_resamples=99, seed=0)
     assert (found.statistic_a, found.n, found.undefined, found.p_value) == (pytest.approx(-1 / 3), 3, 1, 1)
+
+
+def test_swaps_between_judges_with_one_score_each_are_undefined_without_a_warning():
+    human, same, other = np.arange(6.0), np.full(6, 3.0), np.full(6, 2.0)
+    swap = np.array([[False] * 6, [True] * 6, [True] + [False] * 5])
+    of_a, of_b = bias_score_statistic(human, human[::-1]).swapping(same, other)(swap)
+    assert np.isnan(of_a).tolist() == np.isnan(of_b).tolist() == [True, True, False]

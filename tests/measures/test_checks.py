@@ -1,0 +1,43 @@
+"""Checks of arguments: what is wrong is named, and the first of several wrong values."""
+
+import math
+
+import numpy as np
+import pytest
+
+from evalbias.measures import brier_scores, cohen_kappa, corrected_rate, share_interval
+from evalbias.measures.both_orders import both_orders_interval
+from evalbias.measures.checks import defined, mean_of_defined, vector, vectors
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: vector([1.0, INF, -INF], "x"), r"^x\[1\] is infinite"),
+        (lambda: vector([[1.0]], "x"), r"^x has the shape \(1, 1\)"),
+        (lambda: vectors(x=[1, 2], y=[1]), "different lengths: x 2, y 1"),
+        (lambda: brier_scores([1.5, -0.5], [1, 1]), "A probability is 1.5"),
+        (lambda: brier_scores([0.5, 0.5], [0.5, 2]), "An outcome is 0.5"),
+        (lambda: cohen_kappa([2, 3], [1, 1]), "A choice is 2"),
+        (lambda: corrected_rate([1, 0.5, 2], [1, 1, 1], [1]), r"^labeled_judge\[1\] is 0.5"),
+        (lambda: share_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        (lambda: both_orders_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        *((lambda level=level: share_interval([0, 1], confidence=level), f"confidence={level} ") for level in (0, 1)),
+        *((lambda level=level: both_orders_interval([0, 1], confidence=level), f"={level} ") for level in (0, 1)),
+    ],
+)
+def test_the_first_wrong_value_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_undefined_values_are_left_out():
+    assert mean_of_defined([1.0, NAN, 3.0]) == 2.0
+    assert mean_of_defined([0.0]) == 0.0
+    assert math.isnan(mean_of_defined([NAN]))
+    assert math.isnan(mean_of_defined([]))
+    assert defined(np.array([1.0, NAN, 2.0]), np.array([NAN, 1.0, 2.0])).tolist() == [False, False, True]
+    assert [one.tolist() for one in vectors(x=[1, 2], y=[3, 4])] == [[1.0, 2.0], [3.0, 4.0]]
+    assert vectors() == []
