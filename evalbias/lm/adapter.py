@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+
+from evalbias.lm.json_files import read_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -17,13 +18,13 @@ def check_adapter(adapter: str) -> None:
 
     Raises:
         FileNotFoundError: The folder does not exist, or lacks one of the adapter's two files.
-        ValueError: The adapter is of another kind than LoRA.
+        ValueError: The adapter is of another kind than LoRA, or its configuration is damaged.
     """
     folder = Path(adapter)
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
-    kind = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("peft_type")
+    kind = read_object(folder / CONFIG).get("peft_type")
     if kind != "LORA":
         raise ValueError(f"{adapter} is an adapter of the kind {kind!r}, which cannot be merged: give a LoRA adapter.")
 

@@ -24,6 +24,7 @@ from evalbias.lm.chat_template import template_of
 from evalbias.lm.checks import check_config, check_model, check_weights
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.gguf import is_gguf, unpacked
+from evalbias.lm.json_files import check_json_files
 from evalbias.lm.passed_checks import PassedChecks, passed_checks
 from evalbias.lm.placement import placement
 
@@ -73,8 +74,8 @@ def load(
             package of a quantization method is not installed.
         ValueError: The device or dtype is unknown, the device is missing, a device map is given beside a device or an
             adapter, the quantization is unknown or given beside an adapter, the tokenizer returns no offsets, the chat
-            template lacks an option, the model is not a causal language model, weights are missing or damaged, or the
-            adapter does not fit.
+            template lacks an option, the model is not a causal language model, a file is damaged, weights are missing, or
+            the adapter does not fit.
     """
     if adapter is not None:
         check_adapter(adapter)
@@ -138,26 +139,15 @@ def load_tokenizer(model: str, **options: Any) -> Any:
     except (OSError, ImportError):
         raise
     except Exception as error:  # tokenizers raises the base class itself
-        file = _unreadable(Path(source)) or "tokenizer.json"
         raise ValueError(
-            f"The tokenizer of {model} cannot be read ({error}): fetch {file} again if it is damaged or missing."
+            f"The tokenizer of {model} cannot be read ({error}): fetch its tokenizer.json again if it is damaged or "
+            "missing."
         ) from error
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
     tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
     tokenizer.backend_tokenizer.no_padding()
     return tokenizer
-
-
-def _unreadable(folder: Path) -> Path | None:
-    """Return the first of a tokenizer's files in a folder that holds no JSON object."""
-    for file in (folder / "tokenizer_config.json", folder / "tokenizer.json"):
-        try:
-            if file.exists() and not isinstance(json.loads(file.read_bytes()), dict):
-                return file
-        except ValueError:
-            return file
-    return None
 
 
 def _config(model: str, options: dict[str, Any]) -> Any:
@@ -167,7 +157,7 @@ def _config(model: str, options: dict[str, Any]) -> Any:
         return AutoConfig.from_pretrained(model, **options)
     except OSError as error:
         if Path(model).is_dir():
-            raise  # its config.json is damaged
+            raise
         raise _unknown(model) from error
 
 
@@ -192,6 +182,8 @@ def _source(model: str, revision: str | None) -> str:
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()
     if looks_local and not path.exists():
         raise FileNotFoundError(f"{model} does not exist: give a folder with a model or a Hugging Face name.")
+    if path.is_dir():
+        check_json_files(path)
     if not looks_local:
         _check_hub(model, revision)
     return model

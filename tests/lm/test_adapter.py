@@ -109,6 +109,9 @@ def test_what_is_no_lora_adapter_is_refused(folders, adapter, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"pickled has no adapter_model\.safetensors"):
         load(folders["llama"], pickled)
     prompts = shutil.copytree(adapter, tmp_path / "prompts")
+    (prompts / "adapter_config.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"adapter_config\.json holds \[\] in place of a JSON object"):
+        load(folders["llama"], prompts)
     (prompts / "adapter_config.json").write_text('{"peft_type": "PROMPT_TUNING"}')
     with pytest.raises(ValueError, match="of the kind 'PROMPT_TUNING', which cannot be merged"):
         load(folders["llama"], prompts)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 
 import huggingface_hub
@@ -23,6 +24,7 @@ from transformers import (
 from evalbias import LocalLM
 from evalbias.lm import fingerprint
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
+from evalbias.lm.json_files import FILES
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 
@@ -65,14 +67,11 @@ def test_a_checkpoint_without_some_layers_is_refused(tmp_path):
     [
         ("model.safetensors", 5000, "The weights of .* cannot be read .*: fetch them again"),
         ("model.safetensors", 0, "The weights of .* cannot be read .*: fetch them again"),
-        ("config.json", 20, "config.json' is not a valid JSON file"),
-        ("tokenizer.json", 200, r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer\.json again"),
-        ("tokenizer.json", 0, r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer\.json again"),
-        (
-            "tokenizer_config.json",
-            20,
-            r"tokenizer of .* cannot be read \(.*\): fetch .*/m/tokenizer_config\.json again",
-        ),
+        ("config.json", 20, r"/m/config\.json is not valid JSON \(.*\): fetch it again"),
+        ("generation_config.json", 0, r"/m/generation_config\.json is not valid JSON \(.*\): fetch it again"),
+        ("tokenizer.json", 200, r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.json again"),
+        ("tokenizer.json", 0, r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.json again"),
+        ("tokenizer_config.json", 20, r"/m/tokenizer_config\.json is not valid JSON \(.*\): fetch it again"),
     ],
 )
 def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, match):
@@ -80,6 +79,15 @@ def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, m
     path = tmp_path / "m" / file
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises((ValueError, OSError), match=match):
+        load(folder)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("content", ["[1]", "null"])
+def test_a_file_of_another_form_is_named(tmp_path, file, content):
+    folder = save("llama", tmp_path / "m")
+    (tmp_path / "m" / file).write_text(content)
+    with pytest.raises(ValueError, match=re.escape(f"/m/{file} holds {content} in place of a JSON object: fetch it")):
         load(folder)
 
 
@@ -91,7 +99,7 @@ def test_a_tokenizer_of_another_form_is_named(tmp_path):
     for content in ({}, damaged):
         path.write_text(json.dumps(content))
         with pytest.raises(
-            ValueError, match=r"The tokenizer of .*m cannot be read \(.*\): fetch tokenizer\.json again"
+            ValueError, match=r"The tokenizer of .*m cannot be read \(.*\): fetch its tokenizer\.json again"
         ):
             load(folder)
 
