@@ -75,6 +75,8 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     wrong = evalbias("measure", "self", "--data", file, cwd=tmp_path, check=False)
     assert wrong.returncode == 2
     assert "has no field 'expected'" in wrong.stderr
+    slip = evalbias("measure", "self", "--data", file, "--expected", "self_score", cwd=tmp_path, check=False)
+    assert (slip.returncode, "--own and --expected both name 'self_score'" in slip.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("task", ITEMS)

@@ -70,8 +70,12 @@ def measure_recorded(
     """Measure recorded loops, print the result, and leave a folder.
 
     Raises:
-        ValueError: A loop without an item that has both scores.
+        ValueError: Own and expected scores are one field, or a loop has no item with both.
     """
+    if own == expected:
+        raise ValueError(
+            f"--own and --expected both name {own!r}, and a loop would seem to have no Bias: name the field of each."
+        )
     _check_one_kind(data, own, expected, by)
     to_mqm, map_sha256 = (None, None) if map_file is None else load_quantile_map(map_file)
     mapping = parse_mapping(columns or ())

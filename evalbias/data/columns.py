@@ -48,33 +48,39 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
         if ours in mapping:
             raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
         mapping[ours] = theirs
-    check_raters(mapping)
     return mapping
 
 
-def check_raters(mapping: Mapping[str, str]) -> None:
-    """Refuse one column as the ratings of two raters: they would agree by construction, and seem free of noise.
+def _check_distinct(mapping: Mapping[str, str], place: str) -> None:
+    """Refuse one column as two fields: two raters would agree by construction, and a text be compared with itself.
 
     Raises:
-        ValueError: A column is mapped to two ratings.
+        DataError: A column is mapped to two fields.
     """
-    raters = [theirs for ours, theirs in mapping.items() if ours.startswith("rating_")]
-    for twice in {column for column in raters if raters.count(column) > 1}:
-        raise ValueError(
-            f"The column {twice!r} is given as the ratings of two raters: give each rater's own column, or this one as "
-            f"the only score (score={twice})."
-        )
+    given = list(mapping.values())
+    twice = next((column for column in given if given.count(column) > 1), None)
+    if twice is None:
+        return
+    fields = [ours for ours, theirs in mapping.items() if theirs == twice]
+    alone = (
+        f", or this one as the only score (score={twice})" if all(ours.startswith("rating_") for ours in fields) else ""
+    )
+    raise DataError(
+        f"{place}: --map gives the column {twice!r} as {' and as '.join(map(repr, fields))}: give each field its own "
+        f"column{alone}."
+    )
 
 
 def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
-    """Refuse a mapping to a misspelt field, or of a column that does not exist.
+    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
 
     A misspelt field would be a further column, and without its source an item counts as an input of its own.
 
     Raises:
-        DataError: A field is nearly one of ours, or the column does not exist; the message lists the columns.
+        DataError: A field is nearly one of ours, a column is given twice, or it does not exist; the message then lists
+            the columns.
     """
-    check_raters(mapping)
+    _check_distinct(mapping, place)
     for ours, theirs in mapping.items():
         meant = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
         if meant and not ours.startswith(meant[0]):  # score2 is a further column, sorce is none

@@ -39,7 +39,8 @@ def items_of(
     """Convert the rows of a table to items; for ``choices`` and ``numbers`` see ``data.read``.
 
     Raises:
-        DataError: No row has an output or two, or a row is not a valid item; the message names its place.
+        DataError: No row has an output or two, a row is not a valid item, or people's scores are asked for as a judge's
+            numbers; the message names the place.
     """
     columns = table.columns
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
@@ -47,6 +48,11 @@ def items_of(
         if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
         raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
+    if "score" in numbers and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
+        raise DataError(
+            f"{table.source.path}: the column 'score' holds people's scores, and it is asked for as the judge's too. "
+            "If it is the judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
+        )
     for name in (*(choices or {}), *numbers):
         ours = next((o for o, theirs in table.mapping.items() if theirs == name != o), None)
         if ours is not None and name not in columns:

@@ -20,7 +20,7 @@ from evalbias.evaluation.function_judge import FunctionJudge, function_scores
 from evalbias.evaluation.item_facts import BETTER, candidates_of
 from evalbias.evaluation.judge_call import name_of
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
+from evalbias.evaluation.recorded_judge import check_fields, recorded_scores, recorded_verdicts
 from evalbias.lm.contract import resolve_lm
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
@@ -51,7 +51,13 @@ class Answered:
 def recorded_fields(
     scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
 ) -> dict[str, Any]:
-    """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer."""
+    """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer.
+
+    Raises:
+        ValueError: One field is named for two kinds of choices.
+    """
+    if winner is not None:
+        check_fields(winner, swapped, better)
     choices = {name: labels for name in (winner, swapped, better) if name is not None}
     return {"numbers": [] if scores is None else [scores], "choices": choices}
 

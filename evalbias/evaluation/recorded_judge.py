@@ -94,8 +94,8 @@ def recorded_verdicts(
         Answers (n, orders, 2) by position, 1 for the position that was chosen, with a third class where a tie occurs.
 
     Raises:
-        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named. Or both orders
-            have the same field.
+        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named. Or one field is
+            named twice.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -104,11 +104,7 @@ def recorded_verdicts(
     """
     check_pairs(examples)
     judged_on = as_criterion(criterion)
-    if swapped == winner:
-        raise ValueError(
-            f"The field {winner!r} is named for both orders, and a judge would seem to have no position bias: name the "
-            "field of the choices in the swapped order, or leave it out if only one order was asked."
-        )
+    check_fields(winner, swapped, better)
     fields = [winner] if swapped is None else [winner, swapped]
     choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
     facts = item_facts(
@@ -130,6 +126,26 @@ def recorded_verdicts(
         writers=facts.writers,
         provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
     )
+
+
+def check_fields(winner: str, swapped: str | None, better: str) -> None:
+    """Refuse one field as the choices of both orders, which shows no position bias, or of judge and people, who agree.
+
+    Raises:
+        ValueError: One field is named twice.
+    """
+    if swapped == winner:
+        raise ValueError(
+            f"The field {winner!r} is named for both orders (winner_field and swapped_field, --winner-field and "
+            "--swapped-field), and a judge would seem to have no position bias: name the field of the choices in the "
+            "swapped order, or leave it out if only one order was asked."
+        )
+    if better in (winner, swapped):
+        raise ValueError(
+            f"The field {better!r} is named for the judge's choices and for people's (better_field, --better-field), "
+            "who would agree: name two fields. If people chose nothing, read the judge's choices under another name: "
+            f"--map judge_choice={better} and judge_choice as their field."
+        )
 
 
 def by_position(choices: FloatArray) -> FloatArray:

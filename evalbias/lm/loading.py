@@ -74,8 +74,8 @@ def load(
             package of a quantization method is not installed.
         ValueError: The device or dtype is unknown, the device is missing, a device map is given beside a device or an
             adapter, the quantization is unknown or given beside an adapter, the tokenizer returns no offsets, the chat
-            template lacks an option, the model is not a causal language model, a file is damaged, weights are missing, or
-            the adapter does not fit.
+            template lacks an option, the model is not a causal language model, a file is damaged, weights are missing,
+            or the adapter does not fit.
     """
     if adapter is not None:
         check_adapter(adapter)

@@ -157,14 +157,28 @@ def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
         data.read(path, numbers=["judge"])
 
 
+def test_peoples_scores_are_no_judges_scores(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("source,output,score\nq,a,4\nq,b,3\n")
+    with pytest.raises(DataError, match=r"a\.csv: the column 'score' holds people's .*: --map judge_score=score and"):
+        data.read(path, numbers=["score"])
+    items = data.read(path, mapping={"judge_score": "score"}, numbers=["judge_score"])
+    assert [(e.judge_score, "score" in e) for e in items] == [(4, False), (3, False)]
+    path.write_text("source,output,score,scores.wit\nq,a,4,1\nq,b,3,2\n")  # what people said stands in scores
+    assert [e.score for e in data.read(path, numbers=["score"])] == [4, 3]
+
+
 def test_what_cannot_be_read_is_named_with_a_remedy(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("question,answer,anna,ben\nq,a,4,5\nq,b,-,3\n")
     mapping = {"source": "question", "output": "answer", "rating_1": "anna", "rating_2": "ben"}
     with pytest.raises(DataError, match=r"a\.csv:3: 'rating_1' is '-'.* leave it empty"):
         data.read(path, mapping=mapping)
-    with pytest.raises(ValueError, match=r"'anna' is given as the ratings of two raters: give each rater's own column"):
+    raters = r"a\.csv: --map gives the column 'anna' as 'rating_1' and as 'rating_2': .* \(score=anna\)"
+    with pytest.raises(DataError, match=raters):
         data.read(path, mapping=mapping | {"rating_2": "anna"})
+    with pytest.raises(DataError, match=r"'answer' as 'source' and as 'output': give each field its own column\.$"):
+        data.read(path, mapping=mapping | {"source": "answer"})
     with pytest.raises(DataError, match=r"column 'ben' is read as 'rating_2' \(--map\) and is asked for as 'ben' too"):
         data.read(path, mapping=mapping, numbers=["ben"])
     path.write_text("source;output;score\nq;a;2,5\nr;b;good\n")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dspy.utils import DummyLM
 
-from evalbias import Criterion, PointwiseJudge, function_scores, judge_metric, recorded_scores, recorded_verdicts
+from evalbias import Criterion, PointwiseJudge, audit, function_scores, judge_metric, recorded_scores, recorded_verdicts
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -56,6 +56,17 @@ def test_one_field_for_both_orders_is_a_slip_and_no_fair_judge():
     pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2) for k in range(4)]
     with pytest.raises(ValueError, match="The field 'winner' is named for both orders"):
         recorded_verdicts(pairs, "winner", swapped="winner")
+
+
+@pytest.mark.parametrize(("winner", "swapped"), [("better", None), ("winner", "better")])
+def test_one_field_for_judge_and_people_is_a_slip_and_no_agreement(winner, swapped):
+    pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2, better=k % 2) for k in range(4)]
+    with pytest.raises(
+        ValueError, match=r"'better' is named for the judge's choices and for people's .* --map judge_c"
+    ):
+        recorded_verdicts(pairs, winner, swapped=swapped)
+    with pytest.raises(ValueError, match="'better' is named for the judge's choices and for people's"):
+        audit(pairs, winner_field=winner, swapped_field=swapped)
 
 
 def test_bare_columns_of_numbers_are_enough():
