@@ -6,10 +6,15 @@ import math
 import re
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from evalbias.data.dataset import DataError
 
 LARGEST = 1e30
 """Largest size of a score or rating: the measures multiply a few of them, and such products must stay finite."""
+SMALLEST = 1e-9
+"""Least size of the largest of several scores or ratings: below, their variance is taken for a rounding error of 0."""
 
 _BOOLEANS = ("true", "false", "yes", "no")
 _LEADING = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*(?:/.*|\D+)?")
@@ -40,6 +45,21 @@ def as_number(value: Any) -> float:
         return math.inf if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         return math.inf
+
+
+def check_size(values: ArrayLike, label: str) -> None:
+    """Refuse numbers that are all so small that the measures would take them for 0; NaN and 0 alone are allowed.
+
+    Raises:
+        DataError: The largest is below ``SMALLEST`` in size; the label names them.
+    """
+    sizes = np.abs(np.asarray(values, dtype=np.float64))
+    largest = float(np.max(sizes, initial=0.0, where=~np.isnan(sizes)))
+    if 0 < largest < SMALLEST:
+        raise DataError(
+            f"{label} are at most {largest:.2g} in size, too small to tell from 0: multiply them, so that the largest "
+            f"is {SMALLEST:g} or more."
+        )
 
 
 def allowed(number: float) -> str:

@@ -11,6 +11,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.item_names import item_name
+from evalbias.data.numbers import check_size
 from evalbias.data.pairing import input_field, input_key
 from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.lm.types import MeasuringLM
@@ -73,7 +74,7 @@ def item_facts(
         required: Whether to refuse an item without a human score where others have one. If False, it is undefined.
 
     Raises:
-        ValueError: An item lacks what is needed; it is named.
+        ValueError: An item lacks what is needed (it is named), or people's numbers are too small to tell from 0.
     """
     texts = [candidates_of(e) if pairwise else [e.get("output")] for e in examples]
     covariates: dict[str, FloatArray] = {}
@@ -90,8 +91,11 @@ def item_facts(
             covariates[BETTER] = choices
     elif any(is_rated(e, criterion.name) for e in examples):
         covariates[HUMAN_SCORES] = human_scores(examples, criterion, required=required)
+        check_size(covariates[HUMAN_SCORES], f"People's scores on {criterion.name!r}")
     if (ratings := human_ratings(examples, criterion)).shape[1]:
         covariates[RATINGS] = ratings
+        if not pairwise:  # differences of equal ratings may be rounding errors of 0
+            check_size(ratings, f"People's ratings on {criterion.name!r}")
     return ItemFacts(
         ids=tuple(item_name(e, i) for i, e in enumerate(examples)),
         inputs=tuple(_input(e, i) for i, e in enumerate(examples)),

@@ -11,7 +11,7 @@ import numpy as np
 
 from evalbias.data.choices import TIE, chosen_candidate
 from evalbias.data.item_names import item_name
-from evalbias.data.numbers import recorded_number
+from evalbias.data.numbers import check_size, recorded_number
 from evalbias.evaluation.item_facts import item_facts, likelihood_provenance
 from evalbias.evaluation.judged import Judged, check_pairs
 from evalbias.lm.types import MeasuringLM
@@ -44,7 +44,8 @@ def recorded_scores(
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` or ``"mean"``.
 
     Raises:
-        ValueError: No item has the field, or a value is not a number or not on the scale; the item is named.
+        ValueError: No item has the field, a value is not a number or not on the scale (the item is named), or all
+            values are too small to tell from 0.
 
     Examples:
         >>> judged = recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine")
@@ -53,6 +54,7 @@ def recorded_scores(
     """
     judged_on = as_criterion(criterion)
     values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
+    check_size(values, f"The judge's scores {field!r}")
     facts = item_facts(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
     return Judged(
         ids=facts.ids,

@@ -69,6 +69,27 @@ def test_one_field_for_judge_and_people_is_a_slip_and_no_agreement(winner, swapp
         audit(pairs, winner_field=winner, swapped_field=swapped)
 
 
+@pytest.mark.parametrize(
+    ("mine", "score", "named"),
+    [(1e-300, 1, "The judge's scores 'mine'"), (1, 1e-300, "People's scores on 'quality'")],
+)
+def test_numbers_too_small_for_the_measures_are_named_as_such(mine, score, named):
+    items = [dspy.Example(mine=mine * k, score=score * k) for k in (1, 2, 3)]
+    with pytest.raises(ValueError, match=rf"{named} are at most 3e-300 in size, .*: multiply them"):
+        recorded_scores(items, "mine")
+
+
+def test_single_ratings_too_small_for_the_measures_are_named_as_such():
+    items = [dspy.Example(mine=k, ratings=[k * 1e-12, k * 2e-12]) for k in (1, 2, 3)]
+    with pytest.raises(ValueError, match="People's ratings on 'quality' are at most 6e-12 in size"):
+        recorded_scores(items, "mine")
+
+
+def test_a_small_number_among_others_counts():
+    judged = recorded_scores([dspy.Example(mine=m, score=0) for m in (1e-300, 0.9, None)], "mine")
+    assert judged.answers.tolist()[:2] == [1e-300, 0.9]
+
+
 def test_bare_columns_of_numbers_are_enough():
     judged = recorded_scores([dspy.Example(mine=1), dspy.Example(mine=2)], "mine")
     assert judged.answers.tolist() == [1, 2]
