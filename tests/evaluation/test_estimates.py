@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from evalbias.evaluation import Sample, compare, measure
+from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.estimates import Estimate, estimate_value
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.likelihood import LikelihoodBias
@@ -180,3 +181,8 @@ def test_an_untested_estimate_has_no_p_value():
     assert change.itemwise_test is None
     assert math.isnan(change.p_value)
     assert compare(one, one, n_resamples=9, seed=0)._rows()[0][3] == ""
+
+
+def test_a_comparison_without_estimates_counts_no_items():
+    empty = Comparison("bias", "c", {}, (), {})
+    assert (empty.n, empty.undefined, empty._rows()) == (0, 0, [])

@@ -23,6 +23,7 @@ NAN, INF = math.nan, math.inf
         (lambda: cohen_kappa([2, 3], [1, 1]), "A choice is 2"),
         (lambda: corrected_rate([1, 0.5, 2], [1, 1, 1], [1]), r"^labeled_judge\[1\] is 0.5"),
         (lambda: share_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        (lambda: share_interval([0.5, -0.5]), r"\[-0.5\] do not"),
         (lambda: both_orders_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
         *((lambda level=level: share_interval([0, 1], confidence=level), f"confidence={level} ") for level in (0, 1)),
         *((lambda level=level: both_orders_interval([0, 1], confidence=level), f"={level} ") for level in (0, 1)),

@@ -492,3 +492,12 @@ def test_reliability_of_a_single_rating():
     assert rated.mean.tolist() == [-1, 1]
     assert rated.product.tolist() == pytest.approx([0.6, 0.6])
     assert rated.reliability == pytest.approx(0.6)
+
+
+def test_ratings_that_say_nothing_leave_every_effect_possible():
+    rng = np.random.default_rng(0)
+    quality = rng.normal(size=30)
+    x = np.column_stack([np.ones(30), zscore(quality + 0.1 * rng.normal(size=30))])
+    low, high, p_value = weak_test(zscore(quality), x, 1, pool(rng.normal(size=(30, 2))), np.arange(30))
+    assert (low, high) == (-np.inf, np.inf)
+    assert p_value > 0.05

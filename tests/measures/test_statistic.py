@@ -19,6 +19,7 @@ from evalbias.measures import (
     share_interval,
 )
 from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
+from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.statistic import ALIKE, FEWEST_UNITS, Statistic
 
 NAN = math.nan
@@ -138,6 +139,18 @@ def test_a_statistic_within_another_is_compared_too():
     assert Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(HUMAN)))
     assert not Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(LS)))
     assert not Wrapper(None).matches(Wrapper(performance_statistic(LS)))
+
+
+def test_statistics_with_named_columns_match_if_names_and_columns_do():
+    feature, ratings = np.arange(4.0), np.ones((4, 2))
+
+    def of(**covariates):
+        return EffectStatistic(feature, ratings, covariates=covariates)
+
+    assert of(length=feature).matches(of(length=feature.copy()))
+    assert not of(length=feature).matches(of(words=feature))
+    assert not of(length=feature).matches(of(length=feature + 1))
+    assert not of(length=feature).matches(of())
 
 
 def test_a_part_of_the_items_has_a_part_of_the_references():
