@@ -200,7 +200,7 @@ def _left_out_taus(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
     """Compute tau-b without each cluster, from the signs of all pairs of items."""
     order = np.argsort(codes, kind="stable")
     x, y, codes = x[order], y[order], codes[order]
-    starts = np.append(np.flatnonzero(np.diff(codes, prepend=-1)), len(codes))
+    starts = np.append(np.flatnonzero(np.diff(codes, prepend=np.nan)), len(codes))
     touched = np.empty((len(starts) - 1, 3))  # pairs with an item of the cluster: concordance, untied in x, in y
     twice_within = np.empty_like(touched)
     for cluster, (start, end) in enumerate(pairwise(starts)):

@@ -117,7 +117,7 @@ def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
 def _sizes(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
     """Sort values by magnitude: return the order (n,), where in it each magnitude starts (m,), and the magnitudes."""
     order = np.argsort(np.abs(x))
-    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=-1.0))
+    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=np.nan))
     return order, starts, np.abs(x)[order][starts]
 
 

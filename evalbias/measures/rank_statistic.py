@@ -132,7 +132,7 @@ def _equal_pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray, In
     """Return the different pairs (g, 2), the items sorted by their pair (n,), and where each pair starts (g,)."""
     pairs, codes = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
     order = np.argsort(codes.ravel(), kind="stable")
-    return pairs, order, np.flatnonzero(np.diff(codes.ravel()[order], prepend=-1))
+    return pairs, order, np.flatnonzero(np.diff(codes.ravel()[order], prepend=np.nan))
 
 
 def performance_statistic(human_scores: ArrayLike) -> RankStatistic:

@@ -94,7 +94,7 @@ def counted_ranks(x: FloatArray, counts: FloatArray) -> FloatArray:
     if x.ndim == 1:  # one order for all resamples: no row is sorted
         codes = np.unique(x, return_inverse=True)[1]
         order = np.argsort(codes, kind="stable")
-        starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        starts = np.flatnonzero(np.diff(codes[order], prepend=np.nan))
         totals = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, different values)
         return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
     order = np.argsort(x, axis=1)
@@ -124,12 +124,10 @@ def counted_pearson(x: FloatArray, y: FloatArray, counts: FloatArray) -> FloatAr
 
 
 def _unless_constant(squares: FloatArray, n: FloatArray | int, mean: FloatArray) -> FloatArray:
-    """Return sums of n squared deviations from a mean (k,), 0 where they are rounding errors of that mean."""
-    return np.where(squares > n * (CONSTANT * mean) ** 2, squares, 0.0)
+    """Return sums of n squared deviations from a mean (k,), NaN where they are rounding errors of that mean."""
+    return np.where(squares > n * (CONSTANT * mean) ** 2, squares, np.nan)
 
 
 def _correlations(products: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Divide sums of products by the roots of both sums of squares; NaN where one is 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.where((x > 0) & (y > 0), products / np.sqrt(x * y), np.nan)
-    return np.asarray(np.clip(found, -1.0, 1.0), dtype=np.float64)
+    """Divide sums of products by the roots of both sums of squares."""
+    return np.asarray(np.clip(products / np.sqrt(x * y), -1.0, 1.0), dtype=np.float64)

@@ -31,6 +31,7 @@ from evalbias.measures.resampling import CELLS, chunks
 from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic
 from evalbias.measures.significance import paired_permutation_test
 from evalbias.measures.statistic import (
+    FEWEST_UNITS,
     BoundedStatistic,
     MeanStatistic,
     ShareStatistic,
@@ -139,6 +140,18 @@ def test_one_input_has_no_interval_and_no_p(name):
     assert (found.n_resamples, found.undefined, found.units) == (lost, lost, 1)
 
 
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"slope"}))  # which needs ratings that agree, too
+def test_an_interval_needs_as_many_inputs_as_it_says(name):
+    one, scores = ALL[name]
+    of_shares = ("share", "mean correlation", "both orders", "balanced", "gap", "top two")
+    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else FEWEST_UNITS
+    for units in (fewest - 1, fewest):
+        inputs = (np.arange(N) * units // N).tolist()
+        found = one.interval(scores, clusters=inputs, n_resamples=99, seed=0)
+        assert found.units == units
+        assert np.isnan([found.low, found.high]).tolist() == [units < fewest] * 2
+
+
 @IN_ALL
 def test_undefined_items_are_left_out(name):
     one, scores = ALL[name]
@@ -205,3 +218,4 @@ def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
     assert list(chunks(0, 4, 12)) == []
     assert list(chunks(3, CELLS // 2)) == [range(2), range(2, 3)]
     assert np.zeros(CELLS).nbytes == 16 << 20
+    assert np.zeros(decision_statistics.BLOCK).nbytes == 256 << 10  # fits into the cache of a core

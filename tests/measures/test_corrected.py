@@ -32,11 +32,10 @@ def test_the_weight_minimizes_the_variance():
 
 
 def test_the_scale_of_the_judge_does_not_matter():
-    one, other = (
-        corrected_mean(JUDGE, HUMAN, REST),
-        corrected_mean(*((100 - 7 * np.array(JUDGE)), HUMAN, (100 - 7 * np.array(REST)))),
-    )
-    assert (other.estimate, other.low, other.high) == pytest.approx((one.estimate, one.low, one.high))
+    one = corrected_mean(JUDGE, HUMAN, REST)
+    for unit in (-7, 0.01):
+        other = corrected_mean(100 + unit * np.array(JUDGE), HUMAN, 100 + unit * np.array(REST))
+        assert (other.estimate, other.low, other.high) == pytest.approx((one.estimate, one.low, one.high))
 
 
 @pytest.mark.parametrize(("judge", "rest"), [([3.0] * 4, [3.0] * 5), (JUDGE, []), (JUDGE, [NAN])])
@@ -221,6 +220,6 @@ def test_few_inputs_hold_the_truth(units):
 
 def test_equal_labels_do_not_tell_how_much_others_differ():
     found = corrected_mean([1.0, 2.0, 3.0, 4.0], [3.0] * 4, [2.0, 5.0])
-    assert (found.estimate, found.reason, found.n_resamples) == (3.0, ALIKE, 0)
+    assert (found.estimate, found.reason, found.n_resamples, found.undefined) == (3.0, ALIKE, 0, 0)
     assert math.isnan(found.low)
     assert math.isnan(found.high)

@@ -29,6 +29,7 @@ def test_choices_by_the_arcsine_law(r):
     straight = curvature(NORMAL, CHOICES, shared=shared, covariance=np.sqrt(r / (2 * np.pi)))
     assert straight == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
     assert curvature(CHOICES, CHOICES, shared=shared, covariance=shared) == pytest.approx(0.0, abs=1e-9)
+    assert curvature(NORMAL, CHOICES, shared=shared, covariance=0.0) == 0.0
     less = 0.5 * r  # a judge that chooses too, and is less reliable than a rater: it bends less
     found = curvature(CHOICES, CHOICES, shared=shared, covariance=np.arcsin(less) / (2 * np.pi))
     assert found == pytest.approx(less * np.arcsin(r) / (r * np.arcsin(less)) - 1, abs=2e-3)

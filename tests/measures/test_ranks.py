@@ -63,8 +63,8 @@ def test_a_row_with_a_nan_is_undefined_alone():
 
 
 def test_counted_correlations_by_hand():
-    # counts (2, 1, 1) of (0, 1, 3) and (0, 2, 2): means 1 and 1; 2*1 + 0 + 2 over sqrt((2 + 0 + 4) * (2 + 1 + 1))
-    found = counted_pearson(np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 2.0]), np.array([[2, 1, 1], [4, 0, 0]]))
+    # counts (2, 1, 1) of (0, 1, 3) and (4, 6, 6): means 1 and 5; 2*1 + 0 + 2 over sqrt((2 + 0 + 4) * (2 + 1 + 1))
+    found = counted_pearson(np.array([0.0, 1.0, 3.0]), np.array([4.0, 6.0, 6.0]), np.array([[2, 1, 1], [4, 0, 0]]))
     np.testing.assert_allclose(found, [4 / math.sqrt(24), NAN])
 
 

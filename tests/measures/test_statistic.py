@@ -71,6 +71,10 @@ def test_odds_by_hand():
     # steep: log odds of -8 at -1 and 8 at 1
     steep = 1 / (1 + math.exp(8))
     assert OddsStatistic(np.array([-1.0, 1.0]))([steep, 1 - steep]) == pytest.approx(math.exp(8), rel=1e-5)
+    # log odds beyond 20 are taken for those of separated decisions
+    for log_odds, defined in ((19.5, True), (20.5, False)):
+        least = 1 / (1 + math.exp(log_odds))
+        assert np.isfinite(OddsStatistic(np.array([-1.0, 1.0]))([least, 1 - least])) == defined
     rows = OddsStatistic(x).rows(np.stack([wins, np.ones(7), wins[::-1]]), x[None])
     assert rows[0] == pytest.approx(6)
     assert math.isnan(rows[1])
