@@ -20,7 +20,7 @@ from evalbias.programs.criterion import Criterion
 
 Value = TypeVar("Value")
 MALFORMED = (TypeError, KeyError, AttributeError)
-"""What code raises that meets JSON of another form than it was written in."""
+"""Exceptions of code that reads JSON of another form than it was written in."""
 
 
 class Setting(Generic[Value]):

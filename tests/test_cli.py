@@ -66,7 +66,7 @@ def test_measure_likelihood(items, tmp_path):
     assert "answers asked 0, replayed 280" in shown
     shown = " ".join(shown.split())
     assert "quality: At equal quality, an output that is one standard deviation likelier gets between" in shown
-    assert "State the reliability (--reliability R), or have a second person rate the items." in shown
+    assert "State the reliability (reliability=R, --reliability R), or have a second person rate the items." in shown
     other = evalbias("measure", "likelihood", *options, "--seed", 1, cwd=tmp_path, check=False)
     assert other.returncode == 2
     assert "holds a run with other settings" in other.stderr

@@ -61,7 +61,7 @@ class Audited:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the judge's answers are in the data."""
+        """True if the judge's answers are in the data."""
         return self.scores_field is not None or self.winner_field is not None
 
     def check(self, lm: str | None) -> None:

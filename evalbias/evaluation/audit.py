@@ -234,19 +234,10 @@ def audit_answers(
     judged = answered.judged
     settings = {"own": own_system, "reliability": reliability}
     given = Given(judged, answered.examples, own_system)
-    measurements, not_measured = dict[str, Measurement](), dict[str, str]()
-    for name, bias in BIASES.items():
-        configured, advice = _configured(bias, settings), advice_on(name)
-        if configured.applies(judged):
-            measurements[name] = measure(configured, judged, seed=seed)
-        elif advice.only in ("", "pairs" if judged.pairwise else "scores"):
-            not_measured[name] = f"it needs {what_is_lacking(name, given)}"
+    configured = {name: _configured(bias, settings) for name, bias in BIASES.items()}
+    measurements = {name: measure(bias, judged, seed=seed) for name, bias in configured.items() if bias.applies(judged)}
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
-    for name in measurements:
-        if name not in (*biases, AGREEMENT):  # what is measured of it has no value that an unbiased judge would have
-            not_measured[name] = f"a test needs {what_is_lacking(name, given)}"
-    not_measured = {name: why for name, why in not_measured.items() if what_is_lacking(name, given)}
-    not_measured |= answered.not_measured
+    not_measured = {**_not_measured(given, measurements), **answered.not_measured}
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
     findings = findings_of(biases, judged, missing, askable=answered.askable)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
@@ -266,6 +257,19 @@ def audit_answers(
         label_next=unlabeled,
         groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, answered.examples, by, seed=seed),
     )
+
+
+def _not_measured(given: Given, measurements: Mapping[str, Measurement]) -> dict[str, str]:
+    """Return why a bias, or the agreement, was not measured or tested; nothing for one that such a judge cannot have.
+
+    What is measured of a bias may have no value that an unbiased judge would have, and then there is no test of it.
+    """
+    kind = "pairs" if given.judged.pairwise else "scores"
+    untested = {name: "a test" for name, m in measurements.items() if name != AGREEMENT and not is_of_bias(m)}
+    unmeasured = {n: "it" for n in BIASES if n not in measurements and advice_on(n).only in ("", kind)}
+    needing = unmeasured | untested
+    lacking = {name: what_is_lacking(name, given) for name in needing}
+    return {name: f"{needing[name]} needs {words}" for name, words in lacking.items() if words}
 
 
 def _configured(bias: Bias, settings: Mapping[str, Any]) -> Bias:

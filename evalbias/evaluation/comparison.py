@@ -133,21 +133,8 @@ def compare(
     Raises:
         ValueError: The two measure different biases or items, or were measured differently.
     """
-    if (before.bias, before.criterion, before.ids) != (after.bias, after.criterion, after.ids):
-        raise ValueError(
-            "Before and after are of different items, criteria or biases: measure both on the same valset."
-        )
-    if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
-        raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
-    if before.provenance.get("reduction") != after.provenance.get("reduction"):
-        raise ValueError("Before and after were measured with different reductions of LS: use the same.")
+    _check_comparable(before, after)
     names = [name for name in before.samples if name in after.samples]
-    for name in names:
-        if not before.samples[name].statistic.matches(after.samples[name].statistic):
-            raise ValueError(
-                f"{name} was measured before and after with different likelihoods, human scores or normalizations, or "
-                "in one order and in both: use the same likelihood_lm, scores, settings and orders for both."
-            )
     kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
     clusters = after.clusters
     sides = [
@@ -170,6 +157,24 @@ def compare(
         changes[name] = Change(sides[0].estimates[name], sides[1].estimates[name], difference, test, itemwise)
     cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
     return Comparison(after.bias, after.criterion, changes, after.headlines, cost)
+
+
+def _check_comparable(before: Measurement, after: Measurement) -> None:
+    """Raise ``ValueError`` where two measurements are not of the same bias, items and settings; see ``compare``."""
+    if (before.bias, before.criterion, before.ids) != (after.bias, after.criterion, after.ids):
+        raise ValueError(
+            "Before and after are of different items, criteria or biases: measure both on the same valset."
+        )
+    if before.clusters is not None and after.clusters is not None and [*before.clusters] != [*after.clusters]:
+        raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
+    if before.provenance.get("reduction") != after.provenance.get("reduction"):
+        raise ValueError("Before and after were measured with different reductions of LS: use the same.")
+    for name, sample in before.samples.items():
+        if name in after.samples and not sample.statistic.matches(after.samples[name].statistic):
+            raise ValueError(
+                f"{name} was measured before and after with different likelihoods, human scores or normalizations, or "
+                "in one order and in both: use the same likelihood_lm, scores, settings and orders for both."
+            )
 
 
 def _on_common_items(a: Sample, b: Sample) -> tuple[Sample, Sample]:

@@ -29,7 +29,7 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
         return (
             f"{LIKELIER} gets between {low} and {high} {points}, depending on how reliable an item's one rating is "
             f"(95 % interval for every reliability from .5 to 1: {_span(effect)}): {_verdict(effect)}. State the "
-            "reliability (--reliability R), or have a second person rate the items."
+            "reliability (reliability=R, --reliability R), or have a second person rate the items."
         )
     if np.isnan(effect.effect):
         return f"The likelihood effect cannot be told: {effect.reason}."

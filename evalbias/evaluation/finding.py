@@ -183,7 +183,7 @@ def _open_within_bounds(judged: Judged) -> str:
         one, second = "rating", "let a second person rate the items"
     return (
         f"with one {one} for each {'pair' if judged.pairwise else 'item'}, only bounds are known, and 0 lies between "
-        f"them: state how reliable a {one} is (--reliability R), or {second}"
+        f"them: state how reliable a {one} is (reliability=R, --reliability R), or {second}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +33,7 @@ Writers = Sequence[str] | Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class ItemFacts:
-    """What is known about n items.
+    """Facts about n items.
 
     Attributes:
         ids: Identifiers of the items; a pair's is both its outputs', joined.
@@ -85,8 +84,7 @@ def item_facts(
         values = likelihood_scores(outputs, criterion, scorer, reduction=reduction)
         covariates[LIKELIHOODS] = _shaped(values, pairwise)
     if pairwise:
-        fields = [name for name in ((better, "preference") if better == BETTER else (better,)) if name not in answered]
-        choices = np.array([_preferred(e, fields, i) for i, e in enumerate(examples)])
+        choices = _choices(examples, better, answered)
         if not np.isnan(choices).all():
             covariates[BETTER] = choices
     elif any(is_rated(e, criterion.name) for e in examples):
@@ -100,7 +98,7 @@ def item_facts(
         ids=tuple(item_name(e, i) for i, e in enumerate(examples)),
         inputs=tuple(_input(e, i) for i, e in enumerate(examples)),
         covariates=covariates,
-        writers=_writers(examples, pairwise),
+        writers=_writers_of_pairs(examples) if pairwise else _writers_of_outputs(examples),
     )
 
 
@@ -155,17 +153,21 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     return [dspy.Example(source=e.source, output=text) for e, row in pairs for text in row]
 
 
-def _preferred(example: dspy.Example, fields: Sequence[str], index: int) -> float:
-    """Return which of the two candidates people prefer; NaN for a tie too, where they prefer none."""
-    choice = people_choice(example, fields, index=index)
-    return choice if choice in (0.0, 1.0) else math.nan
+def _choices(examples: Sequence[dspy.Example], better: str, answered: Sequence[str]) -> FloatArray:
+    """Return (n,) the candidate of each pair that people prefer; NaN for a tie too, where they prefer none."""
+    fields = [name for name in ((better, "preference") if better == BETTER else (better,)) if name not in answered]
+    choices = np.array([people_choice(e, fields, index=i) for i, e in enumerate(examples)])
+    return np.where((choices == 0) | (choices == 1), choices, np.nan)
 
 
-def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
-    """Return the writers where every item names them, else nothing."""
-    if pairwise:
-        named: list[Any] = [e.get("systems") or () for e in examples]
-        complete = all(isinstance(n, Sequence) and not isinstance(n, str) and len(n) == 2 for n in named)
-        return [(str(a), str(b)) for a, b in named] if complete else ()
-    single = [e.get("system") for e in examples]
-    return [str(one) for one in single] if all(one is not None and one != "" for one in single) else ()
+def _writers_of_pairs(examples: Sequence[dspy.Example]) -> Writers:
+    """Return both writers of every pair where all pairs name them, else nothing."""
+    named: list[Any] = [e.get("systems") or () for e in examples]
+    complete = all(isinstance(n, Sequence) and not isinstance(n, str) and len(n) == 2 for n in named)
+    return [(str(a), str(b)) for a, b in named] if complete else ()
+
+
+def _writers_of_outputs(examples: Sequence[dspy.Example]) -> Writers:
+    """Return the writer of every output where all items name theirs, else nothing."""
+    named = [e.get("system") for e in examples]
+    return () if any(one is None or one == "" for one in named) else [str(one) for one in named]

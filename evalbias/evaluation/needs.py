@@ -1,4 +1,4 @@
-"""What measuring a bias takes, and which of it the items of an audit lack."""
+"""Requirements of measuring each bias, and those that the items of an audit lack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Given:
     own: str | None = None
 
 
-MAPPED = "name yours by --map rating_1=COLUMN,rating_2=COLUMN"
+MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
 Need = Callable[[Given], str]
 """Says what is lacking, as the end of "it needs ..."; empty where nothing is."""
 
@@ -41,7 +41,7 @@ def what_is_lacking(bias: str, given: Given) -> str:
 
 def _model(given: Given) -> str:
     there = LIKELIHOODS in given.judged.covariates
-    return "" if there else "a model that reports likelihoods (--likelihood-lm, such as a local model)"
+    return "" if there else "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
 
 
 def _inputs(given: Given) -> str:
@@ -58,7 +58,7 @@ def _people(given: Given) -> str:
     if is_rated_by_people(given.judged):
         return ""
     if given.judged.pairwise:
-        return "people's choices between the outputs (field better, or --better-field)"
+        return "people's choices between the outputs (field better, or name another: better_field, --better-field)"
     if others := rated_criteria(given.examples):
         names = joined([repr(name) for name in others])
         return f"people's ratings on {given.judged.criterion!r} (the items are rated on {names})"
@@ -67,7 +67,13 @@ def _people(given: Given) -> str:
 
 def _both_orders(given: Given) -> str:
     there = given.judged.answers.shape[1] > 1 or BETTER in given.judged.covariates
-    return "" if there else "choices in both orders (--swapped-field) or people's choices (--better-field)"
+    return (
+        ""
+        if there
+        else (
+            "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
+        )
+    )
 
 
 def _writers(given: Given) -> str:
@@ -86,7 +92,8 @@ def _writers(given: Given) -> str:
 
 
 def _own_system(given: Given) -> str:
-    return "" if given.own is not None else "the name of the judge's own system among the writers (--own-system)"
+    needed = "the name of the judge's own system among the writers (own_system, --own-system)"
+    return "" if given.own is not None else needed
 
 
 def _two_ratings(given: Given) -> str:
@@ -97,12 +104,12 @@ def _two_ratings(given: Given) -> str:
 
 def _same_scale(given: Given) -> str:
     if given.judged.scale is None:
-        return "the judge's lowest and highest score (--scale LOW-HIGH)"
+        return "the judge's lowest and highest score (scale, --scale)"
     if HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged):
         return ""
     if np.isnan(given.judged.answers).all():
         return "scores by the judge (all are undefined)"
-    return "people's ratings on the judge's scale (--scale LOW-HIGH says which it is)" + _off_scale(given.judged)
+    return "people's ratings on the judge's scale (scale, --scale)" + _off_scale(given.judged)
 
 
 def _off_scale(judged: Judged) -> str:

@@ -1,4 +1,4 @@
-"""What our engines have in common: DSPy's calls that follow from ``complete``, and their asynchronous form."""
+"""Base of our engines: DSPy's calls that follow from ``complete``, and their asynchronous form."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _wrong(piece: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Piece:
-    """What a piece says: a bare quotation, a quotation with words about it, a category alone, or no error."""
+    """Content of a piece: a bare quotation, a quotation with words about it, a category alone, or no error."""
 
     says: Literal["quotation", "described", "category", "comment"]
     mask: str = ""

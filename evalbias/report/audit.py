@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group
 from rich.table import Table
@@ -32,21 +32,26 @@ def audit_view(audit: Audit) -> Group:
         parts += ["", m.table()]
     if audit.groups:
         parts += ["", _groups(audit.groups)]
-    parts.append("")
+    wide = [title(name) for name, m in further.items() if len(m.estimates) > ROWS]
+    return Group(*parts, "", *map(Text, _remarks(audit, wide)))  # type: ignore[arg-type]
+
+
+def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
+    """Say what the likelihood is of, what was not measured, what to label next, and what is shown elsewhere."""
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
-        parts.append(Text(f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"))
+        yield f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"
     in_verdict = {finding.bias for finding in audit.verdict.having("not measured") if finding.estimate is not None}
-    missing = {bias: why for bias, why in audit.not_measured.items() if bias not in in_verdict}
-    parts += [Text(f"Not measured: {title(bias)}: {why}") for bias, why in missing.items()]
+    for bias, why in audit.not_measured.items():
+        if bias not in in_verdict:
+            yield f"Not measured: {title(bias)}: {why}"
     if audit.label_next:
         first = ", ".join(audit.label_next[:5])
-        parts.append(Text(f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"))
-    if wide := [title(name) for name, m in further.items() if len(m.estimates) > ROWS]:
-        parts.append(Text(f"Numbers in result.json and the report only: {', '.join(wide)}"))
+        yield f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"
+    if wide:
+        yield f"Numbers in result.json and the report only: {', '.join(wide)}"
     if reasons := audit.judged.reasons:
         name, why = next(iter(reasons.items()))
-        parts.append(Text(f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"))
-    return Group(*parts)  # type: ignore[arg-type]
+        yield f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"
 
 
 def _biases(audit: Audit) -> Table:

@@ -1,4 +1,4 @@
-"""What differs between two runs, from what their folders hold."""
+"""Differences between two runs, from the contents of their folders."""
 
 from __future__ import annotations
 

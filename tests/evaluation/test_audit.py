@@ -389,25 +389,23 @@ def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
     rated[7]["ratings"] = [3, 11]
     found = evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
     assert found["scale_use"] == (
-        "a test needs people's ratings on the judge's scale (--scale LOW-HIGH says which it is); outside 1 to 5 are "
+        "a test needs people's ratings on the judge's scale (scale, --scale); outside 1 to 5 are "
         "the ratings of 1 item, such as '7' with 11"
     )
 
 
 def test_only_what_is_missing_is_asked_for():
     found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5)).not_measured
-    mapped = "columns rating_1, rating_2, ...; name yours by --map rating_1=COLUMN,rating_2=COLUMN"
+    mapped = "columns rating_1, rating_2, ...; name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
     people = f"people's ratings ({mapped}) or scores (column score)"
     assert found["verbosity"] == f"it needs {people}"
-    assert found["likelihood"] == (
-        "it needs a model that reports likelihoods (--likelihood-lm, such as a local model), the input of every item "
-        f"(field source) and {people}"
-    )
+    model = "it needs a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
+    assert found["likelihood"] == f"{model}, the input of every item (field source) and {people}"
     assert found["scale_use"] == f"a test needs two or more ratings of each item ({mapped})"
     assert "position" not in found  # a judge that scores has no positions
     rated = bare_scores(30, source="s", ratings=[3, 4], system="gpt")
     found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="gpt").not_measured
-    assert found["likelihood"] == "it needs a model that reports likelihoods (--likelihood-lm, such as a local model)"
+    assert found["likelihood"] == model
     assert found["self_preference"] == "it needs outputs of several writers (gpt wrote all of these)"
     rated[0]["system"] = "claude"
     found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="GPT").not_measured
@@ -416,7 +414,7 @@ def test_only_what_is_missing_is_asked_for():
     found = evalbias.audit(pairs, winner_field="winner").not_measured
     assert found["position"] == (
         "the quality of the outputs may explain all numbers that could be measured; it needs choices in both orders "
-        "(--swapped-field) or people's choices (--better-field)"
+        "(swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
     )
 
 
@@ -437,7 +435,7 @@ def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
     assert found.status == "not measured"
     assert found.estimate.low < 0 < found.estimate.high
     assert "with one choice for each pair, only bounds are known" in found.sentence
-    assert "--reliability R" in found.sentence
+    assert "(reliability=R, --reliability R)" in found.sentence
     known = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", reliability=0.8)
     assert status(known, "verbosity").status != "not measured"
 

@@ -166,7 +166,7 @@ def effect(**fields):
             LIKELIER + " gets between +0.10 and +0.40 points on "
             "the scale of 1 to 5, depending on how reliable an item's one rating is (95 % interval for every "
             "reliability from .5 to 1: +0.05 to +0.45): the judge overrates likely text. State the reliability "
-            "(--reliability R), or have a second person rate the items.",
+            "(reliability=R, --reliability R), or have a second person rate the items.",
         ),
         (
             {"effect": NAN, "low": NAN, "high": NAN, "reason": "all items have the same score"},

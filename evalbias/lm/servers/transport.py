@@ -98,7 +98,7 @@ def _forget_transport(reference: weakref.ref[Pool]) -> None:
 
 
 class Line:
-    """What the transport keeps for one server; made on the event loop.
+    """State of the transport for one server; made on the event loop.
 
     Attributes:
         slots: Semaphore of the simultaneous requests.

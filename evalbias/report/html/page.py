@@ -59,7 +59,7 @@ class Page:
 
     @property
     def statuses(self) -> list[str]:
-        """What the statuses of the findings mean; empty on a page that is no audit."""
+        """Meaning of the statuses of the findings; empty on a page that is no audit."""
         used = {section.status for section in self.sections}
         return [f"{status.capitalize()}: {meaning}." for status, meaning in STATUSES.items() if status in used]
 

@@ -1,4 +1,4 @@
-"""What a judge gives for a property of the text (its likelihood, its length) beyond what the quality explains."""
+"""Plot of a judge's scores over a property of the text (its likelihood, its length) at equal quality."""
 
 from __future__ import annotations
 
