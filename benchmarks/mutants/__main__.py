@@ -42,7 +42,7 @@ TESTS = {
         "evaluation/test_verbosity.py",
     ],
     "measures.effect": [*EFFECT, "measures/test_curvature.py"],
-    "measures.effect_statistic": [*EFFECT, "evaluation/test_effect.py"],
+    "measures.effect_statistic": [*EFFECT, "measures/test_effect_of_pairs.py", "evaluation/test_effect.py"],
     "measures.equal_quality": [*EFFECT, "measures/test_family_wise.py", "evaluation/test_verbosity.py"],
     "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.group_gap": ["evaluation/test_verbosity.py"],

@@ -23,7 +23,7 @@ from evalbias.measures.mqm import MQMError, MQMReading
 from evalbias.measures.mqm_items import items, reports_more
 from evalbias.measures.mqm_severities import SEVERITY, Mention, mentions
 from evalbias.measures.mqm_verdicts import ERRORS, faults_a_quotation, stated_total, verdict
-from evalbias.measures.quotations import QUOTATION, UNCLOSED, mask_quotations, quoted
+from evalbias.measures.quotations import MASKS, QUOTATION, UNCLOSED, mask_quotations, quoted
 
 SEVERITIES = ("critical", "major", "minor")
 
@@ -36,7 +36,7 @@ _SECTION = re.compile(
     rf"^[\s(\[]*{SEVERITY.pattern}(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\((?P<number>\d+)\))?\s*[:\uff1a](?P<rest>.*)$",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[A-Z({QUOTATION[1:-1]}\"'])|;\s*")
+_SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[A-Z({MASKS}\"'])|;\s*")
 _LABEL = re.compile(
     r"^\W*(?:mqm )?(?:(?:error )?annotations?|errors?|mqm|feedback|answer|output)\s*:\s*(?=\S)", re.IGNORECASE
 )
@@ -44,7 +44,7 @@ _NOTHING = re.compile(
     r"^\W*(?:no[- ]?errors?|none|n/?a|nil|no|nothing)(?: (?:was |were )?(?:found|identified|detected))?\W*$",
     re.IGNORECASE,
 )
-_MARKS = rf"[^\w{QUOTATION[1:-1]}]*"
+_MARKS = rf"[^\w{MASKS}]*"
 _STATES_NUMBER = re.compile(
     rf"^{_MARKS}(?P<number>\d{{1,2}})(?: {ERRORS}\s*:\s*(?=\S)|(?: {ERRORS})?{_MARKS}$)", re.IGNORECASE
 )

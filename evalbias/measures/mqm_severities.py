@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, NUMBER, number_of
+from evalbias.measures.quotations import MASKS
 from evalbias.measures.quotations import QUOTATION as Q
 
 SEVERITY = re.compile(r"(?<![\w-])(?P<severity>critical|major|minor)(?![\w-])", re.IGNORECASE)
@@ -46,8 +47,8 @@ _EARLIER_QUOTE = re.compile(rf"{_OWN_QUOTE.pattern}|^[\s)\]]*{Q}\s*[,;]")
 _ARTICLE = re.compile(
     rf"(?:^[\s(\[*-]*|(?:^|[\s(\[])(?:an?|another|only|single|also)\s+{_FILLER}(?:\w+ly\s+)?)$", re.IGNORECASE
 )
-_HEAD = re.compile(rf"^[\s/:\])-]*(?P<kind>[^\n.;:,()\[\]{Q[1:-1]}]*?)\s*\b(?P<head>{ERRORS}|ones?)\b", re.IGNORECASE)
-_KIND = re.compile(rf"^[\s/:\])-]*(?P<kind>[^\n.;:,()\[\]{Q[1:-1]}]*)", re.IGNORECASE)
+_HEAD = re.compile(rf"^[\s/:\])-]*(?P<kind>[^\n.;:,()\[\]{MASKS}]*?)\s*\b(?P<head>{ERRORS}|ones?)\b", re.IGNORECASE)
+_KIND = re.compile(rf"^[\s/:\])-]*(?P<kind>[^\n.;:,()\[\]{MASKS}]*)", re.IGNORECASE)
 _TAIL = re.compile(
     r"(?:^|\s+)(?:in|of|at|on|because|that|which|since|due|where|with|by|from|to|and|as|is)\b.*", re.IGNORECASE
 )

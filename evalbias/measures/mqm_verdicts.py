@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from evalbias.measures.quotations import QUOTATION
+from evalbias.measures.quotations import MASKS, QUOTATION
 
 CATEGORIES = (
     r"(?:accuracy|fluency|style|terminology|locale(?: convention)?|non-translation|other|additions?|omissions?"
@@ -55,7 +55,7 @@ _PRAISE = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    rf"^[^{QUOTATION[1:-1]}]*\b(?:errors?|annotations?|mqm|feedback|analysis|translation|output|source|reference|category"
+    rf"^[^{MASKS}]*\b(?:errors?|annotations?|mqm|feedback|analysis|translation|output|source|reference|category"
     rf"|span|location|explanation|reason|correction|suggestion|type|note|total|score)(?: \d+)?\s*:\s*\W*$"
     rf"|^(?:improved|corrected|better|revised) translation\s*:\s*{QUOTATION}?\W*$",
     re.IGNORECASE,

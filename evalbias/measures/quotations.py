@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 FIRST = 0xE000
-QUOTATION = "[\ue000-\uf8ff]"
-"""Regular expression of one masked quotation: a character of the private use area."""
+MASKS = "\ue000-\uf8ff"
+"""Characters that stand for quotations, as a range within a regular expression's brackets: the private use area."""
+QUOTATION = f"[{MASKS}]"
+"""Regular expression of one masked quotation."""
 
 _MARKS = (
     ("'\u2018\u201a`\u00b4", "'\u2019`\u00b4"),
