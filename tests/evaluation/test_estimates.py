@@ -1,6 +1,7 @@
 """Estimates, measurements and comparisons by hand."""
 
 import dataclasses
+import inspect
 import json
 import math
 
@@ -186,3 +187,9 @@ def test_an_untested_estimate_has_no_p_value():
 def test_a_comparison_without_estimates_counts_no_items():
     empty = Comparison("bias", "c", {}, (), {})
     assert (empty.n, empty.undefined, empty._rows()) == (0, 0, [])
+
+
+def test_estimates_draw_2_000_resamples_and_tests_100_000_unless_told_otherwise():
+    of = {function: inspect.signature(function).parameters for function in (measure, measured, compare)}
+    assert of[measure]["n_resamples"].default == of[measured]["n_resamples"].default == 2_000
+    assert (of[compare]["n_resamples"].default, of[compare]["n_intervals"].default) == (100_000, 2_000)

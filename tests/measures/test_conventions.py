@@ -31,7 +31,6 @@ from evalbias.measures.resampling import CELLS, chunks
 from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic
 from evalbias.measures.significance import paired_permutation_test
 from evalbias.measures.statistic import (
-    FEWEST_UNITS,
     BoundedStatistic,
     MeanStatistic,
     ShareStatistic,
@@ -144,7 +143,7 @@ def test_one_input_has_no_interval_and_no_p(name):
 def test_an_interval_needs_as_many_inputs_as_it_says(name):
     one, scores = ALL[name]
     of_shares = ("share", "mean correlation", "both orders", "balanced", "gap", "top two")
-    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else FEWEST_UNITS
+    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else 6
     for units in (fewest - 1, fewest):
         inputs = (np.arange(N) * units // N).tolist()
         found = one.interval(scores, clusters=inputs, n_resamples=99, seed=0)

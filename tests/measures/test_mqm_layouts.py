@@ -99,6 +99,7 @@ SEVERAL_ON_A_LINE = [  # below a severity
     ("Major: 'a' 'b'", None),
     ("Major: 'a', 'b' 'c'", None),
     ("Major: 'a'; the rest is odd", None),
+    ("Major: 'a'; Explanation: it is odd; 'b'", (0, 2, 0)),
     ("Major: 'a' / 'b'", None),
     ("Major: 'a' or 'b'", None),
     ("Major: 'a' since it is plural / 'b' since it is past", None),
