@@ -29,7 +29,7 @@ EFFECT = ["measures/test_likelihood_effect.py"]
 MQM = ["measures/test_mqm.py", "measures/test_mqm_layouts.py"]
 POSITION = ["measures/test_position_calibration.py"]
 ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
-SHARED = ["measures/test_conventions.py"]
+SHARED = ["measures/test_conventions.py", "measures/test_checks.py"]
 TESTS = {
     "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],

@@ -106,9 +106,9 @@ class Statistic:
             The interval, within ``limits``; its ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all
             resamples are alike.
         """
-        own, codes, part = self._defined([scores], clusters)
+        (own,), codes, part = self._defined([scores], clusters)
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        found = counted_interval(lambda counts: part.resampled(own[0], counts), codes, part._of(*own), **options)
+        found = counted_interval(lambda counts: part.resampled(own, counts), codes, part._of(own), **options)
         return _unless_alike(_within(found, *self.limits))
 
     def difference(

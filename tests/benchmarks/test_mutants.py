@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, TESTS, files_of, section, within_function
+from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, SHARED, TESTS, files_of, section, within_function
 from benchmarks.mutants.faults import Mutant, compiles, meaning, names_of, path_of
 from benchmarks.mutants.trial import exchange
 
@@ -52,7 +52,7 @@ def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
 def test_every_module_has_tests():
     assert {"measures.ranks", "measures.effect", "evaluation.estimates"} <= {*MODULES}
     assert all(path_of(module).is_file() and files_of(module) for module in {*TESTS, *MODULES})
-    assert files_of("measures.agreement") == ["measures/test_agreement.py", "measures/test_conventions.py"]
+    assert files_of("measures.agreement") == ["measures/test_agreement.py", *SHARED]
     with pytest.raises(ValueError, match=r"measures\.unknown has no tests in .*: name its test files in TESTS"):
         files_of("measures.unknown")
 

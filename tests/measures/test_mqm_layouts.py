@@ -20,6 +20,7 @@ LIST = [  # Xu et al. 2024
     ("'cat', 'dog' are a minor terminology error", None),  # one or two?
     ("'cat' is a major accuracy/mistranslation error\n'dog' is a min", (0, 1, 0)),  # the last line breaks off
     ("'cat' is a major accuracy/mistranslation error\n'dog' is a", (0, 1, 0)),
+    ("'cat' is a minor style error. 'dog' is a maj; 'cow' is a minor style error.", None),  # breaks off too early
     ("'cat' is a major accuracy/mistranslation error\n'dog and", (0, 1, 0)),
     ("'cat' is a major accuracy/mistranslation error\n'dog' is a typo, it should be 'hound'", None),  # how severe?
     ("'cat' is a minor error, because the word means 'dog'.", (0, 0, 1)),
@@ -68,6 +69,7 @@ SECTIONS = [  # GEMBA-MQM
     ("critical: 0, major: 1, minor: 0", (0, 1, 0)),
     ("Major: 1 error, Minor: 2 errors", (0, 1, 2)),
     ("Major:\nSee above.", None),
+    ("Major:\n'a'\n\"the 'cat' is mistranslated", (0, 2, 0)),
 ]
 SEVERAL_ON_A_LINE = [  # below a severity
     ('Major: accuracy/mistranslation - "a", fluency/grammar - "b"', (0, 2, 0)),

@@ -143,6 +143,10 @@ def test_a_statistic_within_another_is_compared_too():
     assert Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(HUMAN)))
     assert not Wrapper(performance_statistic(HUMAN)).matches(Wrapper(performance_statistic(LS)))
     assert not Wrapper(None).matches(Wrapper(performance_statistic(LS)))
+    assert Wrapper((1, 2)).matches(Wrapper((1, 2)))
+    for other in ((1,), (1, 2, 3), (1, 3), None):
+        assert not Wrapper((1, 2)).matches(Wrapper(other))
+        assert not Wrapper(other).matches(Wrapper((1, 2)))
 
 
 def test_statistics_with_named_columns_match_if_names_and_columns_do():
@@ -247,3 +251,9 @@ def test_equal_differences_do_not_tell_that_a_judge_is_biased():
     assert (alike.estimate, alike.reason) == (pytest.approx(0.1), ALIKE)
     assert math.isnan(alike.low)
     assert math.isnan(alike.high)
+
+
+def test_an_interval_of_skewness_leaves_0_out_where_p_is_at_its_level():
+    found = SkewnessStatistic().interval(np.arange(1.0, 9.0), n_resamples=3, confidence=0.75, seed=0)
+    assert found.p_value == 0.25
+    assert found.low > 0
