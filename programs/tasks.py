@@ -215,7 +215,11 @@ def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
     for example in items:
         for name in task.fields:
             if example.get(name) in (None, "", []):
-                raise ValueError(f"The item {example.get('id')!r} has no {name!r}: the task {task.name} needs it.")
+                given = ", ".join(map(repr, example.keys()))
+                raise ValueError(
+                    f"The item {example.get('id')!r} has no {name!r}: the task {task.name} needs it. The item has "
+                    f"{given}; add the field, or name its column (--map {name}=COLUMN)."
+                )
             if name == "concepts":
                 required_concepts(task.name, example)
             elif not isinstance(example[name], str | int | float):

@@ -26,8 +26,8 @@ def data_dir():
     path = Path(os.environ.get("EVALBIAS_DATA", ROOT.parent / "shared" / "data"))
     if not path.is_dir():
         pytest.fail(
-            f"{path} does not exist: set EVALBIAS_DATA to the folder with the published data sets, which are no part of "
-            "this repository. Other tests do not need them.",
+            f"{path} does not exist: set EVALBIAS_DATA to the folder with the published data sets, which are not part "
+            "of this repository. Other tests do not need them.",
             pytrace=False,
         )
     return path

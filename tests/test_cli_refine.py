@@ -75,6 +75,14 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     wrong = evalbias("measure", "self", "--data", file, cwd=tmp_path, check=False)
     assert wrong.returncode == 2
     assert "has no field 'expected'" in wrong.stderr
+    rows = tmp_path / "rows.jsonl"
+    for row, told in (
+        ({"id": 1}, "'iteration' is missing; give"),
+        ({"iteration": 0}, "'id' and 'i' are missing; give"),
+    ):
+        rows.write_text(json.dumps(row))
+        refused = evalbias("measure", "self", "--data", rows, cwd=tmp_path, check=False)
+        assert (refused.returncode, told in refused.stderr) == (2, True)
     slip = evalbias("measure", "self", "--data", file, "--expected", "self_score", cwd=tmp_path, check=False)
     assert (slip.returncode, "--own and --expected both name 'self_score'" in slip.stderr) == (2, True)
 
@@ -355,7 +363,11 @@ def test_options_of_the_metric_that_do_nothing_are_refused(task, options, match,
 @pytest.mark.parametrize(
     ("row", "task", "match"),
     [
-        ({"source": "x"}, "mathematics", "'1' has no 'answer': the task mathematics needs it"),
+        (
+            {"source": "x"},
+            "mathematics",
+            "'1' has no 'answer': the task mathematics needs it. The item has 'source', 'id'; add",
+        ),
         ({"source": "x", "target_language": "en"}, "translation", "has no 'reference'"),
     ],
 )

@@ -21,6 +21,6 @@ def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_
     rows = [row("a", 3.0), row("b", math.nan, undefined="too long"), row("c", math.nan), row("d", math.nan)]
     brief = written(file, rows)
     assert (brief["n"], brief["undefined"], brief["refused"], brief["unanswered"]) == (1, 3, ["b"], 2)
-    assert "1 item scored, 3 undefined (the model cannot take b)" in _line(brief, file)
+    assert "1 item scored, 3 undefined (the model cannot take item b)" in _line(brief, file)
     assert "2 items have no score although the model answered" in _line(brief, file)
     assert "although the model answered" not in _line(written(file, rows[:2]), file)

@@ -1,6 +1,7 @@
 """What a command tells on stderr: progress, the plan of a long run, and how to go on; and the names of models."""
 
 import doctest
+import errno
 import json
 import os
 import signal
@@ -237,6 +238,20 @@ def test_the_beginnings_of_texts_make_outputs_readable(outputs):
     text = next(e["output"] for e in items if e["id"] == best)
     assert text.startswith(ranking["begins"][best].removesuffix("..."))
     assert f"1. {best}: {ranking['begins'][best]}" in told.stdout
+
+
+def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monkeypatch):
+    def full(journal, records):
+        raise OSError(errno.ENOSPC, "No space left on device", str(journal.path))
+
+    monkeypatch.setattr("evalbias.runs.journal.Journal.append_lines", full)
+    options = ["--judge", "judge.json", "--data", "items.json", "--lm", "embedded", "--out", "run"]
+    told = evalbias("judge", *options, cwd=outputs, check=False)
+    assert told.returncode == 2
+    assert told.stderr.splitlines()[-1] == (
+        "evalbias: No space left on device: run/judgments.jsonl. What was answered is kept in run: free some space, "
+        "and the same command goes on from here."
+    )
 
 
 @pytest.mark.slow

@@ -122,7 +122,8 @@ def _line(brief: dict[str, object], file: Path) -> str:
 
     scored: Any = brief["n"]
     refused: Any = brief["refused"]
-    named = f" (the model cannot take {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)})"
+    items = f"item{'s' * (len(refused) != 1)} {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)}"
+    named = f" (the model cannot take {items})"
     unanswered = (
         f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
         "or the server reported none. Try a prompt that asks for a label alone, or another model.\n"

@@ -67,7 +67,7 @@ def show_command(run: Folder, as_json: Json = False) -> None:
             typer.echo(visible(f"  {name}: {value}"))
 
 
-@app.command("compare")
+@app.command("compare", short_help="Show in which settings and results two runs differ.")
 def compare_command(
     first: Folder,
     second: Folder,

@@ -14,7 +14,12 @@ from evalbias.commands.sections import data_option, external_option, run_option
 
 Loops = Annotated[
     list[Path],
-    data_option("--data", help="File of recorded loops, or a run folder of evalbias refine. Repeatable.", exists=True),
+    data_option(
+        "--data",
+        metavar="PATH",
+        help="File of recorded loops, or a run folder of evalbias refine. Repeatable.",
+        exists=True,
+    ),
 ]
 MaxIterations = Annotated[
     int | None, typer.Option(help="Maximum number of refinements per item (10 if not given).", min=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import sys
@@ -21,6 +22,8 @@ from evalbias.runs.visible import visible
 
 SECONDS = 30.0
 """Time between two lines of progress where stderr is no terminal."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk or a quota that is full."""
 STOPPED = 130
 """Exit code of a command that Ctrl-C stopped, as shells give it."""
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -55,17 +58,23 @@ class PlainConsole(Console):
 
 
 class Resumable(Closable):
-    """An open run in a folder; after Ctrl-C it says how to go on."""
+    """An open run in a folder; after Ctrl-C, and on a full disk, it says how to go on."""
 
     folder: RunFolder
 
-    def __exit__(self, kind: object = None, *rest: object) -> None:
+    def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
         """Close the run.
 
         Raises:
             SystemExit: Ctrl-C stopped it.
+            OSError: The disk is full; the message says what is kept.
         """
         self.close()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(
+                f"{error.strerror}: {error.filename or self.folder.path}. What was answered is kept in "
+                f"{self.folder.path}: free some space, and the same command goes on from here."
+            ) from error
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
             typer.echo(
                 f"\nStopped. The same command goes on from here: what was answered is kept in {self.folder.path}.",

@@ -142,9 +142,10 @@ def parse_spec(spec: str) -> tuple[str, str]:
         return name, path
     if (ending := format_of(spec)) is not None:
         return ending, spec
+    what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
     raise ValueError(
-        f"{spec!r} names no data; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), "
-        f"NAME:PATH with one of {sorted(LOADERS)}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
+        f"{spec!r} {what}; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), NAME:PATH "
+        f"with a NAME of {', '.join(sorted(LOADERS))}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
     )
 
 

@@ -69,8 +69,15 @@ def load_refinements(path: Path, *, by: str = "iteration", mapping: Mapping[str,
     records: dict[int, dict[str, dict[str, Any]]] = {}
     for where, record in table.rows:
         number, item = record.get(by), record.get("id", record.get("i"))
-        if not isinstance(number, int) or isinstance(number, bool) or item is None:
-            raise DataError(f"{where}: {by!r} is {number!r}, 'id' or 'i' is {item!r}; give an integer and an id.")
+        if not isinstance(number, int) or isinstance(number, bool):
+            given = f"{by!r} is {number!r:.80}" if by in record else f"{by!r} is missing"
+            raise DataError(
+                f"{where}: {given}; give the round's number, an integer (--map {by}=COLUMN names its column)."
+            )
+        if item is None:
+            raise DataError(
+                f"{where}: 'id' and 'i' are missing; give the item's id (--map id=COLUMN names its column)."
+            )
         in_round = records.setdefault(number, {})
         if str(item) in in_round:
             raise DataError(f"{where}: a second line for item {item!r} in {by} {number}; keep one of them.")

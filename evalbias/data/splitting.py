@@ -47,8 +47,8 @@ def split(
     size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):
         raise ValueError(
-            f"{len(groups)} {by}(s) cannot be split with test_fraction={test_fraction}: one set would be empty. Give "
-            "more examples or another fraction."
+            f"{len(groups)} {by}{'s' * (len(groups) != 1)} cannot be split with test_fraction={test_fraction}: one set "
+            "would be empty. Give more examples or another fraction."
         )
     random.Random(seed).shuffle(groups)
     test_keys = set(groups[:size])

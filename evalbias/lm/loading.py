@@ -182,6 +182,8 @@ def _source(model: str, revision: str | None) -> str:
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()
     if looks_local and not path.exists():
         raise FileNotFoundError(f"{model} does not exist: give a folder with a model or a Hugging Face name.")
+    if path.is_file():
+        raise ValueError(f"{model} is a file, and no .gguf file: give the folder of a model.")
     if path.is_dir():
         check_json_files(path)
     if not looks_local:

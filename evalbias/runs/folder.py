@@ -72,7 +72,7 @@ class RunFolder(Closable):
                 self.close()
                 raise
         except OSError as error:
-            raise ValueError(f"{path} cannot be written ({error}): choose another --out.") from error
+            raise ValueError(f"{path} cannot be written ({error.strerror or error}): choose another --out.") from error
 
     @property
     def journal(self) -> Path:

@@ -237,6 +237,8 @@ def test_a_mean_of_only_zero_ratings_is_undefined(tmp_path):
 
 
 def test_specifications_of_data(tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder, not a file of data; .* a NAME of evalbiasbench, llmbar"):
+        data.parse_spec(str(tmp_path))
     with pytest.raises(ValueError, match="names no data"):
         data.parse_spec("webnlg2020")
     with pytest.raises(ValueError, match="data set 'nothing' is unknown"):

@@ -93,7 +93,7 @@ def test_invalid_recordings_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"x.jsonl:2: a second line for item 1 in iteration 0"):
         load_refinements(file)
     file.write_text('{"i": 1}\n')
-    with pytest.raises(DataError, match="'iteration' is None"):
+    with pytest.raises(DataError, match="'iteration' is missing"):
         load_refinements(file)
     file.write_text("")
     with pytest.raises(DataError, match="no records"):

@@ -91,6 +91,12 @@ def test_a_file_of_another_form_is_named(tmp_path, file, content):
         load(folder)
 
 
+def test_a_file_that_is_no_model_is_named(tmp_path):
+    (tmp_path / "texts.csv").write_text("source,output\n")
+    with pytest.raises(ValueError, match=r"texts\.csv is a file, and no \.gguf file: give the folder of a model"):
+        load(str(tmp_path / "texts.csv"))
+
+
 def test_a_tokenizer_of_another_form_is_named(tmp_path):
     folder = save("llama", tmp_path / "m")
     path = tmp_path / "m" / "tokenizer.json"
