@@ -16,8 +16,11 @@ from evalbias.measures import (
     spearman_rows,
     unfairness_scores,
 )
+from evalbias.measures.likelihood import normalize
 
 values = st.lists(st.integers(-3, 3).map(float), min_size=3, max_size=12)
+
+NAN = math.nan
 
 
 def test_unfairness_by_hand():
@@ -155,3 +158,21 @@ def test_agreement_within_groups_counts_what_it_leaves_out():
     assert (within.n, within.undefined, within.groups, within.undefined_groups) == (6, 1, 2, 2)
     with pytest.raises(ValueError, match="1 entries for 2 items"):
         spearman([1, 2], [1, 2], groups=["p"])
+
+
+@pytest.mark.parametrize(
+    ("normalization", "size"),
+    [
+        ("mean-range", np.ptp),
+        ("center-max", lambda row: np.abs(row).max()),
+        ("z-score", np.std),
+    ],
+)
+def test_rows_are_normalized_one_by_one_without_what_is_undefined(normalization, size):
+    rows = np.array([[1.0, 3.0, NAN, 5.5], [7.0, 7.0, NAN, 7.0], [NAN] * 4, [-10.0, 10.0, 20.0, 90.0]])
+    found = normalize(rows, normalization)
+    for row, one in zip(rows, found, strict=True):
+        np.testing.assert_allclose(normalize(row, normalization), one)
+        assert np.isnan(one).tolist() == (np.isnan(row) | (len(set(row)) < 3)).tolist()
+    for one in (found[0, [0, 1, 3]], found[3]):
+        assert (one.mean(), size(one)) == pytest.approx((0, 1))

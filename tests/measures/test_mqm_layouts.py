@@ -69,6 +69,7 @@ SECTIONS = [  # GEMBA-MQM
     ("critical: 0, major: 1, minor: 0", (0, 1, 0)),
     ("Major: 1 error, Minor: 2 errors", (0, 1, 2)),
     ("Major:\nSee above.", None),
+    ("a critical, a major error: 'cat'", (1, 1, 0)),
     ("Major:\n'a'\n\"the 'cat' is mistranslated", (0, 2, 0)),
 ]
 SEVERAL_ON_A_LINE = [  # below a severity
