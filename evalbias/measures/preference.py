@@ -31,7 +31,7 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
     winners = _check_sums(rows[kept])
     winners = winners == winners.max(axis=1, keepdims=True, initial=0.0)
     shares = np.full(rows.shape, np.nan)
-    shares[kept] = winners / np.maximum(winners.sum(axis=1, keepdims=True), 1)
+    shares[kept] = winners / winners.sum(axis=1, keepdims=True)
     return shares
 
 

@@ -115,7 +115,7 @@ def test_the_interval_of_weak_ratings_is_fiellers():
             found += [abs(whole @ (1, -x)) / np.sqrt((1, -x) @ error @ (1, -x)) for x in (one.low, one.high)]
     assert undefined > 3
     assert len(found) > 10
-    assert found == pytest.approx([stats.t.ppf(0.975, 59)] * len(found), rel=1e-3)
+    assert found == pytest.approx([stats.t.ppf(0.975, 59)] * len(found), rel=1e-6)
 
 
 @pytest.mark.parametrize("n", [20, 200])

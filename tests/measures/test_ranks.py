@@ -100,6 +100,7 @@ def test_every_cluster_or_group_is_left_out_once(monkeypatch):
     codes = np.array([0, 1, 1, 2, 0])
     expected = [[0, 1, 1, 1, 0], [1, 0, 0, 1, 1], [1, 1, 1, 0, 1]]
     assert np.concatenate(list(left_out(codes))).tolist() == expected
+    assert len(np.concatenate(list(left_out(np.arange(450))))) == 200
     monkeypatch.setattr(chunks, "__defaults__", (5,))
     assert np.concatenate(list(left_out(codes))).tolist() == expected
     assert np.concatenate(list(left_out(codes, groups=2))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
