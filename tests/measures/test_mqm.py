@@ -110,3 +110,9 @@ def test_a_quotation_ends_where_the_sentence_goes_on_or_the_line_ends():
         assert spans == ["the dogs' house"]
         assert quoted(masked[0], spans) == "the dogs' house"
     assert mask_quotations("'a' is MAJOR, 'b' is minor")[1] == ["a", "b"]
+
+
+@pytest.mark.parametrize("mark", "'\u2018\u201a`\u00b4\"\u201c\u201e\u00ab")
+def test_a_quotation_that_breaks_off_is_no_error(mark):
+    assert len(parse_mqm(f"'cat' is a minor style error\n{mark}dog and")) == 1
+    assert len(parse_mqm(f"Minor:\n'cat'\n{mark}dog and")) == 1
