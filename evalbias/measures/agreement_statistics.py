@@ -29,11 +29,13 @@ class PearsonStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return pearson_rows(scores, *references)
+        (reference,) = references
+        return pearson_rows(scores, reference)
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return counted_pearson(scores, *self.references, counts)
+        (reference,) = self.references
+        return counted_pearson(scores, reference, counts)
 
 
 class KendallStatistic(CorrelationStatistic):
@@ -52,7 +54,8 @@ class KendallStatistic(CorrelationStatistic):
 
     def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
         """See ``CorrelationStatistic``; one pass over the pairs of items leaves every cluster out."""
-        return jackknife_variance(_left_out_taus(scores, *self.references, codes))
+        (reference,) = self.references
+        return jackknife_variance(_left_out_taus(scores, reference, codes))
 
 
 class AlphaStatistic(CorrelationStatistic):
@@ -87,7 +90,8 @@ class KappaStatistic(CorrelationStatistic):
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        return kappa_rows(scores, *references)
+        (reference,) = references
+        return kappa_rows(scores, reference)
 
 
 class CalibrationStatistic(Statistic):

@@ -154,7 +154,8 @@ class OddsStatistic(Statistic):
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``; the fits start at that of all items."""
-        return np.asarray(np.exp(self._fits.of(*self.references, scores, counts)[:, self._term]))
+        (difference,) = self.references
+        return np.asarray(np.exp(self._fits.of(difference, scores, counts)[:, self._term]))
 
 
 @dataclass(frozen=True)
