@@ -9,6 +9,9 @@ false or right by its bias in the population, which is known. Three procedures t
 * Bonferroni: every candidate on the held-back half of the inputs, at the level / 13;
 * step-down max-T: the same tests, adjusted together;
 * with cross-fitting: calibrations of the given judge on all inputs, the others on the held-back half.
+
+All three are tests of a smaller bias; ``LikelihoodRule`` is the third. The fourth is ``AgreementRule``: by it, a judge
+is chosen that agrees better with people at no larger bias. ``LikelihoodMitigation`` takes the third, then the fourth.
 """
 
 from __future__ import annotations
@@ -26,16 +29,16 @@ from benchmarks.results import write_section
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.optimizers.agreement_rule import RISE, AgreementRule
 from evalbias.optimizers.cross_fitting import cross_fitted, fitted
 from evalbias.optimizers.likelihood_mitigation import STRENGTHS
 from evalbias.optimizers.likelihood_objective import Effect
 from evalbias.optimizers.likelihood_rule import LikelihoodRule, last_items
-from evalbias.optimizers.selection import LEVEL
 
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)
 """A scale that clips nothing."""
-PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting")
+PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting", "better agreement")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,16 @@ class Taste:
     @property
     def effect(self) -> float:
         """The likelihood effect in the population: the slope in standard deviations of the score."""
-        return self.slope / math.sqrt(1 + self.slope**2 + self.slope + self.noise**2)
+        return self.slope / self._deviation
+
+    @property
+    def performance(self) -> float:
+        """Correlation of the score with the quality in the population."""
+        return (1 + self.slope / 2) / self._deviation
+
+    @property
+    def _deviation(self) -> float:
+        return math.sqrt(1 + self.slope**2 + self.slope + self.noise**2)
 
 
 @dataclass(frozen=True)
@@ -83,8 +95,8 @@ def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[Judged, list[
     return given, [judged(world.shown, *facts, rng.normal(size=n)) for _ in range(DEMONSTRATIONS)]
 
 
-def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged], list[float]]:
-    """Return a judge calibrated by a fit on other items, and its effects in the population, at every strength.
+def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged], list[Taste]]:
+    """Return a judge calibrated by a fit on other items, and what its scores follow, at every strength.
 
     Both are empty where the ratings of the other items agree too little for a fit; a compiler has no such candidate.
     """
@@ -93,8 +105,8 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
         return [], []
     parts = [calibration.at(strength) for strength in STRENGTHS]
     scores = [part(judge.answers, judge.covariate(LIKELIHOODS), scale=WIDE) for part in parts]
-    slopes = [taste.slope - part.strength * part.slope for part in parts]
-    return [replace(judge, answers=row) for row in scores], [replace(taste, slope=slope).effect for slope in slopes]
+    tastes = [replace(taste, slope=taste.slope - part.strength * part.slope) for part in parts]
+    return [replace(judge, answers=row) for row in scores], tastes
 
 
 def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
@@ -107,7 +119,7 @@ def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
         for side in (-1, 1)
     )
     p_values = stats.t.sf(np.minimum(less, beyond), len(influence) - 1)
-    return [bool(p < LEVEL / len(answers)) for p in p_values]
+    return [bool(p < LikelihoodRule.level / len(answers)) for p in p_values]
 
 
 def _size(influence: FloatArray) -> FloatArray:
@@ -119,24 +131,44 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     given, shown = drawn(world, inputs, rng)
     first = np.arange(inputs - inputs // 2)
     held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
-    rule = LikelihoodRule(lambda one: one, n_resamples=1, seed=int(rng.integers(1 << 30)))
-    half, half_effects = calibrations(held, given.take(first), world.given)
-    other, other_effects = calibrations(shown_held[0], shown[0].take(first), world.shown)
-    rest, rest_effects = [*shown_held, *other], [world.shown.effect] * len(shown) + other_effects
-    _, whole_effects = calibrations(given, given, world.given)
-    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)[: len(whole_effects)]
+    seed = int(rng.integers(1 << 30))
+    rule, agreement = (
+        one(lambda judge: judge, n_resamples=2_000, seed=seed) for one in (LikelihoodRule, AgreementRule)
+    )
+    half, half_tastes = calibrations(held, given.take(first), world.given)
+    other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
+    rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
+    _, whole_tastes = calibrations(given, given, world.given)
+    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
+    agrees = agreement.p_values([*whole, *rest], given)
     passed = {
-        "Bonferroni": (bonferroni([*half, *rest], held), half_effects),
-        "step-down max-T": ([p < LEVEL for p in rule.p_values([*half, *rest], held)], half_effects),
-        "with cross-fitting": ([p < LEVEL for p in rule.p_values([*whole, *rest], given)], whole_effects),
+        "Bonferroni": (bonferroni([*half, *rest], held), half_tastes),
+        "step-down max-T": ([p < rule.level for p in rule.p_values([*half, *rest], held)], half_tastes),
+        "with cross-fitting": ([p < rule.level for p in rule.p_values([*whole, *rest], given)], whole_tastes),
+        "better agreement": (
+            [
+                p < agreement.level and not agreement.loss(one, given)
+                for p, one in zip(agrees, [*whole, *rest], strict=True)
+            ],
+            whole_tastes,
+        ),
     }
     chances = {}
-    for name, (chosen, effects) in passed.items():
-        smaller = [abs(effect) < abs(world.given.effect) - 1e-12 for effect in (*effects, *rest_effects)]
-        false = any(one and not less for one, less in zip(chosen, smaller, strict=True))
-        right = any(one and less for one, less in zip(chosen, smaller, strict=True))
-        chances[name] = (false, right, bool(effects) and chosen[1])
+    for name, (chosen, tastes) in passed.items():
+        better = _agrees if name == "better agreement" else _is_fairer
+        truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
+        false = any(one and not true for one, true in zip(chosen, truth, strict=True))
+        right = any(one and true for one, true in zip(chosen, truth, strict=True))
+        chances[name] = (false, right, bool(tastes) and chosen[1])
     return chances
+
+
+def _is_fairer(taste: Taste, given: Taste) -> bool:
+    return abs(taste.effect) < abs(given.effect) - 1e-12
+
+
+def _agrees(taste: Taste, given: Taste) -> bool:
+    return taste.performance > given.performance + 1e-12 and abs(taste.effect) < abs(given.effect) + RISE
 
 
 def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
@@ -148,17 +180,20 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
             runs = [tested(world, inputs, rng) for _ in range(repeats)]
             for name in PROCEDURES:
                 false, right, halved = np.mean([run[name] for run in runs], axis=0)
-                biased = world.given.effect != 0
-                shown = [f"{100 * x:.1f}" if biased else "" for x in (right, halved)]
+                biased, agreement = world.given.effect != 0, name == "better agreement"
+                possible = (_agrees(world.shown, world.given), False) if agreement else (biased, biased)
+                shown = [f"{100 * x:.1f}" if one else "" for x, one in zip((right, halved), possible, strict=True)]
                 rows.append([str(inputs), world.name, name, f"{100 * false:.1f}", *shown])
     headings = ("inputs", "given judge", "tests", "a false one passes, %", "a right one passes, %", "strength .5, %")
     return "\n\n".join(
         [
             "## Choosing between mitigations: false choices and power",
             f"{repeats} data sets a row (standard error at most {50 / math.sqrt(repeats):.1f}), 13 candidates, half of "
-            "the inputs held back, one output an input, level 5 %. A false one is a candidate whose likelihood effect "
-            "in the population is no smaller than the given one. *Strength .5* is the calibration of the given judge "
-            "that halves its effect.",
+            f"the inputs held back, one output an input. Level {LikelihoodRule.level:g} for a smaller bias, and "
+            f"{AgreementRule.level:g} for better agreement, which together is 5 %. False for a smaller bias is a "
+            "candidate whose likelihood effect in the population is no smaller than the given one, and for better "
+            f"agreement, one whose performance is no higher or whose effect is larger by {RISE:g} or more. *Strength "
+            ".5* is the calibration of the given judge that halves its effect.",
             markdown(headings, rows),
         ]
     )

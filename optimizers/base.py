@@ -183,7 +183,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         selection = choose(
             outcome.given,
             outcome.candidates,
-            self.rule(problem),
+            self.rules(problem),
             spent=lambda: _spent(problem),
             inputs=len(set(map(self.input_of, problem.held_back))),
         )
@@ -241,8 +241,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         """Find candidates; the program that was given is not one of them."""
         raise NotImplementedError
 
-    def rule(self, problem: Problem) -> Rule:
-        """Return the rule by which a candidate is better than the given program on ``problem.held_back``."""
+    def rules(self, problem: Problem) -> Sequence[Rule]:
+        """Return the rules by which a candidate is better than the given program on ``problem.held_back``, in order."""
         raise NotImplementedError
 
     def validate(self, problem: Problem, baseline: Any, program: Any) -> dict[str, Any]:

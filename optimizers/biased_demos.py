@@ -69,7 +69,7 @@ class BiasedDemos(LikelihoodOptimizer):
         normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
             ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
         order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
-        select: See ``JudgeOptimizer`` and ``LikelihoodRule``; False is the paper's method.
+        select: See ``JudgeOptimizer``, ``LikelihoodRule`` and ``AgreementRule``; False is the paper's method.
         n_resamples: Swaps of each permutation test.
         seed: Seed for the held-back items, the random demonstrations and the tests.
         progress: Called with the number of judgments done.

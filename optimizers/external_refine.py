@@ -170,9 +170,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         given = Candidate("given", student, {"chosen": "the given loop", **kept})
         return Outcome([Candidate(name, compiled, details_of_choice)], given, student, details)
 
-    def rule(self, problem: Problem) -> Rule:
+    def rules(self, problem: Problem) -> list[Rule]:
         """See ``JudgeOptimizer``."""
-        return QualityRule(
+        rule = QualityRule(
             problem,
             self._runner(problem).run,
             self._scorer(),
@@ -180,6 +180,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             n_resamples=self.n_resamples,
             seed=self.seed,
         )
+        return [rule]
 
     def validate(self, problem: Problem, baseline: SelfRefine, program: SelfRefine) -> dict[str, Any]:
         """Run both loops over the valset and compare their self-bias, quality and cost."""

@@ -18,6 +18,7 @@ from evalbias.lm.memo import LikelihoodMemo
 from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray
+from evalbias.optimizers.agreement_rule import AgreementRule
 from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.demos import rated_items
 from evalbias.optimizers.likelihood_rule import LikelihoodRule
@@ -108,16 +109,15 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """Return about how many judgments compiling on these items takes."""
         raise NotImplementedError
 
-    def rule(self, problem: Problem) -> Rule:
-        """See ``LikelihoodRule``; held-back items without a human score do not count."""
+    def rules(self, problem: Problem) -> list[Rule]:
+        """See ``LikelihoodRule`` and ``AgreementRule``; held-back items without a human score do not count."""
         rated = rated_items(problem.held_back, problem.student.criterion)
-        return LikelihoodRule(
-            lambda judge: self.judge(problem, judge, rated),
-            held_back=len(rated),
-            max_loss=self.max_loss,
-            n_resamples=self.n_resamples,
-            seed=self.seed,
-        )
+        held_back = {"held_back": len(rated), "n_resamples": self.n_resamples, "seed": self.seed}
+
+        def answers(judge: PointwiseJudge) -> Judged:
+            return self.judge(problem, judge, rated)
+
+        return [LikelihoodRule(answers, max_loss=self.max_loss, **held_back), AgreementRule(answers, **held_back)]
 
     def judge(self, problem: Problem, program: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""

@@ -16,6 +16,7 @@ from evalbias.measures import bootstrap_ci, paired_permutation_test, performance
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.family_wise import nonzero, smaller_in_magnitude
 from evalbias.optimizers.likelihood_objective import Objective, objective_of
+from evalbias.optimizers.selection import LEVEL
 
 PERFORMANCE = "performance"
 LOSS = 0.05
@@ -26,7 +27,56 @@ DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 
 
-class LikelihoodRule:
+class OnHeldBack:
+    """Measurements of the rules of choice on the held-back items: likelihood bias and performance.
+
+    Args:
+        judge: Function from a judge to its answers on the held-back items.
+        held_back: Number of held-back items, the last ones of all answers; None where all items are.
+        n_resamples: Swaps of the permutation test of the performance.
+        seed: Seed for tests and intervals.
+    """
+
+    def __init__(
+        self, judge: Callable[[Any], Judged], *, held_back: int | None = None, n_resamples: int, seed: int
+    ) -> None:
+        self._judge, self._held_back, self.n_resamples, self.seed = judge, held_back, n_resamples, seed
+        self.objective: Objective | None = None
+
+    def answers(self, program: Any) -> Judged:
+        """Judge the held-back items."""
+        judged = self._judge(program)
+        self.objective = self.objective or objective_of(judged, seed=self.seed)
+        return judged
+
+    def undefined(self, answers: Judged, given: Judged) -> int:
+        """Return the number of items that it leaves without a score beyond those of the given judge."""
+        return int(np.isnan(answers.answers).sum()) - int(np.isnan(last_items(given, len(answers.ids)).answers).sum())
+
+    def estimates(self, answers: Judged) -> dict[str, Estimate]:
+        """Return the likelihood bias, the published BiasScore, and the performance."""
+        objective = self.objective_for(answers)
+        samples = LikelihoodBias().samples(answers)
+        shown = {name: samples[name] for name in ("bias_score", PERFORMANCE)}
+        others = estimates_of(shown, seed=self.seed, clusters=clusters_of(answers))
+        return {objective.name: objective.estimate(answers), **others}
+
+    def size_and_performance(self, answers: Judged) -> tuple[float, float]:
+        """Return the magnitude of the bias, and the performance, on the held-back items."""
+        compared = self.compared(answers)
+        performance = estimate_value(LikelihoodBias().samples(compared)[PERFORMANCE])
+        return abs(self.objective_for(answers).value(compared)), performance
+
+    def compared(self, answers: Judged) -> Judged:
+        """Return the answers to the held-back items."""
+        return answers if self._held_back is None else last_items(answers, self._held_back)
+
+    def objective_for(self, judged: Judged) -> Objective:
+        """Return the number for the bias that these items allow."""
+        return self.objective or objective_of(judged, seed=self.seed)
+
+
+class LikelihoodRule(OnHeldBack):
     """A judge is better if its likelihood bias is significantly smaller, and its performance is not lower.
 
     A bias is significantly smaller if two tests say so. The given judge's bias must differ from 0, two-sided; where it
@@ -34,7 +84,8 @@ class LikelihoodRule:
     adjusted for all of them by the step-down max-T procedure (``smaller_in_magnitude``): biases that move together,
     such as those of one calibration at several strengths, cost hardly more than one test. Judges measured on different
     items (cross-fitted ones on all rated training items, others on the held-back ones) are families of their own, which
-    share the level equally. The chance that any judge passes whose bias is no smaller is at most ``LEVEL``.
+    share the level equally. The chance that any judge passes whose bias is no smaller is at most ``level``; the
+    other half of 5 % is left to ``AgreementRule``.
 
     Not lower means two things: the performance is not significantly lower, and the items rule out that it is lower by
     more than ``MARGIN`` (non-inferiority), because a few items show no significant loss of anything. If the scores of
@@ -45,13 +96,15 @@ class LikelihoodRule:
     error of the smallest (``Rule``): below that, a smaller bias is mostly luck.
 
     Args:
-        judge: Function from a judge to its answers on the held-back items.
-        held_back: Number of held-back items, the last ones of all answers; None where all items are.
+        judge: See ``OnHeldBack``.
+        held_back: See ``OnHeldBack``.
         max_loss: Fall in performance that is allowed, and that the items must rule out to be exceeded; 0 allows no
             significant loss.
-        n_resamples: Swaps of the permutation test of the performance.
-        seed: Seed for tests and intervals.
+        n_resamples: See ``OnHeldBack``.
+        seed: See ``OnHeldBack``.
     """
+
+    level = LEVEL / 2
 
     def __init__(
         self,
@@ -62,34 +115,15 @@ class LikelihoodRule:
         n_resamples: int,
         seed: int,
     ) -> None:
-        self._judge, self._held_back, self._n_resamples, self._seed = judge, held_back, n_resamples, seed
+        super().__init__(judge, held_back=held_back, n_resamples=n_resamples, seed=seed)
         self._max_loss = max_loss
         cost = f"a loss of performance of at most {max_loss:g}" if max_loss else "no significant loss of performance"
         self.aim = f"less likelihood bias at {cost}"
-        self.objective: Objective | None = None
-
-    def answers(self, program: Any) -> Judged:
-        """Judge the held-back items."""
-        judged = self._judge(program)
-        self.objective = self.objective or objective_of(judged, seed=self._seed)
-        return judged
-
-    def undefined(self, answers: Judged, given: Judged) -> int:
-        """Return the number of items that it leaves without a score beyond those of the given judge."""
-        return int(np.isnan(answers.answers).sum()) - int(np.isnan(last_items(given, len(answers.ids)).answers).sum())
-
-    def estimates(self, answers: Judged) -> dict[str, Estimate]:
-        """Return the likelihood bias, the published BiasScore, and the performance."""
-        objective = self._of(answers)
-        samples = LikelihoodBias().samples(answers)
-        shown = {name: samples[name] for name in ("bias_score", PERFORMANCE)}
-        others = estimates_of(shown, seed=self._seed, clusters=clusters_of(answers))
-        return {objective.name: objective.estimate(answers), **others}
 
     def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the magnitude of each bias is no smaller, adjusted for all of them."""
-        objective, sizes = self._of(given), [len(one.ids) for one in answers]
-        options = {"draws": DRAWS, "seed": self._seed}
+        objective, sizes = self.objective_for(given), [len(one.ids) for one in answers]
+        options = {"draws": DRAWS, "seed": self.seed}
         (bias,), errors = objective.with_errors([given], **options)
         biased, adjusted = nonzero(bias, errors[:, 0]), np.empty(len(answers))
         for size in set(sizes):
@@ -106,8 +140,8 @@ class LikelihoodRule:
             answers.answers,
             given.answers,
             clusters=clusters_of(given),
-            n_resamples=self._n_resamples,
-            seed=self._seed,
+            n_resamples=self.n_resamples,
+            seed=self.seed,
         )
         fall = f"{test.statistic_b:.2f} -> {test.statistic_a:.2f}"
         lowest, margin = self._lowest_change(answers, given), self._max_loss or MARGIN
@@ -132,26 +166,19 @@ class LikelihoodRule:
             method="percentile",
             n_resamples=N_RESAMPLES,
             confidence=1 - 2 * LOSS,
-            seed=self._seed,
+            seed=self.seed,
         )
         return found.low
 
     def error(self, answers: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""
-        estimate = self._of(answers).estimate(self._compared(answers))
+        estimate = self.objective_for(answers).estimate(self.compared(answers))
         return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
 
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return the magnitude of the bias, and minus the performance, on the held-back items."""
-        compared = self._compared(answers)
-        performance = estimate_value(LikelihoodBias().samples(compared)[PERFORMANCE])
-        return abs(self._of(answers).value(compared)), -performance
-
-    def _compared(self, answers: Judged) -> Judged:
-        return answers if self._held_back is None else last_items(answers, self._held_back)
-
-    def _of(self, judged: Judged) -> Objective:
-        return self.objective or objective_of(judged, seed=self._seed)
+        size, performance = self.size_and_performance(answers)
+        return size, -performance
 
 
 def last_items(judged: Judged, items: int) -> Judged:

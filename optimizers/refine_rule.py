@@ -16,6 +16,7 @@ from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
 from evalbias.optimizers.base import Problem
+from evalbias.optimizers.selection import LEVEL
 from evalbias.programs.refine import SelfRefine
 
 
@@ -41,6 +42,8 @@ class QualityRule:
         n_resamples: Swaps of the test and resamples of the interval.
         seed: Seed for both.
     """
+
+    level = LEVEL
 
     def __init__(
         self,

@@ -45,9 +45,11 @@ class Rule(Protocol):
 
     Attributes:
         aim: What "better" means, in words.
+        level: Chance that any candidate passes the test that it is better, where none is.
     """
 
     aim: str
+    level: float
 
     def answers(self, program: Any) -> Any:
         """Run a program on the held-back items."""
@@ -94,18 +96,20 @@ class Selection:
 
 
 def choose(
-    given: Candidate, candidates: Sequence[Candidate], rule: Rule, *, spent: Callable[[], Cost], inputs: int
+    given: Candidate, candidates: Sequence[Candidate], rules: Sequence[Rule], *, spent: Callable[[], Cost], inputs: int
 ) -> Selection:
     """Choose between candidates and the given program on the held-back items.
 
     Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
-    more items undefined; without any, the given program is kept. Of those whose first cost (``Rule.costs``) is within
-    one standard error of the lowest, the one is chosen whose next cost is lowest.
+    more items undefined. Of those whose first cost (``Rule.costs``) is within one standard error of the lowest, the one
+    is chosen whose next cost is lowest. Without any, the next rule says what is better; after the last rule, the given
+    program is kept.
 
     Args:
         given: The program that was given.
         candidates: Others.
-        rule: What is measured, and what is better.
+        rules: What is better, in the order in which it is sought. All rules measure the same answers, and their levels
+            add up to the chance of a false choice.
         spent: Returns what was spent so far.
         inputs: Number of held-back inputs, for the report.
     """
@@ -113,8 +117,21 @@ def choose(
     answers, costs = [], []
     for one in programs:
         before = spent()
-        answers.append(rule.answers(one.program) if one.answers is None else one.answers)
+        answers.append(rules[0].answers(one.program) if one.answers is None else one.answers)
         costs.append(spent().since(before))
+    aim = ", or ".join(rule.aim for rule in rules)
+    selections = []
+    for rule in rules:
+        selections.append(_by(rule, programs, answers, costs, aim, inputs))
+        if selections[-1].chosen is not given:
+            return selections[-1]
+    return selections[0]
+
+
+def _by(
+    rule: Rule, programs: Sequence[Candidate], answers: Sequence[Any], costs: Sequence[Cost], aim: str, inputs: int
+) -> Selection:
+    """Choose by one rule; the given program comes first, and ``aim`` is that of all rules."""
     first = answers[0]
     more = [rule.undefined(a, first) for a in answers]
     tested = [i for i in range(1, len(programs)) if more[i] <= 0]
@@ -134,7 +151,7 @@ def choose(
     )
     front = tuple(t.name for t, rank in zip(tried, ranks, strict=True) if not any(_surpasses(r, rank) for r in ranks))
     where = programs[best].items or count(inputs, "held-back input")
-    decision = _decision(tried, best, p_values, rule, where)
+    decision = _decision(tried, best, p_values, rule.aim if best else aim, where)
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 
@@ -144,8 +161,8 @@ def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> s
         return f"leaves {more} more undefined"
     if math.isnan(p_value):
         return INCOMPARABLE
-    if not p_value < LEVEL:
-        return f"is not significantly better (adjusted {p_equals(p_value)})"
+    if not p_value < rule.level:
+        return f"is not significantly better (adjusted {p_equals(p_value)}, level {rule.level:g})"
     return rule.loss(answers, given)
 
 
@@ -162,7 +179,7 @@ def _surpasses(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
     return bool((a <= b).all() and (a < b).any())
 
 
-def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule: Rule, where: str) -> str:
+def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], aim: str, where: str) -> str:
     others = "the only candidate" if len(tried) == 2 else f"{len(tried) - 1} candidates"
     if best:
         changes = "; ".join(
@@ -171,17 +188,15 @@ def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], rule
             if name in tried[0].estimates
         )
         among, caution = ("", "") if len(tried) == 2 else (f" out of {others}", f" {FLATTERED}")
-        return f'"{tried[best].name}" was chosen{among} on {where}, for {rule.aim}: {changes}.{caution}'
+        return f'"{tried[best].name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
     if len(tried) == 2:
-        tested = f"{others} for {rule.aim}, {tried[1].reason}"
+        tested = f"{others} for {aim}, {tried[1].reason}"
         return f'The given program was kept: "{tried[1].name}", {tested}, on {where}.'
     if all(one.reason == INCOMPARABLE for one in tried[1:]):
         reasons = (e.reason for e in tried[0].estimates.values() if e.reason)
-        return (
-            f"The given program was kept: {rule.aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
-        )
+        return f"The given program was kept: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
     nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
     return (
-        f"The given program was kept: none of {others} showed {rule.aim} on {where}. The nearest, "
+        f"The given program was kept: none of {others} showed {aim} on {where}. The nearest, "
         f'"{tried[nearest].name}", {tried[nearest].reason}.'
     )

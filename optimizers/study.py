@@ -137,11 +137,11 @@ class JudgeStudy(JudgeOptimizer):
         given = Candidate("given", student, {"chosen": "the given judge"})
         return Outcome([best], given, student, details)
 
-    def rule(self, problem: Problem) -> Rule:
+    def rules(self, problem: Problem) -> list[Rule]:
         """With labels, a judge is better if its accuracy is; without, if the objective is."""
         if _labeled(problem):
-            return SetUpRule(Accuracy(), preferred(problem.held_back), problem.lm, seed=self.seed)
-        return SetUpRule(self.objective or Fairness(), problem.held_back, problem.lm, seed=self.seed)
+            return [SetUpRule(Accuracy(), preferred(problem.held_back), problem.lm, seed=self.seed)]
+        return [SetUpRule(self.objective or Fairness(), problem.held_back, problem.lm, seed=self.seed)]
 
     def _study(self, problem: Problem, *, labeled: bool) -> optuna.Study:
         student, lm, pairs = problem.student, problem.lm, problem.trainset

@@ -69,6 +69,16 @@ def items(n: int, seed: int, noise: float = 0.4) -> list[dspy.Example]:
     return [e.with_inputs("source", "output") for e in done]
 
 
+def of_sources(n, seed):
+    """Items for the formula, each of a source of its own, with two ratings."""
+    found = []
+    for number, e in enumerate(items(n, seed)):
+        noise = np.random.default_rng([seed, number]).normal(0, 0.5, 2)
+        score = e.scores["quality"]
+        found.append(e.copy(source=e.id, ratings={"quality": [score + noise[0], score + noise[1]]}))
+    return found
+
+
 class Comparer:
     """Prefers the higher q by its difference, and the first position by ``lean`` nats; ``mass`` is the coverage."""
 

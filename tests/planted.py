@@ -36,6 +36,19 @@ def scored(rng, n, *, length=0.0, likelihood=0.0, own=0.0, raters=2, noise=0.7, 
     return Judged(ids(n), "quality", scores, covariates | people, writers=writers, scale=(1, 5))
 
 
+def with_effect(effect, *, n=200, noise=0.5, seed=0, ratings=2):
+    """Unrounded scores with a planted effect of likelihood at equal quality; the items depend on the seed only."""
+    rng = np.random.default_rng(seed)
+    quality, other = rng.normal(size=(2, n))
+    likelihoods = 0.5 * quality + np.sqrt(0.75) * other
+    people = quality[:, None] + rng.normal(size=(n, ratings))
+    scores = quality + effect * likelihoods + noise * np.random.default_rng(seed + 1).normal(size=n)
+    covariates = {LIKELIHOODS: likelihoods, HUMAN_SCORES: people.mean(axis=1)}
+    if ratings > 1:
+        covariates[RATINGS] = people
+    return Judged(ids=tuple(map(str, range(n))), criterion="quality", answers=scores, covariates=covariates)
+
+
 def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2, noise=0.7, verdicts=False, orders=2):
     quality, log_length, ls = text(rng, (n, 2))
     mine = rng.random((n, 2)) < 1 / (1 + np.exp(-quality))

@@ -10,6 +10,7 @@ import dspy
 
 from evalbias import LikelihoodMitigation, PointwiseJudge
 from evalbias.evaluation.judged import Judged
+from evalbias.optimizers.agreement_rule import AgreementRule
 from evalbias.optimizers.base import Outcome, Problem
 from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.demos import rated_items
@@ -43,8 +44,8 @@ class KeptSearch(LikelihoodMitigation):
         lenient = copy(self)
         lenient.max_loss = max_loss
         inputs = len(set(map(self.input_of, self.problem.held_back)))
-        rule = lenient.rule(self.problem)
-        return choose(self.outcome.given, self.outcome.candidates, rule, spent=Cost, inputs=inputs)
+        rules = lenient.rules(self.problem)
+        return choose(self.outcome.given, self.outcome.candidates, rules, spent=Cost, inputs=inputs)
 
     def on_test_items(self, names: Collection[str]) -> dict[str, Judged]:
         """Return the answers on the valset of the given judge, the paper's method, the calibrated judges and others."""
@@ -79,7 +80,8 @@ def compiled(
     with_loss = optimizer.chosen_with(MAX_LOSS)
     tried = optimizer.on_test_items((chosen, with_loss.chosen.name))
     given = tried[GIVEN]
-    rule = LikelihoodRule(lambda judge: given, n_resamples=n_resamples, seed=seed)
+    on_test_items = {"n_resamples": n_resamples, "seed": seed}
+    rule, agreement = (one(lambda judge: given, **on_test_items) for one in (LikelihoodRule, AgreementRule))
     rule.objective = objective_of(given, seed=seed)
     problem = optimizer.problem
     rated = rated_items(problem.trainset, criterion)
@@ -92,7 +94,7 @@ def compiled(
         "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
         "objective": rule.objective.label,
-        "tried": {name: _row(rule, judged, given) for name, judged in tried.items()},
+        "tried": {name: _row(rule, agreement, judged, given) for name, judged in tried.items()},
         "inner": {one.name: {"p_value": one.p_value, "reason": one.reason} for one in report.candidates},
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
         "against_baselines": alone["against_baselines"],
@@ -103,10 +105,11 @@ def compiled(
     }
 
 
-def _row(rule: LikelihoodRule, judged: Judged, given: Judged) -> dict[str, Any]:
+def _row(rule: LikelihoodRule, agreement: AgreementRule, judged: Judged, given: Judged) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
         "p_smaller": rule.p_values([judged], given)[0],
+        "p_agrees": agreement.p_values([judged], given)[0],
         "loss": rule.loss(judged, given),
         "undefined": rule.undefined(judged, given),
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.mitigation.measure import MAX_LOSS
+from evalbias.optimizers.selection import LEVEL
 from evalbias.runs.values import number as read_number
 
 Row = Mapping[str, Any]
@@ -73,7 +74,8 @@ def _cells(row: Row, name: str) -> list[str]:
     against = ""
     if name != "given":
         loss = tried["loss"] or "no loss"
-        against = f"p less biased {_text(tried['p_smaller'], '.3f')}; {loss}"
+        p_values = f"p less biased {_text(tried['p_smaller'], '.3f')}, agrees better {_text(tried['p_agrees'], '.3f')}"
+        against = f"{p_values}; {loss}"
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
 
@@ -83,25 +85,30 @@ def summary(rows: Sequence[Row]) -> str:
     harmed = [row for row in with_paper if row["tried"][row["paper"]]["loss"].startswith("loses")]
     above = [row for row in with_paper if _above(row)]
     unbeaten = [row for row in rows if "not significantly better" in row["against_baselines"]]
-    return (
-        f"{_kept(rows, 'chosen')} Where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')} The "
-        f"paper's method loses performance significantly in {len(harmed)} of {len(with_paper)} rows. In {len(above)} "
-        "of these, the given judge or one of its calibrated forms has no more bias than the paper's method and no "
-        f"lower performance. In {len(unbeaten)} rows the judge does not agree with people significantly better than "
-        "likelihood alone or length alone."
-    )
+    points = [
+        f"Compiled: {_kept(rows, 'chosen')}",
+        f"Compiled where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')}",
+        f"The paper's method loses performance significantly in {len(harmed)} of {len(with_paper)} rows.",
+        f"In {len(above)} of {len(with_paper)} rows, the given judge or one of its calibrated forms has no more bias "
+        "than the paper's method and no lower performance.",
+        f"In {len(unbeaten)} of {len(rows)} rows, the judge does not agree with people significantly better than "
+        "likelihood alone or length alone.",
+    ]
+    return "\n".join(f"- {point}" for point in points)
 
 
 def _kept(rows: Sequence[Row], form: str) -> str:
     compiled = [row for row in rows if row[form] != "given"]
-    kept = f"The given judge was kept in {len(rows) - len(compiled)} of {len(rows)} rows."
+    kept = f"the given judge was kept in {len(rows) - len(compiled)} of {len(rows)} rows."
     if not compiled:
         return kept
     lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith("loses")]
     halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
+    gained = [row for row in compiled if read_number(row["tried"][row[form]]["p_agrees"]) < LEVEL]
     return (
-        f"{kept} Of {len(compiled)} other judges, {len(halved)} have at most half of its bias, and {len(lost)} lose "
-        f"performance significantly{': ' + ', '.join(lost) if lost else ''}."
+        f"{kept} In the other {len(compiled)}, the bias was at least halved in {len(halved)}, and performance was "
+        f"gained significantly in {len(gained)} and lost significantly in {len(lost)}"
+        f"{': ' + ', '.join(lost) if lost else ''}."
     )
 
 

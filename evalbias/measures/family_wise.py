@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from evalbias.measures.arrays import FloatArray
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import SLACK, FloatArray
+from evalbias.measures.resampling import aligned, cluster_codes, defined_items, swaps
+from evalbias.measures.statistic import Statistic
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
@@ -74,3 +79,46 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
     return step_down(
         np.where(np.isnan(t).any(axis=0), np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns]
     )
+
+
+def higher_than_first(
+    statistic: Statistic,
+    systems: Sequence[ArrayLike],
+    *,
+    clusters: Sequence[object] | None = None,
+    n_resamples: int = 10_000,
+    seed: int,
+) -> FloatArray:
+    """Test which systems have a higher statistic than the first one, by paired permutation tests.
+
+    The tests are those of ``paired_permutation_test``, one-sided. All of them swap the same units, so ``step_down``
+    adjusts for their number by the joint distribution of the differences, in standard deviations: systems that score
+    alike cost hardly more than one.
+
+    Args:
+        statistic: See ``paired_permutation_test``.
+        systems: (1 + m) arrays, (n,) or (n, d) each: scores of the systems on the same items. Items that a system did
+            not score are left out.
+        clusters: See ``paired_permutation_test``.
+        n_resamples: Random swaps drawn.
+        seed: Seed for the swaps.
+
+    Returns:
+        (m,) adjusted one-sided p-values; NaN where a statistic is undefined.
+
+    Raises:
+        ValueError: Different numbers of items.
+    """
+    columns = aligned(*systems, *statistic.references)
+    kept = defined_items(*columns)
+    first, *others = (column[kept] for column in columns[: len(systems)])
+    if kept.sum() < 2 or not others:
+        return np.full(len(others), np.nan)
+    part, codes, rng = statistic.keep(kept), cluster_codes(clusters, kept), np.random.default_rng(seed)
+    observed = np.array([part(one) for one in others]) - part(first)
+    pairs = [part.swapping(one, first) for one in others]
+    drawn = [np.column_stack([np.subtract(*pair(swap)) for pair in pairs]) for swap in swaps(codes, n_resamples, rng)]
+    differences = np.where(np.isnan(observed), 0.0, np.concatenate(drawn))
+    scale = np.nanstd(differences, axis=0)
+    unit = np.where(scale > 0, scale, np.inf)  # a system that always equals the first one differs by 0 of them
+    return step_down(observed / unit - SLACK, differences / unit)  # rounding errors make no tie a smaller difference

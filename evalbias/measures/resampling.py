@@ -97,6 +97,24 @@ def drawn(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator
         yield counts if units == n else counts[:, codes]
 
 
+def swaps(codes: IntArray, resamples: int, rng: np.random.Generator) -> Iterator[BoolArray]:
+    """Draw a random half of the clusters, of which two systems exchange their scores.
+
+    Args:
+        codes: (n,) number of each item's cluster, from 0.
+        resamples: Number of resamples.
+        rng: Source of the draws.
+
+    Yields:
+        (k, n) whether each of k resamples exchanges the scores of each item.
+    """
+    n, units = len(codes), int(codes.max()) + 1
+    for k in map(len, chunks(resamples, n)):
+        bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
+        swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
+        yield swap if units == n else swap[:, codes]
+
+
 def left_out(codes: IntArray, *, groups: int = 200) -> Iterator[FloatArray]:
     """Leave one cluster out at a time, or one of so many groups of clusters; yields as ``drawn``."""
     codes = codes % groups

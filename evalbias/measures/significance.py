@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
-from evalbias.measures.resampling import aligned, chunks, cluster_codes, defined_items
+from evalbias.measures.resampling import aligned, cluster_codes, defined_items, swaps
 from evalbias.measures.statistic import Statistic
 
 
@@ -107,12 +107,9 @@ def _extreme(
     rng: np.random.Generator,
 ) -> float:
     """Count the swaps whose difference is larger than the observed one, and half of those that tie with it."""
-    n, units, extreme = len(a), int(codes.max()) + 1, 0.0
-    swapped = statistic.swapping(a, b)
-    for k in map(len, chunks(resamples, n)):
-        bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
-        swap = np.unpackbits(bits, axis=1, count=units).astype(bool)  # (k, units)
-        first, second = swapped(swap if units == n else swap[:, codes])
+    swapped, extreme = statistic.swapping(a, b), 0.0
+    for swap in swaps(codes, resamples, rng):
+        first, second = swapped(swap)
         size = np.abs(first - second)
         slack = SLACK * np.maximum(observed, np.maximum(np.abs(first), np.abs(second)))
         tied = np.abs(size - observed) <= slack

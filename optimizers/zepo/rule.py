@@ -14,6 +14,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import SLACK
 from evalbias.measures.resampling import cluster_codes
+from evalbias.optimizers.selection import LEVEL
 from evalbias.optimizers.zepo.answers import mixed
 from evalbias.optimizers.zepo.objectives import Objective
 from evalbias.optimizers.zepo.targets import Judge, target_of
@@ -37,6 +38,8 @@ class ObjectiveRule:
     Raises:
         ValueError: The objective asks a content-free input.
     """
+
+    level = LEVEL
 
     def __init__(self, objective: Objective, examples: Sequence[dspy.Example], lm: MeasuringLM, *, seed: int) -> None:
         check_held_back(objective)

@@ -116,10 +116,10 @@ class ZEPO(JudgeOptimizer):
         given = Choice("given", student, {"chosen": target.first, "best": 0})
         return Outcome([found], given, student, details)
 
-    def rule(self, problem: Problem) -> Rule:
+    def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
         objective = self.objective or _default(problem.student)
-        return ObjectiveRule(objective, problem.held_back, problem.lm, seed=self.seed)
+        return [ObjectiveRule(objective, problem.held_back, problem.lm, seed=self.seed)]
 
 
 def _default(student: Judge) -> Objective:

@@ -24,11 +24,11 @@ def test_training_and_test_items_share_no_input_and_are_spread_over_the_inputs()
     assert drawn(items(40, 6), 60, 30, 1)[1] != test
 
 
-def tried(effect, performance, loss=""):
+def tried(effect, performance, loss="", p_agrees=0.5):
     whole = {"value": effect, "low": effect - 0.1, "high": effect + 0.1, "n": 90}
     rho = {"value": performance, "low": performance - 0.1, "high": performance + 0.1, "n": 90}
     estimates = {"likelihood_effect": whole, "bias_score": whole, "performance": rho}
-    return {"estimates": estimates, "p_smaller": 0.001, "loss": loss, "undefined": 0}
+    return {"estimates": estimates, "p_smaller": 0.001, "p_agrees": p_agrees, "loss": loss, "undefined": 0}
 
 
 def row(chosen, with_loss=None, **forms):
@@ -52,18 +52,23 @@ def row(chosen, with_loss=None, **forms):
 
 def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     half = row("likelihood calibration", **{"likelihood calibration": tried(0.2, 0.5)})
-    less = row("random", "half", half=tried(0.1, 0.45), random=tried(0.3, 0.3, "loses performance (0.50 -> 0.30)"))
+    lost = tried(0.3, 0.3, "loses performance (0.50 -> 0.30)")
+    less = row("random", "half", half=tried(0.1, 0.45, p_agrees=0.01), random=lost)
     text = report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}])
-    assert "The given judge was kept in 1 of 3 rows. Of 2 other judges, 1 have at most half of its bias" in text
-    assert "Where a loss of 0.05 is allowed: The given judge was kept in 1 of 3 rows. Of 2 other judges, 2 have" in text
+    compiled, with_loss = (line for line in text.splitlines() if line.startswith("- Compiled"))
+    assert compiled == (
+        "- Compiled: the given judge was kept in 1 of 3 rows. In the other 2, the bias was at least halved in 1, and "
+        "performance was gained significantly in 0 and lost significantly in 1: J on tmu-gfm fluency."
+    )
+    assert with_loss.endswith("halved in 2, and performance was gained significantly in 1 and lost significantly in 0.")
     assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
-    assert "and 1 lose performance significantly: J on tmu-gfm fluency" in text
     assert "The paper's method loses performance significantly in 3 of 3 rows." in text
-    assert "In 1 of these, the given judge or one of its calibrated forms" in text  # |.2| and .5 beside |-.3| and .2
-    assert "In 3 rows the judge does not agree" in text
+    assert "In 1 of 3 rows, the given judge or one of its calibrated forms" in text  # |.2| and .5 beside |-.3| and .2
+    assert "In 3 of 3 rows, the judge does not agree" in text
     assert "J on summeval was not run: 14 inputs." in text
     title = "tmu-gfm, fluency (90 outputs of 30 inputs)"
     shown = lines(half)
     assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", "+0.50 [+0.40, +0.60]", ""]
     assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
+    assert shown[2][-1] == "p less biased 0.001, agrees better 0.500; no loss"
     assert shown[3][2:] == ["likelihood alone", "", "", "+0.60 [+0.50, +0.70]", ""]

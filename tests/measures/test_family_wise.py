@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.measures import effect_change, likelihood_effect
+from evalbias.measures import effect_change, likelihood_effect, paired_permutation_test, performance_statistic
 from evalbias.measures.equal_quality import likelihood_effects
-from evalbias.measures.family_wise import nonzero, smaller_in_magnitude, step_down
+from evalbias.measures.family_wise import higher_than_first, nonzero, smaller_in_magnitude, step_down
 
 
 def test_step_down_worked_by_hand():
@@ -96,3 +96,52 @@ def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differe
     assert np.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum()) == pytest.approx(change.standard_error)
     assert np.isnan(effects[3])
     assert np.isnan(influence[:, 3]).all()
+
+
+def rated(noise, *, n=60, seed=0, draw=1):
+    """People's scores of n items, and those of a judge with so much noise of its own."""
+    quality = np.random.default_rng(seed).normal(size=n)
+    return quality, quality + noise * np.random.default_rng([seed, draw]).normal(size=n)
+
+
+def test_higher_statistics_have_the_permutation_tests_p_and_twins_cost_nothing():
+    human, given = rated(2.0)
+    better, worse = (rated(noise, draw=2)[1] for noise in (1.0, 4.0))
+    statistic, options = performance_statistic(human), {"n_resamples": 20_000, "seed": 0}
+    (alone,) = higher_than_first(statistic, [given, better], **options)
+    paired = paired_permutation_test(statistic, better, given, **options)
+    assert paired.difference > 0
+    assert alone == pytest.approx(paired.p_value / 2, abs=0.003)
+    twins = higher_than_first(statistic, [given, better, better, better], **options)
+    assert twins == pytest.approx([alone] * 3)
+    rivals = [rated(2.0, draw=k)[1] for k in range(3, 9)]
+    with_others = higher_than_first(statistic, [given, better, *rivals], **options)
+    assert alone < with_others[0] < 7 * alone
+    assert higher_than_first(statistic, [given, worse], **options)[0] > 0.5
+    assert higher_than_first(statistic, [given, given], **options) == [1.0]
+
+
+def test_clusters_are_swapped_whole_and_undefined_systems_and_items_are_left_out():
+    human, given = rated(2.0)
+    better = rated(1.0, draw=2)[1]
+    statistic, options = performance_statistic(human), {"n_resamples": 4_000, "seed": 0}
+    few = higher_than_first(statistic, [given, human], clusters=[i // 20 for i in range(60)], **options)
+    assert few == pytest.approx([1 / 8], abs=0.02)  # all of 3 clusters as they are: 1 of 2^3 swaps
+    constant = np.zeros(60)
+    assert np.isnan(higher_than_first(statistic, [given, constant, better], **options)).tolist() == [True, False]
+    holes = np.where(np.arange(60) < 20, np.nan, better)
+    part = higher_than_first(performance_statistic(human[20:]), [given[20:], better[20:]], **options)
+    assert higher_than_first(statistic, [given, holes], **options) == pytest.approx(part)
+    assert np.isnan(higher_than_first(statistic, [given, np.full(60, np.nan)], **options)).all()
+    assert higher_than_first(statistic, [given], **options).shape == (0,)
+
+
+@pytest.mark.slow
+def test_equal_systems_pass_in_five_percent_of_data_sets():
+    passed = []
+    for seed in range(400):
+        human, given = rated(1.0, n=40, seed=seed)
+        others = [rated(1.0, n=40, seed=seed, draw=k)[1] for k in range(2, 7)]
+        p_values = higher_than_first(performance_statistic(human), [given, *others], n_resamples=500, seed=0)
+        passed.append(p_values.min() < 0.05)
+    assert 0.025 <= np.mean(passed) <= 0.075

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import FormulaLM, items
+from fakes import FormulaLM, items, of_sources
+from planted import with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.measures import likelihood_effect
 from evalbias.optimizers.cross_fitting import cross_fitted, fitted
@@ -21,19 +22,6 @@ from evalbias.programs import Criterion, PointwiseJudge, load_judge
 C = Criterion("quality", "is it good?")
 
 
-def judged(effect, *, n=200, noise=0.5, seed=0, ratings=2):
-    """A judge with a planted effect of likelihood on scores at equal quality; the items depend on the seed only."""
-    rng = np.random.default_rng(seed)
-    quality, other = rng.normal(size=(2, n))
-    likelihoods = 0.5 * quality + math.sqrt(0.75) * other
-    people = quality[:, None] + rng.normal(size=(n, ratings))
-    scores = quality + effect * likelihoods + noise * np.random.default_rng(seed + 1).normal(size=n)
-    covariates = {LIKELIHOODS: likelihoods, HUMAN_SCORES: people.mean(axis=1)}
-    if ratings > 1:
-        covariates[RATINGS] = people
-    return Judged(ids=tuple(map(str, range(n))), criterion="quality", answers=scores, covariates=covariates)
-
-
 def rule(**options):
     return LikelihoodRule(lambda one: one, n_resamples=500, seed=0, **options)
 
@@ -44,7 +32,7 @@ def p_value(one, given):
 
 
 def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
-    biased, fair, opposite = judged(0.6), judged(0.0), judged(-0.6)
+    biased, fair, opposite = with_effect(0.6), with_effect(0.0), with_effect(-0.6)
     assert p_value(fair, biased) < 0.001
     assert p_value(biased, fair) > 0.9
     assert p_value(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
@@ -59,7 +47,7 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
 def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
     accepted = []
     for seed in range(0, 600, 4):
-        one = judged(0.6, n=80, seed=seed)
+        one = with_effect(0.6, n=80, seed=seed)
         twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2, 3)]
         first, *others = (replace(one, answers=one.answers + noise) for noise in twins)
         accepted.append(min(rule().p_values(others, first)) < 0.05)
@@ -71,20 +59,20 @@ def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
     """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
     passed = []
     for seed in range(0, 600, 4):
-        given = judged(0.0, n=60, noise=2.0, seed=seed)
-        exact = replace(given, answers=judged(0.0, n=60, noise=0.01, seed=seed).answers)
+        given = with_effect(0.0, n=60, noise=2.0, seed=seed)
+        exact = replace(given, answers=with_effect(0.0, n=60, noise=0.01, seed=seed).answers)
         passed.append(p_value(exact, given) < 0.05)
     assert np.mean(passed) <= 0.08
 
 
 def test_families_of_different_items_share_the_level_and_the_given_judge_must_be_biased_on_all():
-    given, half = judged(0.6), np.arange(100, 200)
-    fair = judged(0.0)
+    given, half = with_effect(0.6), np.arange(100, 200)
+    fair = with_effect(0.0)
     everywhere, (late,) = rule().p_values([fair], given)[0], rule().p_values([fair.take(half)], given.take(half))
     both = rule().p_values([fair, fair.take(half)], given)
     assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
     assert rule().undefined(fair.take(half), given) == 0
-    unclear = replace(given, answers=np.where(np.arange(200) < 100, judged(-0.6).answers, given.answers))
+    unclear = replace(given, answers=np.where(np.arange(200) < 100, with_effect(-0.6).answers, given.answers))
     assert rule().p_values([fair.take(half)], unclear)[0] > 0.05  # biased one way and the other: 0 over all
     compared = LikelihoodRule(lambda one: one, held_back=100, n_resamples=500, seed=0)
     assert compared.costs(fair) == compared.costs(fair.take(half))
@@ -92,7 +80,7 @@ def test_families_of_different_items_share_the_level_and_the_given_judge_must_be
 
 
 def test_cross_fitted_scores_are_corrected_by_other_inputs_alone():
-    one = replace(judged(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
+    one = replace(with_effect(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
     options = {"reduction": "sum", "scale": (-9.0, 9.0), "seed": 0}
     slopes = []
 
@@ -115,12 +103,12 @@ def test_cross_fitted_scores_are_corrected_by_other_inputs_alone():
 
 
 def test_a_smaller_bias_must_not_cost_performance():
-    given = judged(0.6)
-    noisy = judged(0.0, noise=4.0)
+    given = with_effect(0.6)
+    noisy = with_effect(0.0, noise=4.0)
     found = rule()
     assert found.loss(noisy, given).startswith("loses performance (0.")
-    assert found.loss(judged(0.0), given) == ""
-    few = judged(0.6, n=24), judged(0.0, n=24, noise=1.0)
+    assert found.loss(with_effect(0.0), given) == ""
+    few = with_effect(0.6, n=24), with_effect(0.0, n=24, noise=1.0)
     reason = found.loss(few[1], few[0])  # no significant loss, but so few items cannot rule one out
     assert reason.startswith("may lose more than 0.1 of performance (0.")
     assert rule().loss(replace(few[0], answers=2 * few[0].answers), few[0]) == ""  # the same ranking
@@ -132,7 +120,7 @@ def test_a_smaller_bias_must_not_cost_performance():
 
 
 def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
-    given = judged(0.5, noise=0.3, n=600)
+    given = with_effect(0.5, noise=0.3, n=600)
     noisy = replace(given, answers=given.answers + 0.05 * np.sign(-given.covariates[HUMAN_SCORES]))
     assert rule().loss(noisy, given).startswith("loses performance (0.")
     assert rule(max_loss=0.1).loss(noisy, given) == ""
@@ -144,11 +132,11 @@ def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
 
 
 def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
-    single = judged(0.6, ratings=1)
+    single = with_effect(0.6, ratings=1)
     objective = objective_of(single, seed=0)
     assert isinstance(objective, StandardizedBiasScore)
     assert "one rating each" in objective.because
-    assert p_value(judged(0.0, ratings=1), single) < 0.05
+    assert p_value(with_effect(0.0, ratings=1), single) < 0.05
     assert p_value(single, single) == 1.0
     correlations = [
         np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
@@ -187,29 +175,19 @@ def test_balanced_demonstrations_hold_likelihood_and_label_apart():
 
 
 def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
-    weak = judged(0.6, noise=3.0)
-    fitted = {**judged(0.0, seed=50).covariates, "lengths": np.arange(200.0)}
+    weak = with_effect(0.6, noise=3.0)
+    fitted = {**with_effect(0.0, seed=50).covariates, "lengths": np.arange(200.0)}
     weak.covariates["lengths"] = np.arange(200.0)
     found = against_baselines(weak, fitted, n_resamples=500, seed=0)
     assert list(found["baselines"]) == ["likelihood alone", "length alone"]
     assert found["baselines"]["likelihood alone"].value > 0.2
     assert "The judge is not significantly better than likelihood alone: it adds nothing" in found["against_baselines"]
-    strong = judged(0.0, noise=0.1)
+    strong = with_effect(0.0, noise=0.1)
     strong.covariates["lengths"] = np.arange(200.0)
     assert (
         "not significantly better"
         not in against_baselines(strong, fitted, n_resamples=500, seed=0)["against_baselines"]
     )
-
-
-def sourced(n, seed):
-    """Items of different sources, each with two ratings."""
-    found = []
-    for number, e in enumerate(items(n, seed)):
-        noise = np.random.default_rng([seed, number]).normal(0, 0.5, 2)
-        score = e.scores["quality"]
-        found.append(e.copy(source=e.id, ratings={"quality": [score + noise[0], score + noise[1]]}))
-    return found
 
 
 def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(tmp_path):
@@ -221,7 +199,7 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
 
     lm = Stubborn()
     optimizer = LikelihoodMitigation(k=(4,), n_resamples=300)
-    compiled = optimizer.compile(PointwiseJudge(C), trainset=sourced(100, 1), valset=sourced(60, 2), lm=lm)
+    compiled = optimizer.compile(PointwiseJudge(C), trainset=of_sources(100, 1), valset=of_sources(60, 2), lm=lm)
     report = compiled.report
     assert report.objective == "likelihood effect, because the items have several ratings"
     assert "likelihood calibration of strength" in report.chosen
@@ -232,18 +210,18 @@ def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(
     assert best.name in report.front
     assert best.cost.judgments == 0  # the raw scores were known
     compiled.save(str(tmp_path / "judge.json"))
-    fresh = sourced(5, 9)
+    fresh = of_sources(5, 9)
     loaded = load_judge(tmp_path / "judge.json").batch(fresh, lm=lm)
     assert [p.score for p in loaded] == [p.score for p in compiled.batch(fresh, lm=lm)]
     assert all(p.score != p.raw_score for p in loaded)
-    assert report.paper.ids == report.after.ids == tuple(e.id for e in sourced(60, 2))
-    texts = {e.output for e in (*sourced(100, 1), *sourced(60, 2))}
+    assert report.paper.ids == report.after.ids == tuple(e.id for e in of_sources(60, 2))
+    texts = {e.output for e in (*of_sources(100, 1), *of_sources(60, 2))}
     assert report.cost.likelihoods == len(texts)  # each once, for all candidates and both reductions
 
 
 def test_a_judge_without_bias_is_returned_as_it_was_given():
     lm, student = FormulaLM(bias=0.0), PointwiseJudge(C)
-    compiled = LikelihoodMitigation(k=(4,), n_resamples=300).compile(student, trainset=sourced(100, 1), lm=lm)
+    compiled = LikelihoodMitigation(k=(4,), n_resamples=300).compile(student, trainset=of_sources(100, 1), lm=lm)
     assert compiled.dump_state() == student.dump_state()
     assert compiled.report.decision.startswith("The given program was kept: none of 13 candidates showed less likel")
     assert (compiled.report.chosen, compiled.report.paper) == ("the given judge", None)
@@ -257,21 +235,21 @@ def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations
             return super().choice_logprobs(prompts, choices)
 
     optimizer = LikelihoodMitigation(k=(4,), likelihood_lm=FormulaLM(), n_resamples=300)
-    report = optimizer.compile(PointwiseJudge(C), trainset=sourced(60, 1), lm=Short()).report
+    report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short()).report
     assert report.left_out == {"likelihood calibration": "LS is another model's, which the judge does not ask"}
     with pytest.raises(ValueError, match="4 of 8 demonstrations fit"):
-        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=sourced(60, 1), lm=Short())
+        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short())
     with pytest.raises(ValueError, match=r"k=\(1, 4\)"):
         LikelihoodMitigation(k=(1, 4))
 
 
 def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():
-    given = judged(0.5, n=40)
+    given = with_effect(0.5, n=40)
     given.covariates[RATINGS] = np.random.default_rng(5).normal(size=(40, 2))
     estimate = Effect().estimate(given)
     assert estimate.reason.startswith("the ratings are too few or too unreliable to hold the quality fixed")
-    assert math.isnan(p_value(judged(0.0, n=40), given))
-    assert Effect().estimate(judged(0.5)).reason == ""
+    assert math.isnan(p_value(with_effect(0.0, n=40), given))
+    assert Effect().estimate(with_effect(0.5)).reason == ""
 
 
 @pytest.mark.parametrize("optimizer", [LikelihoodMitigation(k=(2,)), BiasedDemos(k=2), BiasedDemos(k=2, select=False)])

@@ -26,7 +26,7 @@ C = Criterion("quality", "is it good?")
 class Table:
     """A rule whose numbers are given: program -> (bias, performance, p, loss, undefined)."""
 
-    aim = "less bias"
+    aim, level = "less bias", 0.05
 
     def __init__(self, rows, error):
         self.rows = rows
@@ -57,7 +57,7 @@ class Table:
 def chosen(rows, error=0.0):
     names = list(rows)
     given, *others = (Candidate(name, name) for name in names)
-    return choose(given, others, Table(rows, error), spent=Cost, inputs=9)
+    return choose(given, others, [Table(rows, error)], spent=Cost, inputs=9)
 
 
 GIVEN = (0.5, 0.4, float("nan"), "", 0)
@@ -74,7 +74,7 @@ def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     found = chosen(rows)
     assert found.chosen.name == "smallest that holds"
     reasons = {t.name: t.reason for t in found.fields["candidates"]}
-    assert reasons["small, insignificant"] == "is not significantly better (adjusted p = 0.0600)"
+    assert reasons["small, insignificant"] == "is not significantly better (adjusted p = 0.0600, level 0.05)"
     assert reasons["small, costly"] == "loses performance"
     assert reasons["holds"] == "is better, but not the best"
     assert [t.chosen for t in found.fields["candidates"]] == [False, False, False, True, False]
