@@ -231,8 +231,9 @@ def test_the_test_allows_for_the_ends_of_a_scale_and_the_interval_does_not():
     assert (near.value, far.value) == pytest.approx((0.86, 0.6))
     assert near.high < 1
     assert near.p_value > 0.05
-    error = (far.high - far.value) / stats.t.ppf(0.975, far.units - 1)
-    assert far.p_value == pytest.approx(2 * stats.t.sf((0.9 - far.value) / error, far.units - 1))
+    error = (near.high - near.value) / stats.t.ppf(0.975, near.units - 1)
+    assert near.p_value == pytest.approx(2 * stats.t.sf((0.9 - near.value) / error, near.units - 1))
+    assert far.p_value < 1e-6
     assert steep.low > 1
     assert steep.p_value == 1
 
