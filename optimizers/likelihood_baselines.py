@@ -66,5 +66,5 @@ def against_baselines(
     listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)
     sentence = f"Performance on the held-back items: the judge {number(own)}, {listed}."
     if unbeaten:
-        sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: it adds nothing that shows."
+        sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: no gain is shown."
     return {"baselines": baselines, "against_baselines": sentence}

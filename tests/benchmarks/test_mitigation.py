@@ -43,7 +43,7 @@ def row(chosen, with_loss=None, **forms):
         "paper": "paper",
         "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses performance (0.50 -> 0.20)"), **forms},
         "alone": {"likelihood alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
-        "against_baselines": "The judge is not significantly better than likelihood alone: it adds nothing that shows.",
+        "against_baselines": "The judge is not significantly better than likelihood alone: no gain is shown.",
         "inputs": {"train": 40, "test": 30},
         "items": {"train": 120, "test": 90},
         "lm": {"model": "m", "dtype": "float32"},
