@@ -64,7 +64,7 @@ TESTS = {
     "measures.rank_statistic": RANKS,
     "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
     "measures.raters": ["measures/test_raters.py", *EFFECT],
-    "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py", *EFFECT],
+    "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py", "measures/test_significance.py"],
     "measures.scale_use": ["evaluation/test_scale_use.py"],
     "measures.sides": ["measures/test_curvature.py", "measures/test_effect_of_pairs.py"],
     "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],

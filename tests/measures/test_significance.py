@@ -404,3 +404,19 @@ def test_swaps_between_judges_with_one_score_each_are_undefined_without_a_warnin
     swap = np.array([[False] * 6, [True] * 6, [True] + [False] * 5])
     of_a, of_b = bias_score_statistic(human, human[::-1]).swapping(same, other)(swap)
     assert np.isnan(of_a).tolist() == np.isnan(of_b).tolist() == [True, True, False]
+
+
+def test_the_values_of_both_systems_are_told_and_one_item_has_none():
+    found = paired_permutation_test(MeanStatistic(), [1.0, 2.0, np.nan], [4.0, 6.0, 7.0], n_resamples=50, seed=0)
+    assert (found.statistic_a, found.statistic_b, found.difference) == (1.5, 5.0, -3.5)
+    assert (found.n_resamples, found.n, found.undefined, found.units) == (50, 2, 1, 2)
+    alone = paired_permutation_test(MeanStatistic(), [1.0], [4.0], n_resamples=50, seed=0)
+    assert np.isnan([alone.statistic_a, alone.statistic_b, alone.difference, alone.p_value]).all()
+    assert (alone.n_resamples, alone.n, alone.undefined, alone.units) == (50, 1, 0, 1)
+
+
+def test_every_unit_is_swapped_however_many_there_are():
+    for n in range(8, 70):
+        a = np.append(np.zeros(n - 2), [1.0, 2.0])  # of the last two, 3 is the difference in two of four swaps
+        found = paired_permutation_test(MeanStatistic(), a, np.zeros(n), n_resamples=2_000, seed=0)
+        assert found.p_value == pytest.approx(1 / 4, abs=0.03)
