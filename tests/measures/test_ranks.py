@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
-from evalbias.measures.resampling import chunks, cluster_codes, drawn, left_out, picked
+from evalbias.measures.resampling import (
+    chunks,
+    cluster_codes,
+    drawn,
+    left_out,
+    picked,
+    sums_by_cluster,
+    variance_of_mean,
+)
 
 NAN = math.nan
 
@@ -109,3 +117,10 @@ def test_every_cluster_or_group_is_left_out_once(monkeypatch):
 def test_counts_as_items():
     found = {tuple(r): items.tolist() for r, items in picked(np.array([[2.0, 0, 1], [0, 1, 0], [0, 3, 0]]))}
     assert found == {(1,): [[1]], (0, 2): [[0, 0, 2], [1, 1, 1]]}
+
+
+def test_sums_and_the_variance_of_a_mean_by_cluster():
+    codes = np.array([0, 1, 0])
+    assert sums_by_cluster(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), codes).tolist() == [[6, 8], [3, 4]]
+    # 1, 3, 8 around their mean 4: clusters add up to -3 + 4 and -1; 2 / 1 * (1 + 1) / 9
+    assert variance_of_mean(np.array([1.0, 3.0, 8.0]), codes) == pytest.approx(4 / 9)
