@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.item_names import item_name
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.judged import Judged, total
 from evalbias.lm.contract import measuring, resolve_lm
@@ -66,7 +67,7 @@ def compile_each(
     ambiguous = [e for e in (*trainset, *valset) if "score" in e and e.get("scores") is None]
     if len(judges) > 1 and ambiguous:
         raise ValueError(
-            f"The item {ambiguous[0].get('id')!r} has one score for {len(judges)} criteria: give one for each, "
+            f"The item {item_name(ambiguous[0])!r} has one score for {len(judges)} criteria: give one for each, "
             "scores={CRITERION: NUMBER}."
         )
     optimizer = copy.copy(optimizer)

@@ -23,7 +23,7 @@ from evalbias.optimizers.study_report import Choice, StudyReport, Trial
 from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred
 from evalbias.optimizers.study_trials import Trials
 from evalbias.optimizers.zepo.objectives import Fairness, Objective
-from evalbias.optimizers.zepo.proposers import GrammarParaphraser, Proposer
+from evalbias.optimizers.zepo.proposers import Proposer, checked_proposer
 from evalbias.optimizers.zepo.rule import check_held_back
 from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
@@ -86,7 +86,7 @@ class JudgeStudy(JudgeOptimizer):
                 f"instructions={instructions}, trials={trials}, k={k}, demo_sets={demo_sets}: the first three must be "
                 "at least 1, the last at least 0."
             )
-        self.proposer = proposer or GrammarParaphraser()
+        self.proposer = checked_proposer(proposer)
         self.instructions = instructions
         self.trials = trials
         self.demo_sets = demo_sets

@@ -10,6 +10,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.item_names import item_name
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.adapter import text_problem
 from evalbias.programs.pairwise import PairwiseJudge
@@ -184,7 +185,7 @@ def _example_text(example: Any, name: str, argument: str) -> str:
     """Return a text of the example, which is data and not what the program wrote: a bad one is an error."""
     value = _field(example, name, argument)
     if problem := text_problem(value):
-        raise ValueError(f"{name!r} of the item {example.get('id')!r} {problem}: give a text that is not empty.")
+        raise ValueError(f"{name!r} of the item {item_name(example)!r} {problem}: give a text that is not empty.")
     return str(value)
 
 

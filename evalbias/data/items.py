@@ -20,6 +20,7 @@ from typing import Any
 from evalbias.data.choices import recorded_choice
 from evalbias.data.columns import lacking, suggestions
 from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.item_names import item_name
 from evalbias.data.numbers import recorded_number
 from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
 from evalbias.data.surrogates import lone_surrogate
@@ -113,7 +114,7 @@ def check_field(items: Sequence[Any], field: str, place: str) -> None:
     if without is None:
         return
     if any(field in e for e in items):
-        raise DataError(f"The item {without.get('id')!r} of {place} has no {field!r}; add it, or leave the item out.")
+        raise DataError(f"The item {item_name(without)!r} of {place} has no {field!r}; add it, or leave the item out.")
     columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
     raise lacking(place, columns, field)
 

@@ -10,6 +10,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.dataset import DataError, Dataset
+from evalbias.data.item_names import item_name
 from evalbias.data.loaders import read_table
 
 
@@ -70,7 +71,7 @@ def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example
     for column, value in row.items():
         if column != "id" and column in example and example[column] != value:
             raise DataError(
-                f"The item {example.get('id')!r} and its row in {name} both have {column!r}, {example[column]!r:.80} "
+                f"The item {item_name(example)!r} and its row in {name} both have {column!r}, {example[column]!r:.80} "
                 f"and {value!r:.80}; rename one of the columns."
             )
     return example.copy(**{column: value for column, value in row.items() if column != "id"})

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import dspy
 
 from evalbias.data.choices import FIRST, SECOND, chosen_candidate
+from evalbias.data.item_names import item_name
 from evalbias.data.ratings import human_score, single_ratings
 
 
@@ -28,12 +29,12 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
         source = example.get("source")
         if group and group[0].get("source") != source:
             raise ValueError(
-                f"The items {group[0].get('id')!r} and {example.get('id')!r} have the same input_id {key!r} but "
+                f"The items {item_name(group[0])!r} and {item_name(example)!r} have the same input_id {key!r} but "
                 "different sources; give each source its own input_id."
             )
         if source is not None and keys.setdefault(source, key) != key:
             raise ValueError(
-                f"The item {example.get('id')!r} has the input_id {key!r}, but another item with the same source has "
+                f"The item {item_name(example)!r} has the input_id {key!r}, but another item with the same source has "
                 f"{keys[source]!r}; give all items of a source the same input_id, or none."
             )
         group.append(example)
@@ -167,7 +168,7 @@ def _swapped(pair: dspy.Example) -> dspy.Example:
 
 
 def _label(pair: dspy.Example, field: str) -> float:
-    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {pair.get('id')!r}")
+    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r}")
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.item_names import item_name
 from evalbias.data.numbers import LARGEST, allowed, as_number
 
 
@@ -45,7 +46,7 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
         if not required:
             return math.nan
         raise ValueError(
-            f"The item {example.get('id')!r} has no score on {criterion!r}, {_what_there_is(example, scores)}: name "
+            f"The item {item_name(example)!r} has no score on {criterion!r}, {_what_there_is(example, scores)}: name "
             f"another criterion, leave the item out, or add scores={{{criterion!r}: NUMBER}} (None if undefined)."
         )
     value = example["score"] if scores is None else scores[criterion]
@@ -54,7 +55,7 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
     number = as_number(value)
     if abs(number) > LARGEST:
         raise ValueError(
-            f"The item {example.get('id')!r} has the score {value!r:.80} on {criterion!r}: give {allowed(number)}, or "
+            f"The item {item_name(example)!r} has the score {value!r:.80} on {criterion!r}: give {allowed(number)}, or "
             "None if it is undefined."
         )
     return number
@@ -83,7 +84,7 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
             raise ValueError
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"The item {example.get('id')!r} has ratings={given!r:.80}: give criterion -> list of numbers of at most "
+            f"The item {item_name(example)!r} has ratings={given!r:.80}: give criterion -> list of numbers of at most "
             f"{LARGEST:g}, None where a rater gave none."
         ) from None
     return numbers
@@ -107,7 +108,7 @@ def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
     if scores is None or isinstance(scores, Mapping):
         return scores
     raise ValueError(
-        f"The item {example.get('id')!r} has scores={scores!r:.80}: give criterion -> number, or one number as score=."
+        f"The item {item_name(example)!r} has scores={scores!r:.80}: give criterion -> number, or one number as score=."
     )
 
 

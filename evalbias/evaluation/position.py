@@ -35,6 +35,8 @@ class PositionBias:
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
+        if not judged.pairwise:
+            raise ValueError(f"The judge on {judged.criterion} scores: only one that compares can prefer a position.")
         answers = judged.answers  # (n, r, c)
         orders = range(answers.shape[1])
         shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order

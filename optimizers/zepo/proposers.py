@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import dspy
 from dspy import lm15
 
 from evalbias.data.wordings import GENERAL
@@ -43,6 +44,21 @@ class Proposer(Protocol):
     ) -> Proposal:
         """Return up to ``count`` wordings that keep the criterion's name and are not ``known``."""
         ...
+
+
+def checked_proposer(proposer: Proposer | None) -> Proposer:
+    """Return the proposer; by default one that needs no model.
+
+    Raises:
+        TypeError: It is none, such as a model that could reword.
+    """
+    if proposer is None:
+        return GrammarParaphraser()
+    if isinstance(proposer, dspy.BaseLM):
+        raise TypeError(f"The model {proposer.model!r} is no proposer: give LMParaphraser(lm), which rewords with it.")
+    if not callable(proposer) or isinstance(proposer, type):
+        raise TypeError(f"proposer={proposer!r} is none: give GrammarParaphraser() or LMParaphraser(lm).")
+    return proposer
 
 
 def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None:

@@ -19,7 +19,7 @@ from evalbias.optimizers.zepo.acceptance import Acceptance, StrictImprovement
 from evalbias.optimizers.zepo.candidate import Candidate, worst_last
 from evalbias.optimizers.zepo.judging import Judging
 from evalbias.optimizers.zepo.objectives import BiasObjective, Fairness, Objective, ScoreUniformity
-from evalbias.optimizers.zepo.proposers import GrammarParaphraser, Proposer, fault
+from evalbias.optimizers.zepo.proposers import Proposer, checked_proposer, fault
 from evalbias.optimizers.zepo.racing import drop, rounds
 from evalbias.optimizers.zepo.rule import ObjectiveRule, check_held_back
 from evalbias.optimizers.zepo.stopping import Epochs, Stopping
@@ -78,7 +78,7 @@ class ZEPO(JudgeOptimizer):
         super().__init__(select=select, budget=budget, seed=seed, log_dir=log_dir, progress=progress)
         if population < 1:
             raise ValueError(f"population={population}: propose at least one wording in an epoch.")
-        self.proposer = proposer or GrammarParaphraser()
+        self.proposer = checked_proposer(proposer)
         self.population = population
         self.objective = objective
         self.acceptance = acceptance or StrictImprovement()

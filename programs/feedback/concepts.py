@@ -7,6 +7,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.item_names import item_name
 from evalbias.programs.feedback.coverage import Matching, covered_concepts
 from evalbias.programs.feedback.missing import read_missing
 from evalbias.programs.feedback.source import Feedback, required_field
@@ -96,7 +97,7 @@ def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
     """
     concepts = required_field(source, example, "concepts")
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
-        raise ValueError(f"The item {example.get('id')!r} has the concepts {concepts!r:.60}: give a list of words.")
+        raise ValueError(f"The item {item_name(example)!r} has the concepts {concepts!r:.60}: give a list of words.")
     return list(concepts)
 
 

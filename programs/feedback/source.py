@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.data.item_names import item_name
 from evalbias.measures import MQMError
 from evalbias.measures.arrays import FloatArray
 
@@ -131,5 +132,5 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
     """
     value = example.get(field)
     if value is None or value == "":
-        raise ValueError(f"The item {example.get('id')!r} has no {field!r}: the feedback source {source!r} needs it.")
+        raise ValueError(f"The item {item_name(example)!r} has no {field!r}: the feedback source {source!r} needs it.")
     return value

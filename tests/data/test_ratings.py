@@ -56,6 +56,13 @@ def test_what_is_no_number_is_refused_by_its_item():
         human_score(dspy.Example(id="7", scores=3), "wit")
 
 
+def test_an_item_without_an_id_is_named_by_its_text():
+    with pytest.raises(ValueError, match=r"The item 'What is 2 [+] 2[?]' has no score on 'quality'"):
+        human_score(dspy.Example(source="What is 2 + 2?", output="4"), "quality")
+    with pytest.raises(ValueError, match=r"The item 'a \| b' has no score on 'quality'"):
+        human_score(dspy.Example(source="s", candidates=["x", "y"], ids=["a", "b"]), "quality")
+
+
 def test_pairs_are_labeled_by_the_one_score():
     rated = [dspy.Example(id=str(k), source="s", output=f"o{k}", score=k) for k in (1, 2)]
     assert {(*p.ids, p.preference) for p in data.pairs(rated, criterion="quality", seed=0)} == {

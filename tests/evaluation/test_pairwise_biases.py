@@ -133,6 +133,12 @@ def test_measurements_made_differently_are_not_compared():
         compare(by(Model()), by(Model(), reduction="mean"), **options)
 
 
+def test_scores_have_no_position():
+    scored = Judged(("a", "b"), "wit", np.array([1.0, 2.0]))
+    with pytest.raises(ValueError, match="The judge on wit scores: only one that compares can prefer a position"):
+        measure(BIASES["position"], scored, seed=0)
+
+
 def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
     decided, tied = recorded([0, 0, 0, 1], [1, 1, 0, 0]), recorded([0, -1, 0, 1], [1, -1, -1, 0])
     # the first position wins 1, 1, .5 and 0 of a pair's comparisons before, and 1, .5, .75 and 0 after

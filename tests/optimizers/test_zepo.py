@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from dspy import lm15
+from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
@@ -15,6 +16,7 @@ from evalbias.lm.journal import JournaledLM
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness
+from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import (
     ZEPO,
     BiasObjective,
@@ -75,6 +77,20 @@ def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
     assert all("quality" in one and "is it good?" in one for one in wordings)
     assert wordings[1:] == [*optimizer.proposer(C, wordings[0], 3, known={wordings[0]}, seed=1).instructions]
     assert optimizer.proposer.makes(C, wordings[0])
+
+
+@pytest.mark.parametrize("kind", [ZEPO, JudgeStudy])
+@pytest.mark.parametrize(
+    ("proposer", "match"),
+    [
+        (DummyLM([]), r"The model 'dummy' is no proposer: give LMParaphraser\(lm\)"),
+        ("grammar", "proposer='grammar' is none: give GrammarParaphraser"),
+        (LMParaphraser, "is none: give GrammarParaphraser"),
+    ],
+)
+def test_what_cannot_reword_is_refused_at_once(kind, proposer, match):
+    with pytest.raises(TypeError, match=match):
+        kind(proposer)
 
 
 def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():

@@ -213,7 +213,7 @@ def test_a_judge_and_metrics_by_reference():
     assert bleu(example, "the cat sat on the mat").score == pytest.approx(100)
     assert 0 <= chrf(example, "no").score < 30
     assert "the mat" not in chrf(example, "no").text  # the refiner never sees the reference
-    with pytest.raises(ValueError, match="The item 3 has no 'reference': the feedback source 'chrf'"):
+    with pytest.raises(ValueError, match="The item '3' has no 'reference': the feedback source 'chrf'"):
         chrf({"id": 3, "source": "x"}, "y")
     with pytest.raises(ValueError, match="metric='ter'"):
         ReferenceFeedback("ter")
