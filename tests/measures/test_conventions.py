@@ -112,6 +112,12 @@ def test_all_intervals_are_of_95_percent_and_draw_10_000_resamples_unless_told_o
     assert inspect.signature(paired_permutation_test).parameters["n_resamples"].default == 100_000
 
 
+def test_every_argument_can_be_given_by_name():
+    parameters = [one for function in FUNCTIONS for one in inspect.signature(function).parameters.values()]
+    assert len(parameters) > 200
+    assert not [one for one in parameters if one.kind is one.POSITIONAL_ONLY]
+
+
 def test_every_statistic_is_tried_here():
     kinds = {kind for kind in CLASSES if issubclass(kind, Statistic)}
     assert kinds - {type(one) for one, _ in ALL.values()} == {Statistic, BoundedStatistic, CorrelationStatistic}
