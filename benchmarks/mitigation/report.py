@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.mitigation.measure import MAX_LOSS
+from evalbias.evaluation.formatting import p_equals
 from evalbias.optimizers.selection import LEVEL
 from evalbias.runs.values import number as read_number
 
@@ -74,8 +75,8 @@ def _cells(row: Row, name: str) -> list[str]:
     against = ""
     if name != "given":
         loss = tried["loss"] or "no loss"
-        p_values = f"p less biased {_text(tried['p_smaller'], '.3f')}, agrees better {_text(tried['p_agrees'], '.3f')}"
-        against = f"{p_values}; {loss}"
+        smaller, agrees = (p_equals(read_number(tried[name])) for name in ("p_smaller", "p_agrees"))
+        against = f"less biased {smaller}, agrees better {agrees}; {loss}"
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
 
@@ -89,8 +90,8 @@ def summary(rows: Sequence[Row]) -> str:
         f"Compiled: {_kept(rows, 'chosen')}",
         f"Compiled where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')}",
         f"The paper's method loses performance significantly in {len(harmed)} of {len(with_paper)} rows.",
-        f"In {len(above)} of {len(with_paper)} rows, the given judge or one of its calibrated forms has no more bias "
-        "than the paper's method and no lower performance.",
+        f"In {len(above)} of {len(with_paper)} rows, the given judge, one of its calibrated forms or the compiled "
+        "judge has no more bias than the paper's method and no lower performance.",
         f"In {len(unbeaten)} of {len(rows)} rows, the judge does not agree with people significantly better than "
         "likelihood alone or length alone.",
     ]
@@ -117,7 +118,7 @@ def _above(row: Row) -> bool:
     return any(
         _bias(row, name) <= bias and _performance(row, name) >= performance
         for name in row["tried"]
-        if name == "given" or name.startswith("likelihood calibration")
+        if name in ("given", row["chosen"]) or name.startswith("likelihood calibration")
     )
 
 

@@ -63,12 +63,13 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     assert with_loss.endswith("halved in 2, and performance was gained significantly in 1 and lost significantly in 0.")
     assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
     assert "The paper's method loses performance significantly in 3 of 3 rows." in text
-    assert "In 1 of 3 rows, the given judge or one of its calibrated forms" in text  # |.2| and .5 beside |-.3| and .2
+    # beside |-.3| and .2: the calibration's .2 and .5, and .3 and .3 of the compiled random demonstrations
+    assert "In 2 of 3 rows, the given judge, one of its calibrated forms or the compiled judge" in text
     assert "In 3 of 3 rows, the judge does not agree" in text
     assert "J on summeval was not run: 14 inputs." in text
     title = "tmu-gfm, fluency (90 outputs of 30 inputs)"
     shown = lines(half)
     assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", "+0.50 [+0.40, +0.60]", ""]
     assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
-    assert shown[2][-1] == "p less biased 0.001, agrees better 0.500; no loss"
+    assert shown[2][-1] == "less biased p = 0.0010, agrees better p = 0.5000; no loss"
     assert shown[3][2:] == ["likelihood alone", "", "", "+0.60 [+0.50, +0.70]", ""]
