@@ -6,8 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-FILES = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
-FILES += ("added_tokens.json", "adapter_config.json")
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "adapter_config.json",
+)
 """Small files that hold an object each. A tokenizer.json is large: it is looked at when it cannot be read."""
 
 

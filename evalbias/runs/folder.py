@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import write_whole
+from evalbias.runs.lock import FILE as LOCK
 from evalbias.runs.lock import lock_folder
 from evalbias.runs.values import to_json
 
@@ -49,12 +50,13 @@ class RunFolder(Closable):
     """One run's folder, locked until it is closed; a run with the same settings continues in it.
 
     Args:
-        path: Folder; made if missing. None takes ``default_path(settings)``.
+        path: Folder of this run, or an empty one; made if missing. None takes ``default_path(settings)``.
         settings: Everything that decides the numbers: command, models, seed, data hash and options. Kept in run.json.
 
     Raises:
         FolderInUse: Another process works in the folder.
-        ValueError: The folder holds a run with other settings, or cannot be written; the message names what differs.
+        ValueError: The folder holds a run with other settings, or files of no run, or cannot be written; the message
+            names what differs.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -62,6 +64,7 @@ class RunFolder(Closable):
         content = {**to_json(settings), "versions": versions()}
         try:
             path.mkdir(parents=True, exist_ok=True)
+            _check_no_other_files(path)
             self._lock = lock_folder(path)
             try:
                 if (path / SETTINGS).exists():
@@ -94,6 +97,13 @@ class RunFolder(Closable):
     def close(self) -> None:
         """Release the lock."""
         self._lock.release()
+
+
+def _check_no_other_files(path: Path) -> None:
+    """Refuse a folder that holds files, but no run: ``runs delete`` would delete them with the run."""
+    other = [file.name for file in path.iterdir() if file.name != LOCK]
+    if other and SETTINGS not in other:
+        raise ValueError(f"{path} holds files of no run, such as {min(other)}: choose a new folder as --out.")
 
 
 def check_settings(file: Path, settings: Mapping[str, Any]) -> None:

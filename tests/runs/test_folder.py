@@ -123,7 +123,15 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
     first.kill()
     first.wait()
     assert read_run(tmp_path).status == "stopped"
+    (tmp_path / "run.json").unlink()  # as if it had been killed before it wrote its settings: only the lock is left
     with RunFolder(tmp_path, {}):
         assert holder(tmp_path) == os.getpid()
     delete_run(tmp_path)
     assert not tmp_path.exists()
+
+
+def test_a_folder_that_holds_something_else_is_not_taken_for_a_run(tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ValueError, match=r"holds files of no run, such as thesis.txt: choose a new folder as --out\."):
+        RunFolder(tmp_path, {})
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
