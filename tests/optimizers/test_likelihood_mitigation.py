@@ -181,7 +181,7 @@ def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
     found = against_baselines(weak, fitted, n_resamples=500, seed=0)
     assert list(found["baselines"]) == ["likelihood alone", "length alone"]
     assert found["baselines"]["likelihood alone"].value > 0.2
-    assert "The judge is not significantly better than likelihood alone: it adds nothing" in found["against_baselines"]
+    assert "The judge is not significantly better than likelihood alone: no gain is shown" in found["against_baselines"]
     strong = with_effect(0.0, noise=0.1)
     strong.covariates["lengths"] = np.arange(200.0)
     assert (
