@@ -28,10 +28,10 @@ class AgreementRule(OnHeldBack):
     may make it useful.
 
     The performances are compared by one-sided permutation tests, adjusted for all judges (``higher_than_first``), in
-    families as in ``LikelihoodRule``. Not larger means two
-    things, as for the performance in ``LikelihoodRule``: the magnitude of the bias is not significantly larger, and the
-    items rule out that it is larger by more than ``RISE``. Of several such judges, the one with the smallest bias is
-    taken among those whose performance is within one standard error of the best.
+    families as in ``LikelihoodRule``. Not larger means two things, as for the performance there: the magnitude of the
+    bias is not significantly larger, and the items rule out that it is larger by more than ``RISE``. Of several such
+    judges, the one with the smallest bias is taken among those whose performance is within one standard error of the
+    best.
     """
 
     level = LEVEL / 2

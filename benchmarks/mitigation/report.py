@@ -146,4 +146,4 @@ def _interval(estimate: Mapping[str, Any]) -> str:
 
 def _text(value: Any, form: str) -> str:
     found = read_number(value)
-    return "undefined" if math.isnan(found) else format(found, form)
+    return "undefined" if math.isnan(found) else format(round(found, 2) + 0.0, form)  # no minus before a zero
