@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy
 
 from evalbias.evaluation.advice import MARGINS
 from evalbias.evaluation.estimates import clusters_of
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
 from evalbias.measures import performance_statistic
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.family_wise import higher_than_first
 from evalbias.measures.statistic import SCORE_SD
-from evalbias.optimizers.likelihood_rule import DRAWS, LOSS, PERFORMANCE, OnHeldBack, last_items
+from evalbias.optimizers.likelihood_rule import DRAWS, LOSS, PERFORMANCE, OnHeldBack, last_items, standard_error
 from evalbias.optimizers.selection import LEVEL
 
 RISE = MARGINS[SCORE_SD]
@@ -39,18 +39,17 @@ class AgreementRule(OnHeldBack):
 
     def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the performance of each is no higher, adjusted for all of them."""
-        sizes, adjusted = [len(one.ids) for one in answers], np.empty(len(answers))
-        for size in set(sizes):
-            family = [index for index, own in enumerate(sizes) if own == size]
-            first = last_items(given, size)
-            adjusted[family] = higher_than_first(
-                performance_statistic(first.covariate(HUMAN_SCORES)),
-                [first.answers, *(answers[index].answers for index in family)],
-                clusters=clusters_of(first),
+
+        def higher(judges: list[Judged]) -> FloatArray:
+            return higher_than_first(
+                performance_statistic(judges[0].covariate(HUMAN_SCORES)),
+                [one.answers for one in judges],
+                clusters=clusters_of(judges[0]),
                 n_resamples=self.n_resamples,
                 seed=self.seed,
             )
-        return [float(p) for p in np.minimum(1.0, adjusted * len(set(sizes)))]
+
+        return [float(p) for p in np.minimum(1.0, self.tested_in_families(answers, given, higher))]
 
     def loss(self, answers: Judged, given: Judged) -> str:
         """Say whether the bias is larger, or may be larger by more than ``RISE``."""
@@ -67,8 +66,7 @@ class AgreementRule(OnHeldBack):
 
     def error(self, answers: Judged) -> float:
         """Return the standard error of the performance on the held-back items."""
-        estimate = self.estimates(self.compared(answers))[PERFORMANCE]
-        return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
+        return standard_error(self.estimates(self.compared(answers))[PERFORMANCE])
 
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return minus the performance, and the magnitude of the bias, on the held-back items."""

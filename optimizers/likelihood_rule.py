@@ -67,6 +67,25 @@ class OnHeldBack:
         performance = estimate_value(LikelihoodBias().samples(compared)[PERFORMANCE])
         return abs(self.objective_for(answers).value(compared)), performance
 
+    def tested_in_families(
+        self, answers: Sequence[Judged], given: Judged, test: Callable[[list[Judged]], FloatArray]
+    ) -> FloatArray:
+        """Test the judges of the same items together, each family with the given judge's answers to them.
+
+        Args:
+            answers: Answers of m judges, each to the last items of those that the given judge answered.
+            given: Answers of the given judge.
+            test: Function from the given judge's answers and the family's to the family's adjusted p-values.
+
+        Returns:
+            (m,) p-values; several families share the level equally, so theirs may be above 1.
+        """
+        sizes, adjusted = [len(one.ids) for one in answers], np.empty(len(answers))
+        for size in set(sizes):
+            family = [index for index, own in enumerate(sizes) if own == size]
+            adjusted[family] = test([last_items(given, size), *(answers[index] for index in family)])
+        return adjusted * len(set(sizes))
+
     def compared(self, answers: Judged) -> Judged:
         """Return the answers to the held-back items."""
         return answers if self._held_back is None else last_items(answers, self._held_back)
@@ -122,14 +141,14 @@ class LikelihoodRule(OnHeldBack):
 
     def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the magnitude of each bias is no smaller, adjusted for all of them."""
-        objective, sizes = self.objective_for(given), [len(one.ids) for one in answers]
-        options = {"draws": DRAWS, "seed": self.seed}
+        objective, options = self.objective_for(given), {"draws": DRAWS, "seed": self.seed}
         (bias,), errors = objective.with_errors([given], **options)
-        biased, adjusted = nonzero(bias, errors[:, 0]), np.empty(len(answers))
-        for size in set(sizes):
-            family = [index for index, own in enumerate(sizes) if own == size]
-            judges = [last_items(given, size), *(answers[index] for index in family)]
-            adjusted[family] = smaller_in_magnitude(*objective.with_errors(judges, **options)) * len(set(sizes))
+        biased = nonzero(bias, errors[:, 0])
+
+        def smaller(judges: list[Judged]) -> FloatArray:
+            return smaller_in_magnitude(*objective.with_errors(judges, **options))
+
+        adjusted = self.tested_in_families(answers, given, smaller)
         return [float(p) for p in np.minimum(1.0, np.maximum(adjusted, biased))]  # both keep a NaN
 
     def loss(self, answers: Judged, given: Judged) -> str:
@@ -172,13 +191,17 @@ class LikelihoodRule(OnHeldBack):
 
     def error(self, answers: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""
-        estimate = self.objective_for(answers).estimate(self.compared(answers))
-        return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
+        return standard_error(self.objective_for(answers).estimate(self.compared(answers)))
 
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return the magnitude of the bias, and minus the performance, on the held-back items."""
         size, performance = self.size_and_performance(answers)
         return size, -performance
+
+
+def standard_error(estimate: Estimate) -> float:
+    """Return the standard error that the interval of an estimate stands for."""
+    return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
 
 
 def last_items(judged: Judged, items: int) -> Judged:
