@@ -142,20 +142,24 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
     agrees = agreement.p_values([*whole, *rest], given)
     passed = {
-        "Bonferroni": (bonferroni([*half, *rest], held), half_tastes),
-        "step-down max-T": ([p < rule.level for p in rule.p_values([*half, *rest], held)], half_tastes),
-        "with cross-fitting": ([p < rule.level for p in rule.p_values([*whole, *rest], given)], whole_tastes),
+        "Bonferroni": (bonferroni([*half, *rest], held), half_tastes, _is_fairer),
+        "step-down max-T": ([p < rule.level for p in rule.p_values([*half, *rest], held)], half_tastes, _is_fairer),
+        "with cross-fitting": (
+            [p < rule.level for p in rule.p_values([*whole, *rest], given)],
+            whole_tastes,
+            _is_fairer,
+        ),
         "better agreement": (
             [
                 p < agreement.level and not agreement.loss(one, given)
                 for p, one in zip(agrees, [*whole, *rest], strict=True)
             ],
             whole_tastes,
+            _agrees,
         ),
     }
     chances = {}
-    for name, (chosen, tastes) in passed.items():
-        better = _agrees if name == "better agreement" else _is_fairer
+    for name, (chosen, tastes, better) in passed.items():
         truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
         false = any(one and not true for one, true in zip(chosen, truth, strict=True))
         right = any(one and true for one, true in zip(chosen, truth, strict=True))

@@ -262,12 +262,12 @@ def _not_utf8(path: Path, content: bytes, error: UnicodeDecodeError) -> DataErro
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{twice!r} stands twice in one object")
-    return found
+    return record
 
 
 def _refuse(token: str) -> None:

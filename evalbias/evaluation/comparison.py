@@ -98,7 +98,8 @@ class Comparison(Tabular, ByName[Change]):
     def _title(self) -> str:
         return f"{title(self.bias).capitalize()} on {self.criterion}, before -> after"
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """See ``Tabular``."""
         return SIGNIFICANCE
 
     def _headings(self) -> tuple[str, ...]:

@@ -139,12 +139,12 @@ def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[st
 class Tabular:
     """A result that shows itself as a table: in a terminal, and in a notebook.
 
-    A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``_caption``.
+    A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``caption``.
     """
 
     def table(self) -> Table:
         """Return the table for a terminal."""
-        table = Table(title=self._title(), caption=self._caption())
+        table = Table(title=self._title(), caption=self.caption())
         for number, heading in enumerate(self._headings()):
             table.add_column(heading, justify="right" if number else "left")
         for row in self._rows():
@@ -164,5 +164,6 @@ class Tabular:
     def _rows(self) -> list[tuple[str, ...]]:
         raise NotImplementedError
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """Return what stands below the table; empty for nothing."""
         return ""

@@ -134,7 +134,8 @@ class Measurement(Tabular, ByName[Estimate]):
     def _has_null(self) -> bool:
         return any(e.null is not None for e in self.estimates.values())
 
-    def _caption(self) -> str:
+    def caption(self) -> str:
+        """Return the undefined items, the inputs of the intervals, and the notes."""
         parts = [f"undefined {name.replace('_', ' ')}: {amount}" for name, amount in self.undefined.items()]
         if self.clusters is not None:
             parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")

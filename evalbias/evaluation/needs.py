@@ -67,13 +67,10 @@ def _people(given: Given) -> str:
 
 def _both_orders(given: Given) -> str:
     there = given.judged.answers.shape[1] > 1 or BETTER in given.judged.covariates
-    return (
-        ""
-        if there
-        else (
-            "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
-        )
+    needed = (
+        "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
     )
+    return "" if there else needed
 
 
 def _writers(given: Given) -> str:

@@ -61,16 +61,13 @@ class RunFolder(Closable):
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self.path = path = default_path(settings) if path is None else path
-        content = {**to_json(settings), "versions": versions()}
+        content = {**settings, "versions": versions()}
         try:
             path.mkdir(parents=True, exist_ok=True)
             _check_no_other_files(path)
             self._lock = lock_folder(path)
             try:
-                if (path / SETTINGS).exists():
-                    _check_same(path, read_json(path / SETTINGS), content)
-                else:
-                    _write(path / SETTINGS, content)
+                check_settings(path / SETTINGS, content)
             except BaseException:
                 self.close()
                 raise

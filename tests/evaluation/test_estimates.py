@@ -78,7 +78,7 @@ def test_what_is_undefined_is_counted_by_column():
     columns = {"a": np.array([1.0, NAN]), "b": np.array([[1.0, NAN], [NAN, NAN]]), "c": np.ones(2)}
     found = Measurement("bias", "c", ("x", "y"), {}, (), {}, columns, notes={"ties_seen": 3})
     assert found.undefined == {"a": 1, "b": 2}
-    assert found._caption() == "undefined a: 1; undefined b: 2; ties seen: 3"
+    assert found.caption() == "undefined a: 1; undefined b: 2; ties seen: 3"
     assert found.items()[0] == {"id": "x", "a": 1.0, "b": [1.0, pytest.approx(NAN, nan_ok=True)], "c": 1.0}
     assert found.to_dict(items=False).keys() == found.to_dict().keys() - {"items"}
     assert found.to_dict()["items"] == {"id": ["x", "y"], "a": [1, None], "b": [[1, None], [None, None]], "c": [1, 1]}

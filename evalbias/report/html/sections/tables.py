@@ -21,8 +21,7 @@ def estimates_table(measurement: Measurement) -> Table:
         rows.append((name_of(e), e.text(), e.interval, unbiased, f"{e.n:,}", left_out))
     headings = ("", "value", "95 % interval", "no bias", "items", "left out")
     kept = [k for k in range(len(headings)) if k == 0 or any(row[k] for row in rows)]
-    caption = str(measurement.table().caption)
-    return Table([headings[k] for k in kept], [[row[k] for k in kept] for row in rows], caption)
+    return Table([headings[k] for k in kept], [[row[k] for k in kept] for row in rows], measurement.caption())
 
 
 def changes_table(comparison: Comparison) -> Table:
