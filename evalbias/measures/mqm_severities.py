@@ -29,6 +29,8 @@ _NOT_ONE = re.compile(r"(?:\bnot|n't)\s+(?:(?:an?|the|considered|really|exactly|
 _SUBJECT = re.compile(
     rf"{_QUOTES}\s*(?:\([^()]*\)\s*)?(?:{_VERB}{_LEAD}|[-\u2013\u2014:(\[,=>]+\s*(?:an?\s+)?[(\[]?)$", re.IGNORECASE
 )
+_EARLIER_OBJECT = re.compile(rf"\b(?:in|of|at|on|with|for)\s+{_QUOTES}\s*,\s*(?:an?\s+)?$", re.IGNORECASE)
+"""The quotation of the severity before, as in ``a minor error in 'cat', a major error in 'dog'``."""
 _COUNTED = re.compile(rf"(?<![\w/.,-]){NUMBER}\s+{_FILLER}[(\[]?$", re.IGNORECASE)
 _ABOUT = re.compile(
     r"\b(?:or|to|at (?:least|most)|about|around|roughly|up to|(?:more|fewer|less) than)\s+$", re.IGNORECASE
@@ -124,8 +126,10 @@ def _mention(place: _Place) -> Mention:
     named, shared = noun.named, _SHARED.match(after) is not None
     if subject := _SUBJECT.search(before):
         masks = "".join(_QUOTE.findall(subject["quotes"]))
+        if place.since and _EARLIER_OBJECT.search(place.sentence[place.since : place.start]):
+            masks = _first_quote(place.sentence[place.end : place.until])
         certain = (named or place.torn or not noun.kind) and noun.plural == (len(masks) > 1)
-        return Mention("errors", severity, len(masks), masks, noun.kind) if certain else unsure
+        return Mention("errors", severity, max(len(masks), 1), masks, noun.kind) if certain else unsure
     if counted := _COUNTED.search(before):
         certain = (named or shared) and not _ABOUT.search(before[: counted.start()])
         return Mention("count", severity, number_of(counted["number"])) if certain else unsure

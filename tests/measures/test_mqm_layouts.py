@@ -279,6 +279,9 @@ def test_layouts(text, counts):
             )
         ),
         ("a major mistranslation of 'cat'", ["cat"], [("mistranslation", "")]),
+        ("a minor error in 'cat', a major error in 'dog'", ["cat", "dog"], [("", "")] * 2),
+        ("a minor style error in 'cat', major omission error", ["cat", None], [("style", ""), ("omission", "")]),
+        ("'cat', a minor style error, 'dog', a major style error", ["cat", "dog"], [("style", "")] * 2),
         ("'a', 'the' are minor fluency/grammar errors", ["a", "the"], [("fluency", "grammar")] * 2),
     ],
 )
