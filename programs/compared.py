@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dspy
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.calibration import Comparisons, Order, decisions, gaps, win_share
+from evalbias.measures.calibration import Comparisons, Order, decisions, gaps, win_probabilities
 
 
 def predictions(
@@ -23,14 +23,14 @@ def predictions(
     """
     count = len(orders[0])
     lead, best = gaps(comparisons.probabilities), decisions(comparisons.probabilities)
-    shares = win_share(comparisons.probabilities, ties=ties)
+    wins = win_probabilities(comparisons.probabilities, ties=ties)
     return [
         dspy.Prediction(
             preference=best[i] if best[i] != count else None,
             probability=float(row[0]),
             probabilities=row[:count].tolist(),
             tie=float(row[count]) if ties else 0.0,
-            win_share=float(shares[i]),
+            win_share=float(wins[i, 0]),
             gap=float(lead[i]),
             consistent=_consistent(comparisons.positions[i], orders) if len(orders) > 1 else None,
             positions=comparisons.positions[i].tolist(),

@@ -21,7 +21,7 @@ class Answer(NamedTuple):
     """A judge's comparison of a pair.
 
     Attributes:
-        win_share: Probability that the first candidate wins, a tie counting half; NaN where undefined.
+        win_share: Probability that the first candidate wins, where both share a tie; NaN where undefined.
         coverage: Total probability of the judge's answers; NaN if the model was not asked.
     """
 

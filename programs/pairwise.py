@@ -135,7 +135,7 @@ class PairwiseJudge(Program):
             * ``probability``: probability of the first candidate.
             * ``probabilities``: probability of each candidate.
             * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
-            * ``win_share``: probability that the first candidate wins, a tie counting half.
+            * ``win_share``: probability that the first candidate wins, where all share a tie equally.
             * ``gap``: lead of the most probable answer over the next.
             * ``consistent``: whether all orders prefer the same candidate; None with a single order.
             * ``positions``: for each order, the probabilities by position.

@@ -24,7 +24,7 @@ from evalbias.evaluation.item_facts import (
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray, IntArray
-from evalbias.measures.calibration import by_candidate, rotations, win_share
+from evalbias.measures.calibration import by_candidate, rotations, win_probabilities
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -129,7 +129,7 @@ class Judged:
     def win_shares(self) -> FloatArray:
         """(n,) win probability of each pair's first candidate, averaged over the orders; a tie counts half."""
         orders = rotations(2, every=self.answers.shape[1] == 2)
-        return win_share(by_candidate(self.answers, orders).mean(axis=1), ties=self.ties)
+        return win_probabilities(by_candidate(self.answers, orders).mean(axis=1), ties=self.ties)[:, 0]
 
 
 def judge_examples(

@@ -18,7 +18,7 @@ from evalbias.measures.agreement_statistics import (
     one_against_the_others,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.calibration import win_share
+from evalbias.measures.calibration import win_probabilities
 from evalbias.measures.rank_statistic import RankStatistic
 from evalbias.measures.statistic import ShareStatistic
 
@@ -59,7 +59,7 @@ class PeopleAgreement:
 
 def choices(judged: Judged, order: int) -> FloatArray:
     """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
-    shares = win_share(decision_shares(judged.answers[:, order]), ties=judged.ties)
+    shares = win_probabilities(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
     return np.asarray(shares if order == 0 else 1 - shares)
 
 

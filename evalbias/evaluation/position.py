@@ -9,7 +9,7 @@ from evalbias.evaluation.judged import BETTER, Judged
 from evalbias.measures import consistent_preferences, decision_shares, negative_entropies
 from evalbias.measures.balanced_rate import BalancedRate
 from evalbias.measures.both_orders import BothOrdersStatistic
-from evalbias.measures.calibration import win_share
+from evalbias.measures.calibration import win_probabilities
 from evalbias.measures.decision_statistics import FairnessStatistic
 from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 
@@ -17,12 +17,12 @@ from evalbias.measures.statistic import MeanStatistic, ShareStatistic
 class PositionBias:
     """Win rate of the first position, fairness, consistency between both orders, and confidence.
 
-    Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; a tie counts half), ``fairness`` (in
-    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where
-    both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were asked, each pair
-    is its own control, so a pair that lacks an answer in either is undefined. Where only one order was asked, the
-    better outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs whose
-    first candidate people prefer counting as much as those whose second they prefer.
+    Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; all positions share a tie),
+    ``fairness`` (in [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders;
+    only where both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were
+    asked, each pair is its own control, so a pair that lacks an answer in either is undefined. Where only one order was
+    asked, the better outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs
+    whose first candidate people prefer counting as much as those whose second they prefer.
     """
 
     name = "position"
@@ -42,11 +42,10 @@ class PositionBias:
         shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order
         entropies = np.mean([negative_entropies(answers[:, r]) for r in orders], axis=0)  # (n,)
         places, both = answers.shape[2] - int(judged.ties), len(orders) == 2
-        # a tie is shared by the positions, so that judges with and without ties can be compared
-        wins = shares[:, :places] + shares[:, places:].sum(axis=1, keepdims=True) / places  # (n, places)
+        wins = win_probabilities(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
         samples = {
             "first_rate": Sample(
-                win_share(shares, ties=judged.ties),
+                wins[:, 0],
                 BothOrdersStatistic() if both else ShareStatistic(),
                 "first",
                 null=1 / places,
@@ -61,7 +60,7 @@ class PositionBias:
         elif BETTER in judged.covariates:
             balanced = BalancedRate(judged.covariate(BETTER))
             samples["first_rate_balanced"] = Sample(
-                win_share(shares, ties=judged.ties), balanced, "first, balanced", null=1 / places, signed=False
+                wins[:, 0], balanced, "first, balanced", null=1 / places, signed=False
             )
         samples["confidence"] = Sample(entropies, MeanStatistic(), "confidence")
         return samples

@@ -90,22 +90,25 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
     return columns
 
 
-def win_share(probabilities: FloatArray, *, ties: bool, candidate: int = 0) -> FloatArray:
-    """Return the win probability of one candidate, shape (...,); a tie counts half.
+def win_probabilities(probabilities: FloatArray, *, ties: bool) -> FloatArray:
+    """Return the win probability of each candidate, shape (..., c): all candidates share a tie equally.
 
     This function is the only place that counts ties.
 
     Args:
         probabilities: Probabilities by candidate, shape (..., c + t); NaN where undefined.
         ties: Treat the last column as the answer "tie".
-        candidate: Column of the candidate.
 
     Examples:
-        >>> win_share(np.array([0.5, 0.25, 0.25]), ties=True).item()
-        0.625
+        >>> win_probabilities(np.array([0.5, 0.25, 0.25]), ties=True).tolist()
+        [0.625, 0.375]
+        >>> win_probabilities(np.array([0.5, 0.1, 0.1, 0.3]), ties=True).round(3).tolist()
+        [0.6, 0.2, 0.2]
     """
-    own: FloatArray = probabilities[..., candidate]
-    return own + probabilities[..., -1] / 2 if ties else own
+    if not ties:
+        return probabilities
+    own, tie = probabilities[..., :-1], probabilities[..., -1:]
+    return np.asarray(own + tie / own.shape[-1])
 
 
 def gaps(probabilities: FloatArray) -> FloatArray:

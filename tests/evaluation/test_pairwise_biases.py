@@ -164,3 +164,10 @@ def test_each_pair_is_its_own_control():
     found = recorded([0] * 80, [0] * 80)
     assert found["first_rate"].low == pytest.approx(0.476, abs=1e-3)  # 80 independent comparisons: .391
     assert found["fairness"].low == pytest.approx(2 * (found["first_rate"].low - 0.5))
+
+
+def test_a_judge_of_three_that_always_ties_prefers_no_position():
+    answers = np.tile([0.0, 0.0, 0.0, 1.0], (4, 1, 1))
+    found = measure(BIASES["position"], Judged(tuple("abcd"), "quality", answers, ties=True), seed=0)
+    assert found["first_rate"].value == pytest.approx(1 / 3)
+    assert found["fairness"].value == pytest.approx(0.0)

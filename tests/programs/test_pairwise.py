@@ -134,7 +134,8 @@ def test_listwise_choice_and_ties():
     assert len(predictions[0].positions) == 3
     assert predictions[1].preference is None
     assert predictions[1].tie > 0.5
-    assert [p.win_share for p in predictions] == [p.probability + p.tie / 2 for p in predictions]
+    shared = [p.probability + p.tie / len(p.probabilities) for p in predictions]
+    assert [p.win_share for p in predictions] == pytest.approx(shared)
     assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
     assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
 
