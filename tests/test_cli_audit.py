@@ -13,7 +13,7 @@ from commands import COMMAND, evalbias
 import evalbias as package
 from evalbias.commands.audit_options import OF_ANY_MODEL, OF_LM, SAMPLING
 from evalbias.commands.fail_on import parse_conditions
-from evalbias.commands.options import ModelOptions
+from evalbias.commands.model_options import ModelOptions
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 from evalbias.runs.values import to_json

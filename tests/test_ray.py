@@ -10,8 +10,8 @@ from commands import evalbias
 
 from evalbias import PointwiseJudge
 from evalbias.commands import models
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import identity, open_lm
-from evalbias.commands.options import ModelOptions
 from evalbias.data import world
 from evalbias.lm.contract import drawn, written
 from evalbias.lm.distributed import PART

@@ -7,8 +7,8 @@ from commands import evalbias
 
 from evalbias import PointwiseJudge
 from evalbias.commands import run_corpus
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
-from evalbias.commands.options import ModelOptions
 from evalbias.commands.run_corpus import Corpus
 from evalbias.commands.score_rows import rows_of, summary
 from evalbias.data import DataError, load, world

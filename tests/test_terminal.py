@@ -17,8 +17,8 @@ from fakes import FormulaLM
 
 import evalbias as package
 from evalbias.commands import models, plan, score_rows, terminal
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
-from evalbias.commands.options import ModelOptions
 from evalbias.commands.plan import plan as tell_plan
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task

@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.option_groups import option_groups
+from evalbias.commands.option_values import given_options, pair_limit
 from evalbias.commands.options import (
     MODEL_NAMES,
     Columns,
     Data,
     Json,
     LikelihoodLM,
-    ModelOptions,
     OneCriterion,
     Out,
     OutputLabel,
@@ -23,8 +24,6 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     WrittenFor,
-    given_options,
-    pair_limit,
 )
 from evalbias.commands.sections import data_option, judge_option, measure_option, run_option
 

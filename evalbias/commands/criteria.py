@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from evalbias import data
-from evalbias.commands.options import read_scale
+from evalbias.commands.option_values import read_scale
 from evalbias.data.columns import lacking
 from evalbias.programs.criteria import PRESETS
 from evalbias.programs.criterion import Criterion

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from evalbias.commands.options import Json, ModelOptions, Out, Seed
+from evalbias.commands.model_options import ModelOptions
+from evalbias.commands.options import Json, Out, Seed
 
 
 def demo(seed: Seed = 0, out: Out = None, as_json: Json = False) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.option_groups import option_groups
-from evalbias.commands.options import LM, Columns, Data, Json, ModelOptions, Out, Seed
+from evalbias.commands.options import LM, Columns, Data, Json, Out, Seed
 from evalbias.commands.sections import judge_option
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.option_groups import option_groups
 from evalbias.commands.options import (
     LM,
@@ -18,7 +19,6 @@ from evalbias.commands.options import (
     LikelihoodLM,
     Limit,
     MaxLoss,
-    ModelOptions,
     Normalization,
     Out,
     OutputLabel,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from evalbias.commands.options import ModelOptions
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.terminal import say
 
 if TYPE_CHECKING:

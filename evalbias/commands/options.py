@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from evalbias.commands.option_groups import Without
 from evalbias.commands.sections import (
     data_option,
     judge_option,
     measure_option,
-    model_option,
     run_option,
 )
 
@@ -166,106 +162,3 @@ Documents = Annotated[
     int | None, data_option(help="Use only this many documents (inputs), drawn with the seed.", min=1)
 ]
 Search = Annotated[Literal["greedy", "beam"], typer.Option(help="Search that turns comparisons into a ranking.")]
-
-SCALE = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*")
-
-
-def pair_limit(text: str) -> int | None:
-    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
-    if text == "all":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"--pairs {text}: give a number of at least 1, or 'all'.")
-    return int(text)
-
-
-def read_scale(text: str) -> tuple[float, float]:
-    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
-    ends = SCALE.fullmatch(text)
-    if ends is None or not float(ends[1]) < float(ends[2]):
-        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
-    return float(ends[1]), float(ends[2])
-
-
-def given_options(context: typer.Context) -> set[str]:
-    """Return the options that stand on the command line, such as ``--scale``."""
-    return {
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name is not None and (source := context.get_parameter_source(parameter.name)) is not None
-        if source.name == "COMMANDLINE"
-    }
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """Options that decide how models are opened."""
-
-    api_base: Annotated[
-        str | None,
-        model_option(
-            metavar="URL[,URL,...]",
-            help="Address of the server that runs --lm, or of several.",
-        ),
-    ] = None
-    tokenizer: Annotated[
-        str | None,
-        model_option(help="Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs."),
-    ] = None
-    in_flight: Annotated[
-        int,
-        model_option(
-            help="Concurrent requests to each server of --api-base, at most; hosted models get 16.",
-            min=1,
-        ),
-    ] = 64
-    adapter: Annotated[
-        str | None, model_option(help="Folder of a LoRA adapter for --lm, if that is a local model.")
-    ] = None
-    device: Annotated[str, model_option(help="Device for local models: auto, cpu, cuda or cuda:0.")] = "auto"
-    dtype: Annotated[str, model_option(help="Data type of local models: auto, float32, bfloat16 or float16.")] = "auto"
-    template_options: Annotated[
-        str | None,
-        model_option(help="Variables for the chat template of --lm, as JSON, such as '{\"enable_thinking\": true}'."),
-    ] = None
-    samples: Annotated[
-        int | None,
-        model_option(
-            help="Estimate probabilities from this many answers to a prompt, if the model reports none.", min=2
-        ),
-    ] = None
-    sample_temperature: Annotated[float, model_option(help="Sampling temperature of these answers.")] = 1.0
-    sample_tokens: Annotated[
-        int,
-        model_option(help="Token limit of these answers. Models that reason first need more.", min=1),
-    ] = 16
-    dialect: Annotated[str, model_option(help="Protocol of the server, such as vllm or chat; auto detects it.")] = (
-        "auto"
-    )
-    exact_resume: Annotated[
-        bool,
-        run_option(
-            "--exact-resume",
-            help="Make a resumed run give exactly the same numbers. Local models are then slower.",
-        ),
-    ] = False
-    workers: Annotated[
-        str | None,
-        model_option(
-            metavar="ray[:N]",
-            help="Run a local --lm in N workers of a Ray cluster. Default: one per GPU, or per two cores.",
-        ),
-    ] = None
-    yes: Annotated[bool, run_option("--yes", "-y", help="Start long runs without asking.")] = False
-
-    def of_another(self, api_base: str | None = None) -> ModelOptions:
-        """Return the options for another model than --lm, behind another address or none."""
-        own: dict[str, Any] = {"tokenizer": None, "template_options": None, "adapter": None, "workers": None}
-        return replace(self, **own, api_base=api_base, dialect="auto")
-
-
-WriterOptions = Annotated[
-    ModelOptions,
-    Without({"samples", "sample_temperature", "sample_tokens", "exact_resume", "workers", "yes"}),
-]
-"""Options of a model that writes: it is asked for no probabilities, and its run is neither planned nor distributed."""

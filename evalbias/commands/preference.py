@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.option_groups import option_groups
+from evalbias.commands.option_values import pair_limit
 from evalbias.commands.options import (
     LM,
     Bare,
@@ -19,7 +21,6 @@ from evalbias.commands.options import (
     Json,
     KeepWorse,
     LikelihoodLM,
-    ModelOptions,
     OneCriterion,
     Out,
     OutputLabel,
@@ -31,7 +32,6 @@ from evalbias.commands.options import (
     Seed,
     SourceLabel,
     Ties,
-    pair_limit,
 )
 
 Objective = Annotated[

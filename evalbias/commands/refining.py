@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import identity, open_lm
-from evalbias.commands.options import ModelOptions
 from evalbias.commands.refine_options import SAME, LoopOptions, RefineOptions
 from evalbias.commands.terminal import Resumable
 from evalbias.commands.translation_metric import TranslationMetric

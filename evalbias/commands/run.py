@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import hosted_name, identity, open_lm, sampling_of
-from evalbias.commands.options import ModelOptions
 from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import PlainConsole, Resumable, Shown, progress

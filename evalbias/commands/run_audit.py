@@ -12,7 +12,8 @@ import typer
 
 from evalbias import data as data_sets
 from evalbias.commands.criteria import criteria_of
-from evalbias.commands.options import ModelOptions, read_scale
+from evalbias.commands.model_options import ModelOptions
+from evalbias.commands.option_values import read_scale
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import say

@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import identity, open_lm, sampling_of
-from evalbias.commands.options import ModelOptions
 from evalbias.commands.score_rows import rows_of
 from evalbias.commands.terminal import Resumable
 from evalbias.data import DataError

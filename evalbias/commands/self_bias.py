@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from evalbias.commands.model_options import WriterOptions
 from evalbias.commands.option_groups import option_groups
-from evalbias.commands.options import Bare, Columns, Json, KeepWorse, Out, Seed, WriterOptions
+from evalbias.commands.options import Bare, Columns, Json, KeepWorse, Out, Seed
 from evalbias.commands.refine_options import LoopOptions, MetricOptions, QuantileMapFile, RefineOptions
 from evalbias.commands.sections import data_option, external_option, run_option
 

@@ -4,8 +4,8 @@ import chat_models
 import pytest
 
 from evalbias import LocalLM
+from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
-from evalbias.commands.options import ModelOptions
 from evalbias.lm.chat import Renderer
 from evalbias.lm.chat_template import ChatTemplate
 from evalbias.lm.control_tokens import PromptTokenizer
