@@ -14,6 +14,9 @@ from evalbias.evaluation.formatting import count
 FEWEST_INPUTS = 8
 """Fewest inputs that a paired test can decide on."""
 
+FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS
+"""Fewest inputs of a trainset of which half is held back to choose on."""
+
 
 def hold_back(
     examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
@@ -24,10 +27,10 @@ def hold_back(
         ValueError: There are too few inputs to choose on.
     """
     inputs = len(set(map(key, examples)))
-    if inputs // 2 < FEWEST_INPUTS:
+    if inputs < FEWEST_TO_CHOOSE:
         raise ValueError(
             f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
-            f"of them back, and needs {2 * FEWEST_INPUTS} or more. Give more, or select=False (--bare) for the method "
+            f"of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the method "
             "as it is, whose result may be worse than the given program."
         )
     return halves(examples, key, seed=seed)

@@ -569,6 +569,10 @@ def test_measure_preference_and_rank(outputs, tmp_path):
         (["optimize", "wit", "--data", "{outputs}"], "write it as 'name: definition'"),
         (["optimize", CRITERION, "--data", "{one}"], "1 documents with two different outputs"),
         (["optimize", CRITERION, "--data", "{outputs}"], "needs 16 or more. Give more, or select=False (--bare)"),
+        (
+            ["optimize", CRITERION, "--data", "{many}", "--pairs", "10"],
+            "--pairs 10 draws pairs of 9 of the 20 documents",
+        ),
         (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3", "--bare"], "does not cover the 96 examples"),
         (["optimize", CRITERION, "--data", "{outputs}", "--documents", "99"], "needs at least 99"),
         (["rank", "--data", "{outputs}"], "give either --criterion"),
@@ -579,7 +583,10 @@ def test_measure_preference_and_rank(outputs, tmp_path):
 def test_what_a_user_can_mend_about_comparisons_is_told(outputs, tmp_path, arguments, match):
     one = "".join(f"{line}\n" for line in outputs.read_text().splitlines()[:4])
     (tmp_path / "one.jsonl").write_text(one + json.dumps({"source": "alone", "output": "x"}) + "\n")
-    given = [a.replace("{outputs}", str(outputs)).replace("{one}", "one.jsonl") for a in arguments]
+    many = [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)]
+    (tmp_path / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in many))
+    files = {"{outputs}": str(outputs), "{one}": "one.jsonl", "{many}": "many.jsonl"}
+    given = [files.get(a, a) for a in arguments]
     told = evalbias(*given, "--lm", "embedded", cwd=tmp_path, check=False)
     assert told.returncode == 2
     assert match in re.sub(r"[\s│]+", " ", told.stderr)

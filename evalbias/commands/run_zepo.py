@@ -17,6 +17,7 @@ from evalbias.data import by_input, count_pairs, hold_pairs, pairs
 from evalbias.evaluation import BIASES, compare_with_baselines
 from evalbias.evaluation.baselines import PROMPTS, Row, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers.splits import FEWEST_TO_CHOOSE
 from evalbias.optimizers.zepo import (
     BiasObjective,
     CalibrationGap,
@@ -122,6 +123,8 @@ def run_zepo(
         log_dir=run.folder.path / "search",
     )
     drawn = pairs(train, limit=options.pairs, seed=seed)
+    if not options.bare:
+        _check_documents(len(by_input(drawn)), len(by_input(train)), options.pairs)
     with run.progress((1 + options.population * options.epochs) * len(drawn)):
         compiled = zepo.compile(judge, trainset=drawn, lm=run.lm)
     compared = count_pairs(test, ordered=False)
@@ -156,6 +159,15 @@ def run_zepo(
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), count_pairs(train)))
     return Searched(result, brief, rows, Group(table, *filter(None, [report.decision, kept])), coverage)
+
+
+def _check_documents(drawn: int, given: int, limit: int | None) -> None:
+    """Refuse a limit that leaves the drawn pairs with too few of the given documents to choose on."""
+    if drawn < FEWEST_TO_CHOOSE <= given:
+        raise ValueError(
+            f"--pairs {limit} draws pairs of {drawn} of the {given} documents to search on, and choosing needs "
+            f"{FEWEST_TO_CHOOSE}: raise --pairs, or take the result unchecked (--bare)."
+        )
 
 
 def _grammar(parts: Iterable[Iterable[str]], judge: PairwiseJudge) -> GrammarParaphraser:
