@@ -24,6 +24,7 @@ from evalbias.programs.refused import Refused, answer_items
 from evalbias.programs.saving import load_program
 from evalbias.programs.scoring import SamplingSetting
 from evalbias.programs.settings import CriterionSetting, Program, Setting, saved_criterion
+from evalbias.programs.usable import usable_item
 
 SCORINGS = ("expected", "sampled", "direct")
 
@@ -142,9 +143,11 @@ class PointwiseJudge(Program):
 
         Raises:
             NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
+            ValueError: An example is no ``dspy.Example``, or lacks a text; the message names it.
         """
         check_batch_options(options)
         predictions: list[dspy.Prediction] = []
+        examples = [usable_item(e, i) for i, e in enumerate(examples)]
         lm = resolve_lm(lm, self.predict)
         size = chunk or chunk_of(lm)
         for start in range(0, len(examples), size):

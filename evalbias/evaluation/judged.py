@@ -28,6 +28,7 @@ from evalbias.measures.calibration import by_candidate, rotations, win_probabili
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.usable import usable_item, usable_pair
 
 __all__ = [
     "BETTER",
@@ -154,13 +155,16 @@ def judge_examples(
         progress: Called with the number of judgments done.
 
     Raises:
-        ValueError: No examples, a pair without two candidates, or an item that lacks the criterion's score.
+        ValueError: No examples, one that lacks a text, a pair without two candidates, or an item that lacks the
+            criterion's score.
     """
     if not examples:
         raise ValueError("There are no examples to judge: give at least one.")
+    pairwise = isinstance(judge, PairwiseJudge)
+    usable = usable_pair if pairwise else usable_item
+    examples = [usable(example, index) for index, example in enumerate(examples)]
     model = resolve_lm(lm, judge.predict)
     scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
-    pairwise = isinstance(judge, PairwiseJudge)
     if pairwise:
         check_pairs(examples)
     facts = item_facts(examples, judge.criterion, pairwise=pairwise, scorer=scorer, reduction=reduction)

@@ -152,8 +152,11 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         n_resamples: Bootstrap resamples of each interval.
 
     Raises:
+        TypeError: The bias is given by its name.
         ValueError: A covariate that the bias needs is missing.
     """
+    if isinstance(bias, str):
+        raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     columns = {"scores": judged.answers} if not judged.pairwise else _orders(judged)
     return measured(
         bias.samples(judged),

@@ -193,3 +193,8 @@ def test_estimates_draw_2_000_resamples_and_tests_100_000_unless_told_otherwise(
     of = {function: inspect.signature(function).parameters for function in (measure, measured, compare)}
     assert of[measure]["n_resamples"].default == of[measured]["n_resamples"].default == 2_000
     assert (of[compare]["n_resamples"].default, of[compare]["n_intervals"].default) == (100_000, 2_000)
+
+
+def test_a_bias_by_its_name_says_where_it_is():
+    with pytest.raises(TypeError, match=r"give evalbias\.BIASES\['position'\]"):
+        measure("position", scored([1.0, 2.0, 3.0, 4.0]), seed=0)

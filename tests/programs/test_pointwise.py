@@ -70,7 +70,7 @@ def test_batch_accepts_the_options_of_dspys_batch():
         PointwiseJudge(C).batch(given, lm=FormulaLM(), threads=4)
     with pytest.raises(TypeError, match="return_failed_examples is not needed"):
         PointwiseJudge(C).batch(given, lm=FormulaLM(), return_failed_examples=True)
-    with pytest.raises(ValueError, match=r"'output' is '' in the item 'seven': give a text"):
+    with pytest.raises(ValueError, match="'output' of the item 'seven' is empty: give a text"):
         PointwiseJudge(C).batch([dspy.Example(id="seven", source="s", output="")], lm=FormulaLM())
 
 
@@ -136,10 +136,20 @@ def test_batch_without_a_model_says_what_to_do():
         PointwiseJudge(C).batch([item(1, 0)])
 
 
+@pytest.mark.parametrize("given", [[("a", "b")], [{"source": "a", "output": "b"}], ["a"]])
+def test_what_is_no_example_is_refused(given):
+    judge = PointwiseJudge(C)
+    for judged in (judge.batch, lambda items, lm: judge_examples(judge, items, lm=lm)):
+        with pytest.raises(
+            ValueError, match=r"The example 0 is a \w+: give dspy\.Example"
+        ):
+            judged(given, lm=FormulaLM())
+
+
 @pytest.mark.parametrize("field", ["source", "output"])
 def test_an_empty_text_is_refused(field):
     bad = dspy.Example(**{"source": "s", "output": "q=1 z=0", field: " "})
-    with pytest.raises(ValueError, match=f"'{field}' is ' '"):
+    with pytest.raises(ValueError, match=f"'{field}' of the item '0' is empty"):
         PointwiseJudge(C).batch([bad], lm=FormulaLM())
 
 
