@@ -22,7 +22,8 @@ import numpy as np
 
 from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import first_to_last, table
-from evalbias.commands.models import ModelOptions, identity, open_lm
+from evalbias.commands.model_options import ModelOptions
+from evalbias.commands.models import identity, open_lm
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.conclusions import conclude_quality

@@ -30,7 +30,8 @@ from benchmarks.zepo.methods import CriterionResult, Settings, run
 from benchmarks.zepo.table import report
 from benchmarks.zepo.writer import grammar_writer
 from evalbias import data
-from evalbias.commands.models import ModelOptions, identity, open_lm
+from evalbias.commands.model_options import ModelOptions
+from evalbias.commands.models import identity, open_lm
 from evalbias.data import wordings, world
 from evalbias.optimizers import GrammarParaphraser, LMParaphraser
 from evalbias.programs import NEWSROOM, SUMMEVAL, SYNTHETIC, TOPICALCHAT, Criterion

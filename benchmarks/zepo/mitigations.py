@@ -25,7 +25,8 @@ import numpy as np
 
 from benchmarks.results import write_section
 from evalbias import data
-from evalbias.commands.models import ModelOptions, identity, open_lm
+from evalbias.commands.model_options import ModelOptions
+from evalbias.commands.models import identity, open_lm
 from evalbias.data import wordings, world
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
