@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, TypeVar
 
 from evalbias.runs.fingerprint import digest
@@ -18,6 +19,10 @@ from evalbias.runs.values import to_json
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
+
+_DIGEST = re.compile(r"[0-9a-f]{16,}")
+_SHORT = Repr()
+_SHORT.maxstring = 120
 
 Opened = TypeVar("Opened", bound="Closable")
 
@@ -136,9 +141,29 @@ def _write(file: Path, content: Any) -> None:
 
 
 def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    names = [name for name in sorted({*kept, *given}) if kept.get(name) != given.get(name)]
-    if names:
-        differences = "; ".join(f"{name}: {kept.get(name)!r} there, {given.get(name)!r} now" for name in names)
+    differences = "; ".join(_differences(kept, given))
+    if differences:
         raise ValueError(
             f"{path} holds a run with other settings ({differences}): choose another folder, or delete this one."
         )
+
+
+def _differences(kept: Any, given: Any, name: str = "") -> Iterator[str]:
+    """Say what differs between two JSON values, down to the parts that do, such as ``criteria[0].definition``."""
+    if kept == given:
+        return
+    if isinstance(kept, Mapping) and isinstance(given, Mapping):
+        for key in sorted({*kept, *given}):
+            yield from _differences(kept.get(key), given.get(key), f"{name}.{key}" if name else key)
+    elif isinstance(kept, list) and isinstance(given, list) and len(kept) == len(given):
+        for index, pair in enumerate(zip(kept, given, strict=True)):
+            yield from _differences(*pair, f"{name}[{index}]")
+    else:
+        yield f"{name}: {_shown(kept)} there, {_shown(given)} now"
+
+
+def _shown(value: Any) -> str:
+    """Show a setting; the first 8 digits of a digest, and both ends of a long text, tell two apart."""
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return f"{value[:8]}..."
+    return _SHORT.repr(value)

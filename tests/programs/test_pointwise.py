@@ -140,9 +140,7 @@ def test_batch_without_a_model_says_what_to_do():
 def test_what_is_no_example_is_refused(given):
     judge = PointwiseJudge(C)
     for judged in (judge.batch, lambda items, lm: judge_examples(judge, items, lm=lm)):
-        with pytest.raises(
-            ValueError, match=r"The example 0 is a \w+: give dspy\.Example"
-        ):
+        with pytest.raises(ValueError, match=r"The example 0 is a \w+: give dspy\.Example"):
             judged(given, lm=FormulaLM())
 
 

@@ -65,6 +65,20 @@ def test_the_same_settings_name_the_same_folder():
     assert first.as_posix().startswith("runs/measure-self-")
 
 
+def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):
+    there = {"data_sha256": "ab" * 32, "criteria": [{"name": "wit", "definition": "is it witty?"}], "limit": None}
+    now = {"data_sha256": "cd" * 32, "criteria": [{"name": "wit", "definition": "x" * 500}], "limit": [1, 2]}
+    RunFolder(tmp_path / "run", there).close()
+    with pytest.raises(ValueError, match="holds a run with other settings") as raised:
+        RunFolder(tmp_path / "run", now)
+    shown = str(raised.value)
+    assert "criteria[0].definition: 'is it witty?' there, 'xxx" in shown
+    assert "data_sha256: abababab... there, cdcdcdcd... now" in shown
+    assert "limit: None there, [1, 2] now" in shown
+    assert "name" not in shown
+    assert len(shown) < 500 + len(str(tmp_path))
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}"])
 def test_a_damaged_run_file_is_named(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
