@@ -70,11 +70,11 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     """Choose which items people should label next, for a corrected estimate.
 
-    The unlabeled items are ordered by the judge's score and cut into ``count`` strata of equal size; one item is drawn
-    from each. Every item then has the same chance to be labeled, without which ``corrected_mean`` and
-    ``corrected_rate`` are wrong, as they are for labels of doubtful items alone; and the labels cover the whole range
-    of scores. With 8 labels of 200 simulated items, the error of their mean was a quarter smaller than of random
-    labels, that of the corrected mean a tenth.
+    The unlabeled items, but for a few left out at random, are ordered by the judge's score and cut into ``count``
+    strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled, without which
+    ``corrected_mean`` and ``corrected_rate`` are wrong, as they are for labels of doubtful items alone; and the labels
+    cover the whole range of scores. With 8 labels of 200 simulated items, the error of their mean was a quarter smaller
+    than of random labels, that of the corrected mean a tenth.
 
     Args:
         judged: Answers; items without an answer are not chosen.
@@ -92,10 +92,12 @@ def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     scores = judged.win_shares if judged.pairwise else judged.answers
     candidates = np.flatnonzero(~np.isnan(scores) & ~labeled(judged))
     rng = np.random.default_rng(seed)
-    shuffled = rng.permutation(candidates)  # equal scores stand in random order
+    labels = min(count, len(candidates))
+    if not labels:
+        return []
+    shuffled = rng.permutation(candidates)[: len(candidates) // labels * labels]  # equal scores stand in random order
     ordered = shuffled[np.argsort(scores[shuffled], kind="stable")]
-    strata = np.array_split(ordered, max(min(count, len(ordered)), 1))
-    return [judged.ids[rng.choice(stratum)] for stratum in strata if len(stratum)]
+    return [judged.ids[rng.choice(stratum)] for stratum in ordered.reshape(labels, -1)]
 
 
 def labeled(judged: Judged) -> np.ndarray:

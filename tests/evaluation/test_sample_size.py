@@ -82,11 +82,12 @@ def test_the_next_labels_cover_the_range_of_scores():
     assert chosen == label_next(judged, 16, seed=0) != label_next(judged, 16, seed=1)
 
 
-def test_every_unlabeled_item_has_the_same_chance():
+@pytest.mark.parametrize("count", [8, 15, 27])  # strata of five items; of two and three; of one and two
+def test_every_unlabeled_item_has_the_same_chance(count):
     judged = partly_labeled(n=60, known=20)
-    drawn = [i for seed in range(600) for i in label_next(judged, 8, seed=seed)]
+    drawn = [i for seed in range(600) for i in label_next(judged, count, seed=seed)]
     counts = np.array([drawn.count(str(i)) for i in range(20, 60)])
-    assert counts.sum() == 4800
+    assert counts.sum() == 600 * count
     assert stats.chisquare(counts).pvalue > 0.001
 
 
