@@ -207,21 +207,42 @@ class Program(dspy.Module):  # type: ignore[misc]
         """Run ``forward`` in a thread, so that other tasks go on; a judge awaits its model instead."""
         return await asyncio.to_thread(self.forward, *args, **fields)
 
+    def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
+        """Return the settings, instructions and demonstrations, also those of parts that were compiled before."""
+        state: dict[str, Any] = super().dump_state(json_mode)
+        for path, part in self._frozen().items():
+            state |= {f"{path}.{name}": value for name, value in part.dump_state(json_mode).items()}
+        return state
+
     def load_state(self, state: Mapping[str, Any], **options: Any) -> None:
         """Replace the settings, instructions and demonstrations by those of a saved program.
 
         Raises:
             ValueError: The state is another program's.
         """
-        missing = [name for name, _ in self.named_parameters() if name not in state]
+        frozen = self._frozen()
+        inside = [f"{path}.{name}" for path, part in frozen.items() for name, _ in part.named_parameters()]
+        missing = [name for name in [*dict(self.named_parameters()), *inside] if name not in state]
         if missing:
             raise ValueError(f"The state is not of a {self.kind} like this one: it has no {missing[0]!r}.")
         try:
             super().load_state(state, **options)
+            for path, part in frozen.items():
+                part.load_state({name.removeprefix(f"{path}."): value for name, value in state.items()}, **options)
         except MALFORMED as error:
             raise ValueError(
                 f"The saved {self.kind} is damaged ({type(error).__name__}: {error}): save it again."
             ) from error
+
+    def _frozen(self) -> dict[str, dspy.Module]:
+        """Return the parts that an optimizer compiled, by path: DSPy freezes them, and leaves them out of a state."""
+        parts = {path.removeprefix("self."): part for path, part in self.named_sub_modules(dspy.Module)}
+        del parts["self"]
+        return {
+            path: part
+            for path, part in parts.items()
+            if getattr(part, "_compiled", False) and not isinstance(part, Parameter)
+        }
 
 
 def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:

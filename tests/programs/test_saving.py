@@ -18,7 +18,7 @@ from evalbias import BiasedDemos, ServerLM, load_judge
 from evalbias.evaluation.audited import load_any_judge
 from evalbias.lm.recorded import RecordedLM, record
 from evalbias.measures.likelihood_calibration import LikelihoodCalibration
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
 from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
 from evalbias.programs.plain_text import PlainPredict
@@ -195,6 +195,27 @@ def test_a_compiled_judge_survives_with_its_report(tmp_path):
     restored = whole_program(Held(compiled), None, tmp_path).held
     assert shown(restored) == shown(compiled)
     assert restored.report.demonstrations == compiled.report.demonstrations
+
+
+def frozen(program, part):
+    getattr(program, part)._compiled = True  # as BootstrapFewShot and MIPROv2 leave it
+    return program
+
+
+@pytest.mark.parametrize("again", [lambda fresh, part: fresh, frozen], ids=["into a new one", "into a compiled one"])
+@pytest.mark.parametrize("way", ["json", "pkl"])
+@pytest.mark.parametrize(("name", "part"), [("ranker", "judge"), ("loop", "generate"), ("loop", "feedback")])
+def test_a_program_survives_with_a_part_that_was_compiled_before(name, part, way, again, tmp_path):
+    make, make_fresh = PROGRAMS[name]
+    restored = WAYS[way](frozen(make(), part), again(make_fresh(), part), tmp_path)
+    getattr(restored, part)._compiled = False  # a frozen part takes no other model
+    assert behavior(restored) == behavior(make())
+
+
+def test_a_ranker_of_a_judge_that_was_compiled_before_is_loaded(tmp_path):
+    frozen(PairwiseRanker(pairwise(), seed=7), "judge").save(str(tmp_path / "ranker.json"))
+    ranker = load_ranker(tmp_path / "ranker.json")
+    assert (shown(ranker.judge), ranker.seed) == (shown(pairwise()), 7)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
