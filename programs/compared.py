@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import dspy
+import numpy as np
 
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import Comparisons, Order, decisions, gaps, win_probabilities
@@ -32,7 +33,7 @@ def predictions(
             tie=float(row[count]) if ties else 0.0,
             win_share=float(wins[i, 0]),
             gap=float(lead[i]),
-            consistent=_consistent(comparisons.positions[i], orders) if len(orders) > 1 else None,
+            consistent=_consistent(comparisons.positions[i], orders),
             positions=comparisons.positions[i].tolist(),
             coverage=float(comparisons.coverage[i]),
             samples=samples,
@@ -41,8 +42,13 @@ def predictions(
     ]
 
 
-def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool:
-    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any."""
+def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
+    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any.
+
+    None with one order, or where an order is undefined.
+    """
+    if len(orders) == 1 or np.isnan(positions).any():
+        return None
     preferred = set()
     for best, order in zip(decisions(positions), orders, strict=True):
         preferred.add(order[best] if best is not None and best < len(order) else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -137,7 +138,7 @@ class PairwiseJudge(Program):
             * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
             * ``win_share``: probability that the first candidate wins, where all share a tie equally.
             * ``gap``: lead of the most probable answer over the next.
-            * ``consistent``: whether all orders prefer the same candidate; None with a single order.
+            * ``consistent``: whether all orders prefer the same candidate; None with one order, or where undefined.
             * ``positions``: for each order, the probabilities by position.
             * ``coverage``: total probability of the answers, the lowest over the orders.
             * ``samples``: number of answers to each prompt from which the probabilities are estimated, of which the
@@ -160,7 +161,7 @@ class PairwiseJudge(Program):
         self._measuring(resolve_lm(None, self.predict))
         with dspy.context(adapter=self._adapter()):
             answers = [await self.predict.acall(source=source, candidates=texts) for texts in reordered]
-        return self._single(answers, orders)
+        return await asyncio.to_thread(self._single, answers, orders)  # contextual calibration asks the model once more
 
     def _reordered(self, source: str, candidates: Sequence[str]) -> tuple[list[Order], list[list[str]]]:
         """The orders to ask in, and the candidates in each."""

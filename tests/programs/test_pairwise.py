@@ -160,9 +160,11 @@ def test_an_instruction_of_ones_own(tmp_path):
     assert load_pairwise_judge(tmp_path / "judge.json").messages(pair(1, 2)) == judge.messages(pair(1, 2))
 
 
-def test_low_coverage_is_undefined():
-    (prediction,) = PairwiseJudge(C, min_coverage=0.1).batch([pair(1, 2)], lm=Comparer(mass=0.05))
-    assert prediction.preference is None
+@pytest.mark.parametrize("debias", [None, "permutation"])
+def test_low_coverage_is_undefined(debias):
+    judge = PairwiseJudge(C, debias=debias, min_coverage=0.1)
+    (prediction,) = judge.batch([pair(1, 2)], lm=Comparer(mass=0.05))
+    assert (prediction.preference, prediction.consistent) == (None, None)
     assert math.isnan(prediction.probability)
     assert math.isnan(prediction.gap)
     assert prediction.coverage == pytest.approx(0.05)
@@ -177,6 +179,18 @@ def test_a_single_call_equals_the_batch_awaited_or_not(lms):
         assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
         assert prediction.consistent == expected.consistent
         assert prediction.preference == expected.preference
+
+
+def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_input(lms):
+    class Loops(PairwiseJudge):
+        def _fixed_correction(self, count, lm):
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()  # a thread without tasks of its own
+            return super()._fixed_correction(count, lm)
+
+    judge = Loops(C, calibration="contextual", min_coverage=0.0)
+    judge.predict.lm = lms["qwen2-chat"]
+    assert asyncio.run(judge.acall(source="the cat", candidates=["a cat", "the mat sat"])).preference is not None
 
 
 def test_rotations_put_every_candidate_everywhere():
