@@ -100,7 +100,9 @@ class PairwiseTarget:
 
 
 class PointwiseTarget:
-    """A pointwise judge with probabilities; the line that names its answers stays as it is.
+    """A pointwise judge with probabilities; a wording is followed by the line that names its answers.
+
+    The judge's own instruction stays as it is, also where it ends without that line.
 
     Raises:
         ValueError: The judge reads what the model writes, or there are no items.
@@ -115,14 +117,14 @@ class PointwiseTarget:
         self._judge, self._lm = judge.deepcopy(), lm
         self.criterion = judge.criterion
         self._format = "\n" + judge.criterion.answer_format
-        given: str = judge.predict.signature.instructions
-        self.first = given.removesuffix(self._format)
+        self._given: str = judge.predict.signature.instructions
+        self.first = self._given.removesuffix(self._format)
         self.classes = len(judge.criterion.labels)
         self.state = state_without_model(judge)
 
     def instruction(self, wording: str) -> str:
-        """Return the wording and the line that names the answers."""
-        return wording + self._format
+        """Return the wording and the line that names the answers; of the judge's own, what the judge is told."""
+        return self._given if wording == self.first else wording + self._format
 
     def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (w, n, classes) probabilities by label, ascending; see ``Target``."""

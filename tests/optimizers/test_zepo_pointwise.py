@@ -9,7 +9,7 @@ from fakes import PARTS, FormulaLM, Wording, items, rated
 
 from evalbias import data
 from evalbias.evaluation import Judged
-from evalbias.measures import quadratic_fit
+from evalbias.measures import quadratic_fit, score_uniformity
 from evalbias.optimizers.zepo import (
     ZEPO,
     Confidence,
@@ -98,6 +98,17 @@ def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
     assert judge.predict.signature.instructions == C.instructions
     other = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=Confidence(), select=False)
     assert other.compile(judge, trainset=items(10, 0), lm=lm).report.objective == "confidence"
+
+
+def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
+    lm, judge, own = Sharp(), PointwiseJudge(C), "On quality, judge as you like."
+    judge.predict.signature = judge.predict.signature.with_instructions(own)
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), select=False)
+    first = zepo.compile(judge, trainset=items(40, 0), lm=lm).report.tried[0]
+    assert {text for text in lm.instructions if not text.endswith(C.answer_format)} == {own}
+    assert f"{own}\n{C.answer_format}" not in lm.instructions
+    scores = np.array([p.score for p in judge.batch(items(40, 0), lm=lm)])
+    assert (first.instruction, first.objective) == (own, pytest.approx(score_uniformity(scores, low=1, high=5)))
 
 
 def test_what_cannot_be_searched():
