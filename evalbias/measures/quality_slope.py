@@ -75,7 +75,7 @@ class QualitySlopeStatistic(Statistic):
         above 1 is no use of the scale but the mark of another bias.
         """
         (column,) = aligned(scores)
-        return self._jackknife(column, clusters, confidence, least=LEAST)
+        return self._jackknife(column, clusters, confidence, null=LEAST, only_below=True)
 
     def difference(
         self,
@@ -87,13 +87,20 @@ class QualitySlopeStatistic(Statistic):
         confidence: float = 0.95,
         seed: int,
     ) -> ConfidenceInterval:
-        """Return the paired jackknife interval: the slope is linear in the scores. See ``Statistic``."""
+        """Return the paired jackknife interval and test: the slope is linear in the scores. See ``Statistic``."""
         first, second = aligned(a, b)
-        return self._jackknife(second - first, clusters, confidence)
+        return self._jackknife(second - first, clusters, confidence, null=0.0)
 
     def _jackknife(
-        self, scores: FloatArray, clusters: Sequence[object] | None, confidence: float, least: float = np.nan
+        self,
+        scores: FloatArray,
+        clusters: Sequence[object] | None,
+        confidence: float,
+        *,
+        null: float,
+        only_below: bool = False,
     ) -> ConfidenceInterval:
+        """Return the interval and the two-sided p against a slope; 1 on its upper side if only those below count."""
         kept = self.usable & ~np.isnan(scores)
         x, codes, part = scores[kept], cluster_codes(clusters, kept), self.keep(kept)
         units, slope = len(set(codes.tolist())), part._of(x)
@@ -106,7 +113,8 @@ class QualitySlopeStatistic(Statistic):
         low, high = fit.ends(float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)))
         if np.isnan(low):
             return ConfidenceInterval(np.nan, np.nan, slope, 0, 0, units, reason=TOO_WEAK)
-        p_value = 1.0 if slope >= least else float(2 * scipy.stats.t.sf(fit.distance(least), units - 1))
+        unremarkable = only_below and slope >= null
+        p_value = 1.0 if unremarkable else float(2 * scipy.stats.t.sf(fit.distance(null), units - 1))
         return ConfidenceInterval(low, high, slope, 0, 0, units, p_value)
 
     def _parts(self, scores: FloatArray) -> FloatArray:

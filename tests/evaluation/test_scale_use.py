@@ -9,6 +9,7 @@ from planted import compared, flagged, scored
 from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.finding import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.evaluation.needs import Given, what_is_lacking
@@ -180,6 +181,30 @@ def test_two_judges_are_compared():
     assert change.difference.estimate == pytest.approx(sides[1]["slope"].value - sides[0]["slope"].value)
     assert change.difference.estimate == pytest.approx(-0.5 * sides[0]["slope"].value)
     assert change.difference.high < 0
+    assert change.p_value < 1e-6
+    assert worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
+    assert not worsened({"scale_use": compare(*sides[::-1], n_resamples=20, n_intervals=20, seed=0)})
+    steeper = replace(before, answers=3 + 1.5 * (before.answers - 3))  # a slope above 1 is not of this bias
+    sides[1] = measure(ScaleUse(), steeper, seed=0, n_resamples=20)
+    assert sides[1]["slope"].value > 1.2
+    assert not worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0])  # ratings that hold the slope well, and weakly
+def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise):
+    p_values = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        quality = rng.normal(size=60)
+        ratings = quality[:, None] + noise * rng.normal(size=(60, 2))
+        judges = quality[:, None] + rng.normal(size=(60, 2))
+        found = QualitySlopeStatistic(ratings).difference(*judges.T, seed=0)
+        assert math.isnan(found.p_value) == math.isnan(found.low)
+        if not math.isnan(found.low):
+            assert (found.p_value < 0.05) == (not found.low <= 0 <= found.high)
+            p_values.append(found.p_value)
+    assert len(p_values) > 20
+    assert np.mean(np.array(p_values) < 0.05) < 0.1
 
 
 def test_ratings_that_do_not_agree_have_no_slope():
