@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.both_orders import both_orders_interval
-from evalbias.measures.intervals import ConfidenceInterval, Method, p_of_interval, quantiles, share_interval
+from evalbias.measures.intervals import ConfidenceInterval, p_of_interval, quantiles, share_interval
 from evalbias.measures.resampling import aligned, chunks, drawn
 from evalbias.measures.statistic import Statistic, Swapping
 
@@ -137,8 +137,6 @@ class OddsStatistic(Statistic):
     A row is NaN where the model has no finite solution: fewer than two distinct differences, or decisions that a
     threshold on the difference separates.
     """
-
-    difference_method: Method = "bca"  # odds are skewed
 
     def __init__(self, difference: FloatArray, *, at_zero: bool = False, shared: OddsStatistic | None = None) -> None:
         self.references = (difference,)

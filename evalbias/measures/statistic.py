@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
-from evalbias.measures.intervals import ConfidenceInterval, Method, counted_interval, share_interval, stretched
+from evalbias.measures.intervals import ConfidenceInterval, counted_interval, share_interval, stretched
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
 
 SHARE, SCORE_SD = "share", "standard deviations of the score"
@@ -39,13 +39,11 @@ class Statistic:
     Attributes:
         references: Arrays (n,) about the items that the statistic needs besides the scores.
         unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
-        difference_method: Bootstrap interval of the difference of two systems; see ``bootstrap_ci``.
         limits: Least and greatest value, where an interval ends.
     """
 
     references: tuple[FloatArray, ...] = ()
     unit: ClassVar[str] = ""
-    difference_method: Method = "normal"
     limits: tuple[float, float] = (-np.inf, np.inf)
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
@@ -123,6 +121,8 @@ class Statistic:
     ) -> ConfidenceInterval:
         """Compute a confidence interval of the statistic of b minus that of a, on the items that both define.
 
+        It is the ``"normal"`` one of ``bootstrap_ci``, unless a subclass has its own.
+
         Args:
             a: (n,) or (n, d) of the first system.
             b: The same of the second.
@@ -137,9 +137,7 @@ class Statistic:
             return part.resampled(second, counts) - part.resampled(first, counts)
 
         options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        found = counted_interval(
-            values, codes, part._of(second) - part._of(first), method=self.difference_method, **options
-        )
+        found = counted_interval(values, codes, part._of(second) - part._of(first), method="normal", **options)
         widest = self.limits[1] - self.limits[0]
         return _within(found, -widest, widest)
 
