@@ -16,6 +16,7 @@ from dspy import lm15
 
 from evalbias.data.wordings import GENERAL
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.resample import LARGEST_SEED
 
 ATTEMPTS = 4
 """Largest number of requests for each wording."""
@@ -89,7 +90,10 @@ class LMParaphraser:
     ) -> Proposal:
         """See ``Proposer``; a rejected wording is requested again, with another seed."""
         proposal = _gathered(
-            lambda attempt: self._reworded(criterion, instruction, seed * 10_007 + attempt), criterion, count, known
+            lambda attempt: self._reworded(criterion, instruction, (seed * 10_007 + attempt) % LARGEST_SEED),
+            criterion,
+            count,
+            known,
         )
         return replace(proposal, calls=len(proposal.instructions) + len(proposal.rejected))
 

@@ -350,6 +350,15 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
     assert "Which is better on quality?" in lm.asked[0].messages[0].text
 
 
+def test_every_server_takes_a_paraphrasers_seeds():
+    lm = Says("Which has quality?")
+    for seed in (0, 5, 1_000_003 * 7, 2**40):  # those of a search are large from its second seed on
+        LMParaphraser(lm)(C, "Which is better on quality?", 2, known=(), seed=seed)
+    seeds = [request.config.seed for request in lm.asked]
+    assert len(set(seeds)) == len(seeds) == 4 * 8
+    assert max(seeds) < 2**31
+
+
 def test_a_proposer_that_has_nothing_ends_the_search():
     report = (
         ZEPO(LMParaphraser(Says("")), population=2, select=False)
