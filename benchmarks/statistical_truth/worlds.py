@@ -83,7 +83,9 @@ def scoring(effect: float, other: float | None = None) -> Draw:
             "BiasScore (z)": bias_score_statistic(ls, human, normalization="z-score"),
             "performance": performance_statistic(human),
         }
-        return {name: Judges(statistic, first, second) for name, statistic in statistics.items()}
+        judges = {name: Judges(statistic, first, second) for name, statistic in statistics.items()}
+        lenient = Judges(statistics["performance"], first, (5 + second) / 2)  # the upper half of the scale
+        return {**judges, "performance, second lenient": lenient}
 
     return draw
 

@@ -96,15 +96,19 @@ class RankStatistic(CorrelationStatistic):
         return np.asarray(np.where(constant, 0.0, np.sqrt(spread)))
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """See ``Statistic``; ranges and largest magnitudes are those of every row, z-scores those of either judge.
+        """See ``Statistic``; each judge's ranks are swapped instead of its scores, and z-scores for a z-scored US.
 
-        A row has one of few ranges, and the rows of one range are one mixture. A row's standard deviation is its own,
-        so z-scores are swapped instead of scores: then judges that differ in nothing but their scale are exchangeable.
+        Scores themselves are exchangeable only if both judges use the scale alike. Where one scores a standard
+        deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 % rejects 1 to 2 %
+        of equal judges. The published US is swapped as published: its range and largest magnitude are those of every
+        row. A row has one of few ranges, and the rows of one range are one mixture.
         """
         reference = rank_rows(self.references[0][None])[0]
         if len(self.references) == 2 and self._normalization == "center-max":
             return super().swapping(a, b)
-        if len(self.references) == 2 and self._normalization == "z-score":
+        if len(self.references) == 1:
+            a, b = rank_rows(np.stack([a, b]))
+        elif self._normalization == "z-score":
             a, b = (unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b))
         if len(self.references) == 1 or self._normalization == "z-score":
             mixed = Mixture(a, b, reference)

@@ -36,14 +36,16 @@ def systems(n, seed=0, decimals=6):
     return likelihoods, human, first, second
 
 
-STATISTICS = {
+STATISTICS = {  # statistic, the same slowly, and what is swapped
     "performance": (
         lambda ls, h: performance_statistic(h),
         lambda ls, h, s: stats.spearmanr(s, h).statistic,
+        stats.rankdata,
     ),
     "BiasScore": (
         lambda ls, h: bias_score_statistic(ls, h),
         lambda ls, h, s: bias_score(ls, unfairness_scores(s, h)),
+        np.asarray,
     ),
 }
 
@@ -52,11 +54,12 @@ STATISTICS = {
 @pytest.mark.parametrize("decimals", [6, 0])  # 0: many ties
 @pytest.mark.parametrize("name", STATISTICS)
 def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, decimals, few):
-    make, slow = STATISTICS[name]
+    make, slow, swappable = STATISTICS[name]
     ls, human, a, b = systems(30, decimals=decimals)
     swap = np.random.default_rng(1).random((200, 30)) < 0.5
     monkeypatch.setattr(mixture, "FEW", few)
     of_a, of_b = make(ls, human).swapping(a, b)(swap)
+    a, b = swappable(a), swappable(b)
     for row, x, y in zip(swap, of_a, of_b, strict=True):
         assert x == pytest.approx(slow(ls, human, np.where(row, b, a)), nan_ok=True)
         assert y == pytest.approx(slow(ls, human, np.where(row, a, b)), nan_ok=True)
@@ -64,9 +67,10 @@ def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, dec
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_the_p_value_is_that_of_all_swaps(name):
-    make, slow = STATISTICS[name]
+    make, slow, swappable = STATISTICS[name]
     ls, human, a, b = systems(9, seed=5)
     found = paired_permutation_test(make(ls, human), a, b, n_resamples=40_000, seed=0)
+    a, b = swappable(a), swappable(b)
     observed = abs(slow(ls, human, a) - slow(ls, human, b))
     extreme = 0.0
     for bits in itertools.product([False, True], repeat=9):
@@ -133,9 +137,8 @@ def test_scipy_agrees():
         return stats.spearmanr(x, human).statistic - stats.spearmanr(y, human).statistic
 
     ours = paired_permutation_test(performance_statistic(human), a, b, n_resamples=20_000, seed=0)
-    theirs = stats.permutation_test(
-        (a, b), difference, permutation_type="samples", n_resamples=600, rng=np.random.default_rng(0)
-    )
+    ranks, rng = (stats.rankdata(a), stats.rankdata(b)), np.random.default_rng(0)
+    theirs = stats.permutation_test(ranks, difference, permutation_type="samples", n_resamples=600, rng=rng)
     assert ours.difference == pytest.approx(theirs.statistic)
     assert ours.p_value == pytest.approx(theirs.pvalue, abs=0.05)
 
@@ -307,6 +310,26 @@ def test_judges_that_differ_in_their_scale_alone_have_one_bias():
     one = bias_score_statistic(ls, human, normalization="z-score")
     found = paired_permutation_test(one, a, 10 * a + 3, n_resamples=99, seed=0)
     assert (found.difference, found.p_value) == (0, 1)
+
+
+def test_the_p_of_a_performance_depends_on_ranks_alone():
+    _, human, a, b = systems(60, decimals=1)
+    options = {"n_resamples": 500, "seed": 0}
+    found = paired_permutation_test(performance_statistic(human), a, b, **options)
+    assert paired_permutation_test(performance_statistic(human), a, 100 + np.exp(b), **options) == found
+
+
+def test_a_judge_that_scores_higher_throughout_is_tested_at_the_level():
+    """Where the scores themselves are swapped, 0 % of equal judges are said to differ, and 20 % of better ones."""
+    rng, seen = np.random.default_rng(0), np.zeros(2)
+    for seed in range(200):
+        human, shared, *own = rng.normal(size=(5, 60))
+        first, equal, better = np.outer([0.3, 0.3, 0.8], human) + 0.5 * shared + 0.75 * np.stack(own)
+        for i, second in enumerate((equal, better)):
+            test = paired_permutation_test(performance_statistic(human), first, 3 + second, n_resamples=199, seed=seed)
+            seen[i] += test.p_value <= 0.05
+    assert 0.02 <= seen[0] / 200 <= 0.09
+    assert seen[1] / 200 > 0.4
 
 
 def test_center_max_is_swapped_by_its_definition():
