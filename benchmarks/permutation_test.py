@@ -54,8 +54,9 @@ def scipy_p_value(statistic: str, n: int, resamples: int) -> float:
             return spearman(a, human).value - spearman(b, human).value
         return bias_score(likelihoods, us(a, human)) - bias_score(likelihoods, us(b, human))
 
+    swapped = [stats.rankdata(x) for x in (before, after)] if statistic == "performance" else [before, after]
     test = stats.permutation_test(
-        (before, after),
+        swapped,
         difference,
         permutation_type="samples",
         n_resamples=resamples,
