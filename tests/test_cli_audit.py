@@ -11,6 +11,7 @@ import pytest
 from commands import COMMAND, evalbias
 
 import evalbias as package
+from evalbias import data
 from evalbias.commands.audit_options import OF_ANY_MODEL, OF_LM, SAMPLING
 from evalbias.commands.fail_on import parse_conditions
 from evalbias.commands.model_options import ModelOptions
@@ -293,6 +294,24 @@ def test_other_codes_of_choices_are_named(tmp_path):
     refused = evalbias("audit", "--data", file, *VERDICTS, cwd=tmp_path, check=False)
     assert refused.returncode == 2
     assert "b.jsonl:1: 'verdict_swapped' is 2" in refused.stderr
+
+
+def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
+    drawn = data.pairs(world.documents(6, 2, seed=3), ordered=False, seed=0)
+    rows = [
+        {"source": pair.source, "outputs": pair.candidates, "better": better}
+        for pair, better in zip(drawn, [0, 1, "tie"] * 2, strict=True)
+    ]
+    asked = ["measure", "preference", "--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}", "--json"]
+    same = evalbias(*asked, "--data", written(tmp_path / "a.jsonl", rows), cwd=tmp_path)
+    codes = {0: "model_a", 1: "model_b", "tie": "both"}
+    file = written(tmp_path / "b.jsonl", [row | {"better": codes[row["better"]]} for row in rows])
+    told = evalbias(*asked, "--data", file, "--labels", "model_a,model_b,both", cwd=tmp_path)
+    agreement = json.loads(told.stdout)["preference"]["agreement"]
+    assert agreement == json.loads(same.stdout)["preference"]["agreement"]
+    assert agreement["estimates"]["accuracy"]["n"] == 4
+    (run,) = (path for path in (tmp_path / "runs").glob("*/run.json") if "model_a" in path.read_text())
+    assert json.loads(run.read_text())["labels"] == ["model_a", "model_b", "both"]
 
 
 def rated_rows(n):

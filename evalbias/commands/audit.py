@@ -15,6 +15,7 @@ from evalbias.commands.options import (
     Columns,
     Data,
     Json,
+    Labels,
     LikelihoodLM,
     OneCriterion,
     Out,
@@ -41,13 +42,6 @@ SwappedField = Annotated[
     judge_option(help="Field that holds its choices in the other order; 0 still means the same output."),
 ]
 BetterField = Annotated[str, data_option(help="Field that holds people's choices between two outputs.")]
-Labels = Annotated[
-    str | None,
-    data_option(
-        metavar="FIRST,SECOND[,TIE]",
-        help="Codes that your data use for the first output, the second and a tie, such as 1,2,tie.",
-    ),
-]
 AnyLM = Annotated[
     str | None,
     judge_option(

@@ -41,6 +41,14 @@ Columns = Annotated[
         "rating_1=anna,rating_2=ben. Repeatable.",
     ),
 ]
+Labels = Annotated[
+    str | None,
+    data_option(
+        "--labels",
+        metavar="FIRST,SECOND[,TIE]",
+        help="Codes that your data use for the first output, the second and a tie, such as 1,2,tie.",
+    ),
+]
 Criteria = Annotated[
     list[str] | None, judge_option("--criterion", help="A preset's name, or 'name: definition'. Repeatable.")
 ]

@@ -20,6 +20,7 @@ from evalbias.commands.options import (
     Documents,
     Json,
     KeepWorse,
+    Labels,
     LikelihoodLM,
     OneCriterion,
     Out,
@@ -49,6 +50,7 @@ def optimize(
     data: Data,
     lm: LM,
     columns: Columns = None,
+    codes: Labels = None,
     proposer_lm: ProposerLM = "grammar",
     population: Annotated[int, typer.Option(help="Number of wordings in each epoch.", min=1)] = 5,
     epochs: Annotated[int, typer.Option(help="Number of epochs.", min=1)] = 5,
@@ -107,7 +109,14 @@ def optimize(
     objective_of(objective)
     labels = (source_label, output_label)
     task = open_documents(
-        data, criterion, labels=labels, seed=seed, documents=documents, test_fraction=test_fraction, columns=columns
+        data,
+        criterion,
+        labels=labels,
+        seed=seed,
+        documents=documents,
+        test_fraction=test_fraction,
+        columns=columns,
+        codes=codes,
     )
     if curve and (hold_pairs(task.test) or not any(is_rated(e, task.criteria[0].name) for e in task.test)):
         raise typer.BadParameter("--curve needs outputs that people rated on the criterion: leave it out.")
@@ -149,6 +158,7 @@ def measure_preference(
     data: Data,
     lm: LM,
     columns: Columns = None,
+    codes: Labels = None,
     criterion: OneCriterion = None,
     judge: SavedPairwise = None,
     calibration: Calibration = None,
@@ -189,7 +199,7 @@ def measure_preference(
     program, settings = open_pairwise(
         judge, criterion, data, labels=labels, ties=ties, debias=None, calibration=calibration
     )
-    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns)
+    task = open_documents(data, program.criterion, seed=seed, documents=documents, columns=columns, codes=codes)
     limit, likelihood = pair_limit(pairs), likelihood or likelihood_lm is not None
     with Run(
         "measure preference",

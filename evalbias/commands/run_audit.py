@@ -17,6 +17,7 @@ from evalbias.commands.option_values import read_scale
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import say
+from evalbias.data.choices import choice_codes
 from evalbias.data.columns import parse_mapping
 from evalbias.evaluation.audit import Audit, audit_answers
 from evalbias.evaluation.audited import answers_of, load_any_judge, pairs_for, recorded_fields
@@ -57,8 +58,8 @@ class Audited:
 
     def recorded(self) -> dict[str, Any]:
         """Return what ``data.read`` must know about the fields."""
-        labels = () if self.labels is None else tuple(part.strip() for part in self.labels.split(","))
-        return recorded_fields(self.scores_field, self.winner_field, self.swapped_field, self.better_field, labels)
+        codes = choice_codes(self.labels)
+        return recorded_fields(self.scores_field, self.winner_field, self.swapped_field, self.better_field, codes)
 
     @property
     def is_recorded(self) -> bool:

@@ -12,6 +12,7 @@ from evalbias import data
 from evalbias.commands.criteria import check_rated, check_scale, named_criterion
 from evalbias.commands.terminal import say
 from evalbias.data import world
+from evalbias.data.choices import choice_codes
 from evalbias.data.columns import parse_mapping
 from evalbias.data.items import check_field
 from evalbias.programs.criteria import BINS, SYNTHETIC
@@ -33,6 +34,7 @@ class Task:
         left_out: Reason -> ids of the data set's items that cannot be used.
         split: Settings of the split.
         mapping: Our field -> the data's column.
+        codes: Codes of the first output, the second and a tie in people's choices; empty for evalbias's own.
     """
 
     spec: str
@@ -44,6 +46,7 @@ class Task:
     left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     split: Mapping[str, Any] = field(default_factory=dict)
     mapping: Mapping[str, str] = field(default_factory=dict)
+    codes: Sequence[str] = ()
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers, for run.json: the items and criteria themselves, not only their names."""
@@ -51,6 +54,7 @@ class Task:
             "data": self.spec,
             "data_sha256": self.sha256,
             **({"map": dict(self.mapping)} if self.mapping else {}),
+            **({"labels": list(self.codes)} if self.codes else {}),
             "left_out": {reason: len(ids) for reason, ids in self.left_out.items()},
             "split": dict(self.split),
             "train": _fingerprint(self.train),
@@ -64,18 +68,21 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
     return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
-def load_items(spec: str, mapping: Mapping[str, str], *, pairs: bool = False) -> data.Dataset:
+def load_items(
+    spec: str, mapping: Mapping[str, str], *, pairs: bool = False, codes: Sequence[str] = ()
+) -> data.Dataset:
     """Load outputs that a model can be asked about; says on stderr which were left out.
 
     Args:
         spec: Name of the data.
         mapping: Our field -> the data's column.
         pairs: Whether the items may be pairs of outputs.
+        codes: Codes of people's choices between the outputs of a pair; see ``choice_codes``.
 
     Raises:
         DataError: An item has no source, or is a pair where the command takes none.
     """
-    items = data.read(spec, mapping=mapping)
+    items = data.read(spec, mapping=mapping, choices={"better": codes})
     if items.left_out:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):
@@ -145,6 +152,7 @@ def open_documents(
     documents: int | None,
     test_fraction: float | None = None,
     columns: list[str] | None = None,
+    codes: str | None = None,
     pairs: bool = True,
 ) -> Task:
     """Open a task of comparisons: outputs by document, rated or not, or pairs of them, and one criterion.
@@ -157,13 +165,14 @@ def open_documents(
         documents: Number of inputs to draw before the split.
         test_fraction: Fraction of the documents that are kept apart; None keeps all on the test side.
         columns: Names of the data's columns, as the user gave them.
+        codes: Codes of people's choices between the outputs of a pair, as the user gave them.
         pairs: Whether the items may be pairs; ranking takes none.
 
     Raises:
         ValueError: Too few documents with two different outputs, or pairs to rank.
     """
-    mapping = parse_mapping(columns or ())
-    dataset = load_items(spec, mapping, pairs=True)
+    mapping, choices = parse_mapping(columns or ()), choice_codes(codes)
+    dataset = load_items(spec, mapping, pairs=True, codes=choices)
     if not pairs and data.hold_pairs(dataset):
         raise data.DataError(
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
@@ -197,6 +206,7 @@ def open_documents(
         left_out=dataset.left_out,
         split=split,
         mapping=mapping,
+        codes=choices,
     )
 
 

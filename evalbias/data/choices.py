@@ -52,9 +52,20 @@ def recorded_choice(value: Any, label: str, labels: Sequence[object] = ()) -> in
     try:
         choice = chosen_candidate(value, label, labels)
     except ValueError as error:
-        hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2 (in Python, labels=(1, 2))."
-        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE.{hint}") from error
+        hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
+        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
+        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
     return None if math.isnan(choice) else int(choice)
+
+
+def choice_codes(text: str | None) -> tuple[str, ...]:
+    """Read the codes of choices as a command names them, with commas between them; none for None.
+
+    Examples:
+        >>> choice_codes("model_a, model_b, tie")
+        ('model_a', 'model_b', 'tie')
+    """
+    return () if text is None else tuple(part.strip() for part in text.split(","))
 
 
 def check_labels(labels: Sequence[object]) -> None:

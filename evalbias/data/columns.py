@@ -108,7 +108,7 @@ def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable
         beside: Fields that are looked for too, so that one message gives the whole ``--map``.
     """
     likely = suggestions(columns, [wanted, *beside])
-    hint = ""
+    hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
     if likely:
         alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
         option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())

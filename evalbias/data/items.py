@@ -61,6 +61,7 @@ def items_of(
                 f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
                 "column, or leave it out of --map."
             )
+    table.source.id_column = table.mapping.get("id", "id")
     try:
         return load_records(table.source, table.rows, choices=choices, numbers=numbers)
     except DataError as error:

@@ -32,6 +32,7 @@ class Source:
         examples: Items in the order they were read.
         places: Item id -> place where it was read, such as ``file:line``.
         decimal_mark: Mark between the whole and the fraction of a number that is written as text.
+        id_column: Column that is read as ``id``.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Source:
     examples: list[dspy.Example] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
     decimal_mark: str = "."
+    id_column: str = "id"
 
     def read(self, path: Path) -> str:
         """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
@@ -142,7 +144,7 @@ class Source:
             first = self.places[fields["id"]]
             raise DataError(
                 f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id. If it "
-                "names an input that several outputs share: --map input_id=id."
+                f"names an input that several outputs share: --map input_id={self.id_column}."
             )
         self.places[fields["id"]] = where
         judged = "candidates" if "candidates" in fields else "output"

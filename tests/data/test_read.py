@@ -188,6 +188,12 @@ def test_what_cannot_be_read_is_named_with_a_remedy(tmp_path):
     with pytest.raises(DataError, match=r"already used at .*a\.csv:2; .* --map input_id=id\."):
         data.read(path)
     assert [e.input_id for e in data.read(path, mapping={"input_id": "id"})] == ["7", "7"]
+    path.write_text("ticket,source,output\n7,q,a\n7,q,b\n")
+    with pytest.raises(DataError, match=r"--map input_id=ticket\."):
+        data.read(path, mapping={"id": "ticket"})
+    path.write_text("message,agent_text\nq,a\n")
+    with pytest.raises(DataError, match=r"'agent_text'\. Say which column it is: --map output=COLUMN \(in Py"):
+        data.read(path)
     path.write_text("prompt,response_a,response_b,human\nq,a,b,A\n")
     with pytest.raises(DataError, match="--map output_1=response_a,output_2=response_b,source=prompt,better=human"):
         data.read(path)
@@ -424,7 +430,7 @@ def test_choices_in_any_field_name_their_place(tmp_path):
     assert [e.verdict for e in data.read(path, choices={"verdict": ()})] == [0, -1, None, 1]
     assert [e.verdict for e in data.read(path)] == ["A", "tie", None, "B"]  # another column stays as it is
     path = as_csv(tmp_path / "b.csv", pair_rows(1, 2, name="verdict"))
-    with pytest.raises(DataError, match=r"b\.csv:3: 'verdict' is 2: give 0 or 'A' for the first .* --labels 1,2 "):
+    with pytest.raises(DataError, match=r"b\.csv:3: 'verdict' is 2: give 0 or 'A' for the first .* --labels 1,2\."):
         data.read(path, choices={"verdict": ()})
     with pytest.raises(DataError, match=r"b\.csv:2: 'verdict' is 1: give one of the labels 'x', 'y', or null"):
         data.read(path, choices={"verdict": ("x", "y")})
