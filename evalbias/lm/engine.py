@@ -22,7 +22,7 @@ from evalbias.lm.loading import Loaded
 from evalbias.lm.requests import judgments, measured, messages_of, refusals_for_dspy, refuse
 from evalbias.lm.scorer import Scorer
 from evalbias.lm.text import check_pairs, check_prompts
-from evalbias.lm.tokens import check_lengths, choice_sequences, joint
+from evalbias.lm.tokens import check_known, check_lengths, choice_sequences, joint
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
 
 NAME = "LocalLM"
@@ -69,6 +69,7 @@ class LocalEngine(Engine):
         """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
         check_pairs(pairs)
         sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
+        check_known(self.tokenizer, sequences)
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 

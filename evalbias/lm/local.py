@@ -104,6 +104,7 @@ class LocalLM(DecidingLM, SavedLM):
         Raises:
             ValueError: An item is no pair of context and continuation, a continuation is empty, or nothing precedes it.
             PromptTooLong: A text is longer than the model's context.
+            TextUnknown: A continuation has words that the model's vocabulary lacks.
             FloatingPointError: The model returned NaN or infinite logits.
         """
         return self._local.loglikelihood(pairs)

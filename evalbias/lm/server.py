@@ -140,6 +140,7 @@ class ServerLM(DecidingLM, SavedLM):
             NotImplementedError: The server returns no likelihoods.
             ValueError: A continuation is empty, or nothing precedes it.
             PromptTooLong: A text is longer than the model's context.
+            TextUnknown: A continuation has words that the model's vocabulary lacks.
             PromptRefused: The server refuses items; the exception holds the answers of the others.
             RequestRefused: The server refuses the settings, and so every item.
             Unanswered: An item has no answer; the exception holds the answers of the others.

@@ -28,6 +28,10 @@ class PromptTooLong(PromptRefused):
     """A prompt is longer than the model's context; prompts are never truncated."""
 
 
+class TextUnknown(PromptRefused):
+    """A text holds words that the model's vocabulary lacks: its probability would be that of any such words."""
+
+
 @dataclass(frozen=True)
 class Scored:
     """A token sequence whose tokens from ``start`` on are scored, 1 <= start < len(ids).
@@ -72,6 +76,27 @@ def check_length(tokens: int, context: int, *, whose: str, generated: int = 0) -
                 "demonstrations. Prompts are never truncated."
             }
         )
+
+
+def check_known(tokenizer: PromptTokenizer, sequences: Sequence[Scored]) -> None:
+    """Check that no scored token stands for an unknown word, as none of a byte-level tokenizer does.
+
+    Raises:
+        TextUnknown: Texts have such tokens; the exception holds the numbers of all, and how many they are.
+    """
+    unknown = tokenizer.tokenizer.unk_token_id
+
+    def check(scored: Scored) -> None:
+        ids = scored.ids[scored.start :]
+        if unknown in ids:
+            raise TextUnknown(
+                {
+                    0: f"has words that the model does not know ({ids.count(unknown)} of its {len(ids)} tokens), so "
+                    "it has no likelihood: name a model whose vocabulary has them."
+                }
+            )
+
+    each(check, sequences)
 
 
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from models import KINDS, byte_level, save
 
-from evalbias import LocalLM
+from evalbias import LocalLM, embedded_judge_lm
 from evalbias.lm import readout
 from evalbias.lm.chat import Renderer
 from evalbias.lm.control_tokens import PromptTokenizer
 from evalbias.lm.generation import Settings, generate
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.text import Rendered
-from evalbias.lm.tokens import PromptTooLong, choice_sequences, joint
+from evalbias.lm.tokens import PromptTooLong, TextUnknown, choice_sequences, joint
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
@@ -50,6 +50,15 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
         assert likelihood.total == pytest.approx(likelihood.mean * likelihood.tokens)
         text = tokenizer.decode(ids[len(ids) - likelihood.tokens :])
         assert continuation.replace(" ", "") in text.replace(" ", "")
+
+
+def test_a_text_of_unknown_words_has_no_likelihood():
+    lm = embedded_judge_lm()
+    texts = [" She was born in Lima.", " Thank you for writing, Ann.", " She works as a plumber."]
+    with pytest.raises(TextUnknown, match=r"does not know \(4 of its 7 tokens\), so it has no likelihood") as caught:
+        lm.loglikelihood([("Unheard words may precede:", text) for text in texts])
+    assert list(caught.value.refused) == [1, 2]
+    assert lm.loglikelihood([("Unheard words may precede:", texts[0])])[0].total < 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -19,7 +19,7 @@ from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.errors import StatusError
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.text import Joined, Rendered
-from evalbias.lm.tokens import Ids, Scored, check_length, check_lengths, choice_sequences, joint, key_of
+from evalbias.lm.tokens import Ids, Scored, check_known, check_length, check_lengths, choice_sequences, joint, key_of
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
@@ -128,12 +128,14 @@ class TokenizedDialect(Dialect):
             NotImplementedError: The server does not return likelihoods.
             ValueError: A continuation is empty, or nothing precedes it; or the server would misread a text.
             PromptTooLong: A text is longer than the model's context.
+            TextUnknown: A continuation has words that the model's vocabulary lacks.
         """
         if not self.likelihoods:
             return super().likelihood_jobs(pairs)
         rendered = [(self._render(context), text) for context, text in pairs]
         each(lambda pair: self.check_plain(pair[0].before(pair[1])), rendered)
         sequences = joint(self._tokenizer, rendered)
+        check_known(self._tokenizer, sequences)
         self._check_lengths(sequences, 1)
 
         async def answer(scored: Scored, at: TokenizedDialect) -> LogLikelihood:
