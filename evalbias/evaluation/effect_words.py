@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from evalbias.evaluation.amounts import more, span
 from evalbias.evaluation.formatting import count, number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
@@ -26,9 +27,10 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
     points = f"points on the scale of {scale[0]:g} to {scale[1]:g}"
     if np.isnan(effect.effect) and not np.isnan(effect.low):
         low, high = (number(end * unit) for end in effect.bounds)
+        ends = " to ".join(number(end * unit) for end in (effect.low, effect.high))
         return (
             f"{LIKELIER} gets between {low} and {high} {points}, depending on how reliable an item's one rating is "
-            f"(95 % interval for every reliability from .5 to 1: {_span(effect)}): {_verdict(effect)}. State the "
+            f"(95 % interval for every reliability from .5 to 1: {ends}): {_verdict(effect)}. State the "
             "reliability (reliability=R, --reliability R), or have a second person rate the items."
         )
     if np.isnan(effect.effect):
@@ -39,12 +41,8 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
             f" The ratings hold the quality fixed only weakly (F = {effect.first_stage_f:.1f}, below 10), so the "
             "interval is the one that allows for this."
         )
-    amount = effect.effect * unit
-    direction = "fewer" if round(amount, 2) < 0 else "more"
-    return (
-        f"{LIKELIER} gets {abs(amount):.2f} {points} {direction} (95 % interval {_span(effect)}): "
-        f"{_verdict(effect)}.{caution}"
-    )
+    ends = [unit * end for end in (effect.effect, effect.low, effect.high)]
+    return f"{LIKELIER} gets {more(*ends)} {points} ({span(*ends)}): {_verdict(effect)}.{caution}"
 
 
 def bias_score_caution(judged: Judged) -> str:
@@ -69,10 +67,6 @@ def bias_score_caution(judged: Judged) -> str:
 
 def _published(likelihoods: np.ndarray, scores: np.ndarray, human: np.ndarray) -> float:
     return bias_score(likelihoods, unfairness_scores(scores, human))
-
-
-def _span(effect: FeatureEffect) -> str:
-    return " to ".join(number(end * effect.score_sd) for end in (effect.low, effect.high))
 
 
 def _verdict(effect: FeatureEffect) -> str:

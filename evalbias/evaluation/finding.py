@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.advice import advice_on, margin_of, shown_distance
+from evalbias.evaluation.amounts import more, span
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import decimals, number
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
@@ -198,20 +199,19 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
         digits = decimals(value, low, high)
-        more, span = _more(value, low, high, digits), _span(value, low, high, digits)
-        return f"{favored} gets {more} points at equal quality{_scale(judged)}{span}"
+        points, interval = more(value, low, high, digits), span(value, low, high, digits)
+        return f"{favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
     if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
-        value, low, high = (100 * (share - 0.5) for share in _even_pair(estimate.name, measurement, ends))
-        return (
-            f"{favored} wins {_more(value, low, high, digits=0)} of 100 pairs of equal quality than the half that is "
-            f"fair{_span(value, low, high, digits=0)}"
-        )
+        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
+        wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
+        interval = span(value, low, high, digits=0)
+        return f"{favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
     if estimate.unit == SCORE_SD:
         value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
         probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         return (
             f"in a pair of equal quality that the judge would otherwise find even, {favored} gets a win probability of "
-            f"{probability} %{_span(value, low, high, digits=0)}"
+            f"{probability} % ({span(value, low, high, digits=0)})"
         )
     if estimate.unit == SHARE:
         value, low, high = (100 * (null + end) for end in ends)
@@ -245,8 +245,8 @@ def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> 
     """
     values = measurement.samples[name].values
     shifts = [_score_sd(name, measurement) * end for end in ends]
-    if are_verdicts(values):
-        return [0.5 + shift / 2 for shift in shifts]
+    if are_verdicts(values):  # the effect is linear, and a share has ends
+        return [float(np.clip(0.5 + shift / 2, 0, 1)) for shift in shifts]
     return [float(scipy.special.expit(shift)) for shift in shifts]
 
 
@@ -255,27 +255,6 @@ def _score_sd(name: str, measurement: Measurement) -> float:
     sample = measurement.samples[name]
     assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
     return float(sample.statistic.both_ways(sample.values[defined_items(sample.values)]).std())
-
-
-def _more(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return "0.21 more" or "0.21 fewer"; "between 0.07 and 0.55 more" where only bounds are known."""
-    if not math.isnan(value):
-        return _signed(value, digits)
-    nearer, farther = sorted((low, high), key=abs)
-    if round(low, digits) * round(high, digits) < 0:
-        return f"between {_signed(low, digits)} and {_signed(high, digits)}"
-    return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{abs(value):.{digits}f} {'fewer' if round(value, digits) < 0 else 'more'}"
-
-
-def _span(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return the interval; of bounds, which are an interval themselves, for which reliabilities they hold."""
-    if math.isnan(value):
-        return " (95 % interval, if the reliability of one rating is .5 or more)"
-    return f" (95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f})"
 
 
 def _scale(judged: Judged) -> str:

@@ -457,6 +457,17 @@ def test_one_rating_gives_bounds_that_are_said_once():
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
 
 
+def test_the_interval_of_fewer_points_says_how_many_fewer():
+    judged = scored(np.random.default_rng(0), 200)
+    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
+    estimate = replace(measurement["length_effect"], value=-0.3, low=-0.5, high=-0.1)
+    sentence = in_words("verbosity", estimate, measurement, judged)
+    value, low, high = map(float, re.findall(r"\d\.\d\d", sentence))
+    assert "fewer points" in sentence
+    assert "-" not in sentence
+    assert low < value < high
+
+
 @pytest.mark.parametrize("verdicts", [False, True])
 def test_only_verdicts_are_counted_as_wins(verdicts):
     judged = compared(np.random.default_rng(0), 300, length=0.4, verdicts=verdicts)
@@ -468,12 +479,14 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
     )
     assert finding.status == "biased"
     if verdicts:
-        value, low, high = 50 * shifts
+        value, low, high = 50 + 50 * shifts
         assert finding.sentence == (
-            f"an output that is one standard deviation longer wins {value:.0f} more of 100 pairs of equal quality than "
-            f"the half that is fair (95 % interval {low:.0f} to {high:.0f})"
+            f"an output that is one standard deviation longer wins {value:.0f} of 100 pairs of equal quality instead "
+            f"of 50 (95 % interval {low:.0f} to {high:.0f})"
         )
         assert re.fullmatch(r"an effect of \d+ of 100 pairs or more", finding.margin_in_words)
+        bounds = replace(finding.estimate, value=np.nan, low=-9.0, high=9.0)
+        assert "wins between 0 and 100 of 100 pairs" in in_words("verbosity", bounds, measurement, judged)
     else:  # log-odds: how many decisions they turn depends on how even the pairs are
         value, low, high = 100 / (1 + np.exp(-shifts))
         assert finding.sentence == (

@@ -148,18 +148,18 @@ def effect(**fields):
     [
         (
             {"effect": 0.42, "low": 0.24, "high": 0.6},
-            LIKELIER + " gets 0.21 points on the scale of 1 to 5 "
-            "more (95 % interval +0.12 to +0.30): the judge overrates likely text.",
+            LIKELIER + " gets 0.21 more points on the scale of 1 to 5 "
+            "(95 % interval 0.12 to 0.30): the judge overrates likely text.",
         ),
         (
             {"effect": -0.42, "low": -0.6, "high": -0.24},
-            LIKELIER + " gets 0.21 points on the scale of 1 to 5 "
-            "fewer (95 % interval -0.30 to -0.12): the judge underrates likely text.",
+            LIKELIER + " gets 0.21 fewer points on the scale of 1 to 5 "
+            "(95 % interval 0.12 to 0.30): the judge underrates likely text.",
         ),
         (
             {"effect": 0.1, "low": -0.1, "high": 0.3},
-            LIKELIER + " gets 0.05 points on the scale of 1 to 5 "
-            "more (95 % interval -0.05 to +0.15): no effect of likelihood is shown.",
+            LIKELIER + " gets 0.05 more points on the scale of 1 to 5 "
+            "(95 % interval -0.05 to 0.15): no effect of likelihood is shown.",
         ),
         (
             {"effect": NAN, "low": 0.1, "high": 0.9, "bounds": (0.2, 0.8)},
