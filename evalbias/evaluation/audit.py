@@ -24,6 +24,7 @@ from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
 from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.groups import group_field, measure_groups
+from evalbias.evaluation.joint import JointEffects
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.measurement import Bias, Measurement, measure
 from evalbias.evaluation.needs import Given, what_is_lacking
@@ -239,7 +240,8 @@ def audit_answers(
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     not_measured = {**_not_measured(given, measurements), **answered.not_measured}
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
-    findings = findings_of(biases, judged, missing, askable=answered.askable)
+    joint = measurements.get(JointEffects.name)
+    findings = findings_of(biases, judged, missing, askable=answered.askable, joint=joint)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
@@ -295,4 +297,5 @@ def _flat(finding: Finding) -> dict[str, Any]:
         "items_needed": finding.items_needed,
         "rated_twice": finding.rated_twice,
         "remedy": finding.remedy,
+        "alone": finding.alone,
     }

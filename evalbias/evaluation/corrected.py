@@ -27,11 +27,11 @@ class CorrectedEstimates:
     ``people_rate`` and ``corrected_mean``, and ``corrected_rate`` where the judge gives verdicts without ties
     (``measures.corrected_rate``). They are right if the labeled items are a random sample, as those of ``label_next``.
 
-    It has no headline: it is not of a bias.
+    Its headline has no null: it is not of a bias.
     """
 
     name = "corrected"
-    headlines: tuple[str, ...] = ()
+    headlines = ("corrected_mean",)
     objective = None
 
     def applies(self, judged: Judged) -> bool:

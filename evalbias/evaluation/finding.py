@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 import scipy
 
-from evalbias.evaluation.advice import advice_on, margin_of, shown_distance
+from evalbias.evaluation.advice import ALLOWANCES, advice_on, margin_of, shown_distance
 from evalbias.evaluation.amounts import more, span
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.formatting import decimals, number
+from evalbias.evaluation.joint import IN_ONE_MODEL
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.measurement import Measurement
 from evalbias.evaluation.needs import Given, what_is_lacking
@@ -52,6 +53,8 @@ class Finding:
             correction; None where unknown, or where as many could not tell.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
+        alone: Whether a bias is also shown in one model with the others, which are held fixed there; False where one of
+            them may be what looks like it.
     """
 
     bias: str
@@ -64,6 +67,14 @@ class Finding:
     items_needed: int | None = None
     rated_twice: bool = False
     remedy: str = ""
+    alone: bool = True
+
+    @property
+    def tolerated(self) -> float:
+        """Distance below an unbiased judge that is no bias, where the interval excludes 0 all the same; else 0."""
+        if self.status == "biased" or self.estimate is None or not self.estimate.high < 0:
+            return 0.0
+        return ALLOWANCES.get(self.estimate.unit, 0.0)
 
 
 def findings_of(
@@ -72,6 +83,7 @@ def findings_of(
     not_measured: Mapping[str, str],
     *,
     askable: bool = True,
+    joint: Measurement | None = None,
 ) -> tuple[Finding, ...]:
     """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
 
@@ -80,6 +92,7 @@ def findings_of(
         judged: What was measured.
         not_measured: Bias -> why it was not measured.
         askable: Whether evalbias can ask the judge and so compile it; what helps depends on it.
+        joint: The biases in one model, if it could be measured.
     """
     headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
@@ -92,7 +105,10 @@ def findings_of(
         else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
         for bias, measurement in measurements.items()
     ]
-    findings = [replace(f, remedy=_remedy(f, judged, askable)) if f.status == "biased" else f for f in findings]
+    findings = [
+        replace(f, remedy=_remedy(f, judged, askable), alone=_is_alone(f.bias, joint)) if f.status == "biased" else f
+        for f in findings
+    ]
     return (*findings, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
 
 
@@ -155,7 +171,7 @@ def _finding(
     needed = items_needed(estimate, shown_distance(estimate.unit), tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
         needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
-    return Finding(
+    finding = Finding(
         bias,
         status,
         estimate,
@@ -166,6 +182,14 @@ def _finding(
         items_needed=needed,
         rated_twice=estimate.unit in RATED and rated_once(judged) > 0,
     )
+    least = (measurement.estimates[estimate.name].null or 0.0) - finding.tolerated
+    return replace(finding, sentence=f"{words}, where {least:g} and more is unbiased") if finding.tolerated else finding
+
+
+def _is_alone(bias: str, joint: Measurement | None) -> bool:
+    """Return whether a bias is shown with the others held fixed; True where that was not measured."""
+    estimate = None if joint is None else joint.estimates.get(IN_ONE_MODEL.get(bias, ""))
+    return estimate is None or not estimate.low <= 0 <= estimate.high
 
 
 def _remedy(finding: Finding, judged: Judged, askable: bool) -> str:

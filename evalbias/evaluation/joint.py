@@ -20,6 +20,8 @@ from evalbias.evaluation.self_preference import OWN, written_by
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.statistic import MeanStatistic
 
+IN_ONE_MODEL = {"likelihood": "likelihood", "verbosity": "length", "self_preference": "own_system"}
+"""Bias -> estimate of the joint model that has the others held fixed."""
 LABELS = {"likelihood": "effect of likelihood", "length": "effect of length", OWN: "own system"}
 
 

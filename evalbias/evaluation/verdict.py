@@ -14,8 +14,8 @@ class Verdict:
     """Conclusion of an audit.
 
     Attributes:
-        paragraphs: Whether the judge is biased and by how much; then, each by itself, what helps and what it costs, and
-            the biases that are ruled out, undecided, and not measured.
+        paragraphs: Whether the judge is biased and by how much; then, each by itself, which of these biases may be
+            another, what helps and what it costs, and the biases that are ruled out, undecided, and not measured.
         findings: One finding per bias.
     """
 
@@ -39,6 +39,7 @@ def verdict_of(findings: Sequence[Finding]) -> Verdict:
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
     missing = verdict.having("not measured")
     parts = [_first(biased, clear, open_, missing)]
+    parts += _confused([f for f in biased if not f.alone])
     parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
         parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
@@ -62,6 +63,17 @@ def _first(
     if clear:
         return "No bias was found, and there are enough items to say so."
     return "No bias could be measured."
+
+
+def _confused(findings: Sequence[Finding]) -> list[str]:
+    """Say which biases may be others that go with them."""
+    if not findings:
+        return []
+    names, verb = joined([title(f.bias) for f in findings]), "is" if len(findings) == 1 else "are"
+    return [
+        f"With the other biases held fixed, {names} {verb} not shown (see 'Biases in one model'): in these outputs, "
+        "one bias may look like another."
+    ]
 
 
 def _excluded(finding: Finding) -> str:

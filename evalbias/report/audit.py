@@ -18,6 +18,8 @@ from evalbias.measures.statistic import SHARE
 
 ROWS = 12
 """Rows of the longest table that a terminal shows."""
+SHOWN = 5
+"""Number of the items to label next that a terminal names."""
 
 
 def audit_view(audit: Audit) -> Group:
@@ -45,8 +47,9 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         if bias not in in_verdict:
             yield f"Not measured: {title(bias)}: {why}"
     if audit.label_next:
-        first = ", ".join(audit.label_next[:5])
-        yield f"Label {count(len(audit.label_next), 'item')} next: {first} ... (all in result.json)"
+        first = ", ".join(audit.label_next[:SHOWN])
+        rest = " ... (all in result.json)" if len(audit.label_next) > SHOWN else ""
+        yield f"Label {count(len(audit.label_next), 'item')} next: {first}{rest}"
     if wide:
         yield f"Numbers in result.json and the report only: {', '.join(wide)}"
     if reasons := audit.judged.reasons:
@@ -67,7 +70,8 @@ def _caption(audit: Audit) -> str:
     units: dict[str, list[str]] = {}
     for finding in audit.verdict.findings:
         if finding.estimate is not None:
-            units.setdefault(finding.estimate.unit, []).append(title(finding.bias))
+            less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
+            units.setdefault(finding.estimate.unit + less, []).append(title(finding.bias))
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {_unit(unit)}" for unit, names in units.items() if unit)]
     once = rated_once(audit.judged)
     parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")

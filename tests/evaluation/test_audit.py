@@ -468,6 +468,27 @@ def test_the_interval_of_fewer_points_says_how_many_fewer():
     assert low < value < high
 
 
+@pytest.mark.parametrize("unlabeled", [1, 7])
+def test_items_to_label_are_named_up_to_five(unlabeled):
+    rows = [row | ({"ratings": [None, None]} if i < unlabeled else {}) for i, row in enumerate(in_points(60))]
+    shown = printed(audit_view(evalbias.audit(rows, scores_field="mine", scale=(1, 5))))
+    (line,) = re.findall(r"Label .* next: .*", shown)
+    assert line.startswith(f"Label {unlabeled} item{'s' if unlabeled > 1 else ''} next: ")
+    assert line.count(",") == min(unlabeled, 5) - 1
+    assert ("... (all in result.json)" in shown) is (unlabeled > 5)
+
+
+def test_a_slope_that_is_tolerated_is_said_to_be():
+    found = evalbias.audit(in_points(800, slope=0.92), scores_field="mine", scale=(1, 5))
+    finding = status(found, "scale_use")
+    assert finding.status == "no sign"
+    assert finding.estimate.high < 0
+    assert finding.sentence.endswith(", where 0.9 and more is unbiased")
+    assert "points per point of quality (-0.1 and more is no bias)" in " ".join(printed(audit_view(found)).split())
+    unbiased = evalbias.audit(in_points(800), scores_field="mine", scale=(1, 5))
+    assert "is no bias)" not in printed(audit_view(unbiased))
+
+
 @pytest.mark.parametrize("verdicts", [False, True])
 def test_only_verdicts_are_counted_as_wins(verdicts):
     judged = compared(np.random.default_rng(0), 300, length=0.4, verdicts=verdicts)

@@ -53,6 +53,20 @@ def test_a_bias_that_only_goes_with_another_does_not_remain(draw):
     assert flagged(JointEffects(), "length", judged, sets=20) >= 0.9
 
 
+def test_an_audit_says_that_one_bias_may_look_like_another():
+    found = audit_answers(Answered("a judge", entangled(np.random.default_rng(0), 400, length=0.5), []))
+    alone = {finding.bias: finding.alone for finding in found.verdict.having("biased")}
+    assert alone == {"likelihood": False, "verbosity": True}
+    assert found.verdict.paragraphs[1] == (
+        "With the other biases held fixed, likelihood is not shown (see 'Biases in one model'): in these outputs, one "
+        "bias may look like another."
+    )
+    assert found.to_dict()["biases"]["likelihood"]["alone"] is False
+    plain = audit_answers(Answered("a judge", scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5), []))
+    assert all(finding.alone for finding in plain.verdict.having("biased"))
+    assert "held fixed" not in plain.verdict.sentence
+
+
 def test_an_unbiased_judge_is_not_flagged():
     for name in ("likelihood", "length", "own_system"):
         assert flagged(MINE, name, lambda rng: scored(rng, 200), sets=60) <= 0.1

@@ -50,6 +50,16 @@ def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     assert "300 of 4,000 dots" in drawing_of(found).caption
 
 
+def test_what_people_would_say_of_all_items_is_the_corrected_mean():
+    judged = scored(200)
+    human = judged.covariates[HUMAN_SCORES].copy()
+    human[30:] = np.nan
+    known = Judged(judged.ids, "quality", judged.answers, {HUMAN_SCORES: human})
+    found = measure(BIASES["corrected"], known, seed=0, n_resamples=20)
+    expected = f"Mean that people would give all items: {found['corrected_mean'].text()} (95 % interval"
+    assert drawing_of(found).title.startswith(expected)
+
+
 def test_one_rating_of_unknown_reliability_has_an_interval_and_no_line():
     judged = scored()
     del judged.covariates["ratings"]

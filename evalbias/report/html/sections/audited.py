@@ -41,7 +41,8 @@ def _audited(finding: Finding, measurement: Measurement) -> Section:
     section = measurement_section(measurement, title_of(finding.bias))
     remark = ""
     if finding.remedy:
-        remark = f"What helps: {finding.remedy}."
+        caution = "" if finding.alone else "With the other biases held fixed, this one is not shown. "
+        remark = f"{caution}What helps: {finding.remedy}."
     elif finding.status == "no sign" and finding.margin_in_words:
         remark = _sentence(f"{finding.margin_in_words} is ruled out")
     elif finding.status == "too few items" and finding.items_needed is not None:
