@@ -132,6 +132,7 @@ def compare(
         seed: Seed for the tests and intervals.
 
     Raises:
+        TypeError: One is no measurement of a bias, but an audit.
         ValueError: The two measure different biases or items, or were measured differently.
     """
     _check_comparable(before, after)
@@ -161,7 +162,13 @@ def compare(
 
 
 def _check_comparable(before: Measurement, after: Measurement) -> None:
-    """Raise ``ValueError`` where two measurements are not of the same bias, items and settings; see ``compare``."""
+    """Raise an error where two measurements are not of the same bias, items and settings; see ``compare``."""
+    for one in (before, after):
+        if not isinstance(one, Measurement):
+            raise TypeError(
+                f"compare takes two measurements of one bias, and one is of type {type(one).__name__}: give one bias "
+                "of each audit, such as compare(before['verbosity'], after['verbosity'], seed=0)."
+            )
     if (before.bias, before.criterion, before.ids) != (after.bias, after.criterion, after.ids):
         raise ValueError(
             "Before and after are of different items, criteria or biases: measure both on the same valset."

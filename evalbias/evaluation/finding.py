@@ -71,8 +71,8 @@ class Finding:
 
     @property
     def tolerated(self) -> float:
-        """Distance below an unbiased judge that is no bias, where the interval excludes 0 all the same; else 0."""
-        if self.status == "biased" or self.estimate is None or not self.estimate.high < 0:
+        """Distance below an unbiased judge that is no bias, where the interval as shown excludes 0; else 0."""
+        if self.status == "biased" or self.estimate is None or not round(self.estimate.high, 2) < 0:
             return 0.0
         return ALLOWANCES.get(self.estimate.unit, 0.0)
 

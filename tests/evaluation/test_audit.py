@@ -468,6 +468,15 @@ def test_the_interval_of_fewer_points_says_how_many_fewer():
     assert low < value < high
 
 
+def test_two_audits_are_compared_by_one_bias():
+    rows = (in_points(60), in_points(60, slope=0.5))
+    before, after = (evalbias.audit(judged, scores_field="mine", scale=(1, 5)) for judged in rows)
+    with pytest.raises(TypeError, match=r"one is of type Audit: .* such as compare\(before\['verbosity'\], after"):
+        evalbias.compare(before, after, seed=0)
+    change = evalbias.compare(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)["slope"]
+    assert change.difference.estimate == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
+
+
 @pytest.mark.parametrize("unlabeled", [1, 7])
 def test_items_to_label_are_named_up_to_five(unlabeled):
     rows = [row | ({"ratings": [None, None]} if i < unlabeled else {}) for i, row in enumerate(in_points(60))]
