@@ -24,6 +24,7 @@ from evalbias.programs.comparison_adapter import check_candidates
 from evalbias.programs.merge_sort import MergeSort
 from evalbias.programs.merging import Answer, ComparedSource
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import check_batch_options
 from evalbias.programs.position_calibration import FITTED
 from evalbias.programs.saving import load_program
 from evalbias.programs.settings import NumberSetting, Program, Setting, saved_criterion
@@ -105,6 +106,7 @@ class PairwiseRanker(Program):
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
+        **options: Any,
     ) -> list[dspy.Prediction]:
         """Rank the candidates of many sources; comparisons of all sources share batches.
 
@@ -112,10 +114,12 @@ class PairwiseRanker(Program):
             examples: Examples with ``source`` and ``candidates``; equal candidates get the same score.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
+            **options: Arguments of ``dspy.Module.batch``, as in ``PairwiseJudge.batch``.
 
         Returns:
             One prediction per example with the fields of ``Ranking``.
         """
+        check_batch_options(options)
         rng = np.random.default_rng(self.seed)
         sources = [
             ComparedSource(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples

@@ -51,6 +51,14 @@ def test_a_ranking_can_be_awaited():
         assert [ranking.order for ranking in asyncio.run(both())] == [[0, 2, 1]] * 2
 
 
+def test_a_batch_takes_the_arguments_of_dspys():
+    ranker = PairwiseRanker(PairwiseJudge(C))
+    (ranking,) = ranker.batch([pair(4, 1, 3)], lm=Comparer(), num_threads=2, disable_progress_bar=True)
+    assert ranking.order == [0, 2, 1]
+    with pytest.raises(TypeError, match=r"unexpected keyword arguments: \['limit'\]"):
+        ranker.batch([pair(4, 1, 3)], lm=Comparer(), limit=2)
+
+
 def test_comparisons_of_a_level_are_asked_together():
     lm, documents = Counting(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
     rankings = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
