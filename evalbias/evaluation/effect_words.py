@@ -33,7 +33,7 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
             f"(95 % interval for every reliability from .5 to 1: {ends}): {_verdict(effect)}. State the "
             "reliability (reliability=R, --reliability R), or have a second person rate the items."
         )
-    if np.isnan(effect.effect):
+    if np.isnan(effect.low):
         return f"The likelihood effect cannot be told: {effect.reason}."
     caution = ""
     if effect.weak:

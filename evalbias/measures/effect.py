@@ -44,6 +44,9 @@ UNRELATED = "the ratings of an item agree no more than its {feature} explains: c
 COLLINEAR = "the {feature} can hardly be told apart from what is held fixed: leave a covariate out"
 ONE_INPUT = "without the items of one input the effect is unknown: judge outputs of more inputs"
 TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed: rate more items, or each more often"
+EXACT = "the scores follow people's ratings exactly, which does not tell how far others would deviate: judge more items"
+ROUNDING = 1e-6
+"""Standard error, or width of an interval, up to which it is a rounding error of 0."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class FeatureEffect:
         low: Lower end of the 95 % interval, which allows for ``ends``. Where only the reliability is unknown, the
             interval holds for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
         high: Upper end.
-        standard_error: Standard error of the effect, from the jackknife over inputs.
+        standard_error: Standard error of the effect, from the jackknife over inputs; NaN, as are the interval and p,
+            where the scores follow the ratings exactly, which tells nothing about it.
         p_value: Two-sided p of the test against 0, or against the nearest value between ``ends``.
         bounds: Smallest and largest effect that the unknown reliability of a single rating allows; both are the effect
             where the reliability is known.
@@ -111,10 +115,10 @@ def fitted_effect(
     if problem := model.problem():
         return _undefined(model, problem)
     if model.several:
-        return _fitted(model, pool(model.ratings), differences=differences)
+        return _unless_exact(_fitted(model, pool(model.ratings), differences=differences))
     single = np.nansum(model.ratings, axis=1)  # the one rating of each item
     if reliability is not None:
-        return _fitted(model, with_reliability(single, reliability))
+        return _unless_exact(_fitted(model, with_reliability(single, reliability)))
     ends = CHOICES if len(np.unique(single)) == 2 else RELIABILITIES
     return _between(*(_fitted(model, with_reliability(single, r)) for r in ends))
 
@@ -154,6 +158,14 @@ def _fitted(model: JointModel, rated: Rated, *, differences: bool = False) -> Fe
         reason=ONE_INPUT if np.isnan(effect.low) else "",
         ends=ends,
     )
+
+
+def _unless_exact(found: FeatureEffect) -> FeatureEffect:
+    """Return an effect without an interval where no score deviates from the ratings, which hides its error."""
+    if found.standard_error > ROUNDING or np.isnan(found.standard_error):
+        return found
+    nan = float("nan")
+    return replace(found, low=nan, high=nan, standard_error=nan, p_value=nan, reason=EXACT)
 
 
 def _ends(model: JointModel, rated: Rated, differences: bool) -> tuple[float, float]:

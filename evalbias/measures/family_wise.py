@@ -45,12 +45,12 @@ def nonzero(value: float, errors: FloatArray) -> float:
 
     Args:
         value: Estimate of the number.
-        errors: (R,) draws of the estimate's error.
+        errors: (R,) draws of the estimate's error; NaN where it is unknown.
 
     Returns:
-        p in [1 / (R + 1), 1]; NaN where the number is undefined.
+        p in [1 / (R + 1), 1]; NaN where the number or its error is undefined.
     """
-    if np.isnan(value):
+    if np.isnan(value) or np.isnan(errors).any():
         return float("nan")
     return float((1 + (np.abs(errors) >= abs(value)).sum()) / (1 + len(errors)))
 
@@ -64,10 +64,10 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
 
     Args:
         values: (1 + m,) estimates, the first one that of the number which the others are compared with.
-        errors: (R, 1 + m) joint draws of the estimates' errors.
+        errors: (R, 1 + m) joint draws of the estimates' errors; NaN where a number's error is unknown.
 
     Returns:
-        (m,) adjusted one-sided p-values; NaN where a number is undefined.
+        (m,) adjusted one-sided p-values; NaN where a number or its error is undefined.
     """
     sign = np.sign(values[0])
     gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
@@ -76,9 +76,8 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
     unit = np.where(scale > 0, scale, np.inf)  # numbers that always agree differ by 0 standard errors
     t, columns = gaps / unit, np.arange(len(values) - 1)
     nearest = np.where(t[0] <= t[1], 0, 1)  # the side on which the magnitudes may be equal
-    return step_down(
-        np.where(np.isnan(t).any(axis=0), np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns]
-    )
+    undefined = np.isnan(t).any(axis=0) | np.isnan(scale).any(axis=0)
+    return step_down(np.where(undefined, np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns])
 
 
 def higher_than_first(

@@ -25,7 +25,7 @@ from evalbias.measures.raters import Rated
 from evalbias.measures.resampling import sums_by_cluster
 
 SINGULAR = 1e-9
-"""Eigenvalue of normal equations of columns of length 1 up to which it is a rounding error of 0."""
+"""Eigenvalue of normal equations of columns of length 1, or variance, up to which it is a rounding error of 0."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Fit:
 
     def p_value(self, index: int, *, null: float = 0.0) -> float:
         """Return the two-sided p of a coefficient's t test against a value."""
-        distance = abs(self.coefficients[index] - null)
-        return float(2 * scipy.stats.t.sf(distance / self.errors[index], self.clusters - 1))
+        distance, error = abs(self.coefficients[index] - null), self.errors[index]
+        return float(2 * scipy.stats.t.sf(distance / error, self.clusters - 1)) if error > 0 else np.nan
 
 
 def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: IntArray, *, unit: FloatArray) -> Fit:
@@ -99,7 +99,7 @@ def fit(scores: FloatArray, x: FloatArray, rated: Rated, clusters: IntArray, *, 
     groups, n, k = len(left_out), len(x), x.shape[1] + 1
     errors = np.sqrt((groups - 1) * left_out.var(axis=0))
     agreement, spread = _held_fixed(x, rated)
-    relevance = agreement.sum() / spread.sum()
+    relevance = agreement.sum() / spread.sum() if spread.sum() > 0 else 0.0
     noise = (sums_by_cluster(agreement - relevance * spread, clusters) ** 2).sum() * small_sample(groups, n, k)
     f = agreement.sum() ** 2 / noise if noise > 0 else np.inf
     return Fit(coefficients, errors, groups, float(f), bool(agreement.sum() > 0))
@@ -129,15 +129,18 @@ def jackknife(
 
 
 def _solved(sums: Sequence[FloatArray], standardized: FloatArray) -> FloatArray:
-    """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k, s) coefficients in standard deviations."""
+    """Solve m normal equations: sums of (k, k), (k, s) and (s,) to (m, k, s) coefficients in standard deviations.
+
+    NaN for scores that are constant, as those of a judge may be without one cluster.
+    """
     products, targets, squares = sums
     solutions = _identified(products, targets)
     n = products[:, 0, 0, None]
     variance_x = np.diagonal(products, axis1=1, axis2=2) / n - (products[:, 0] / n) ** 2  # (m, k)
     variance_y = squares / n - (targets[:, 0] / n) ** 2  # (m, s)
-    return np.asarray(
-        solutions * np.sqrt(np.where(standardized > 0, variance_x, 1.0)[:, :, None] / variance_y[:, None, :])
-    )
+    spread_y = np.sqrt(np.where(variance_y > SINGULAR, variance_y, np.nan))
+    spread_x = np.sqrt(np.where(standardized > 0, np.maximum(variance_x, 0.0), 1.0))
+    return np.asarray(solutions * spread_x[:, :, None] / spread_y[:, None, :])
 
 
 def _identified(products: FloatArray, targets: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
 from evalbias.measures.checks import vector
 
 QUALITY = "quality"
@@ -72,7 +72,7 @@ class JointModel:
                 f"{_count(groups, 'input')}): at least {_count(x.shape[1] + 3, 'item')} from {MIN_CLUSTERS} inputs are "
                 "needed"
             )
-        if np.isnan(self.scores).any() or np.ptp(self.target) == 0:
+        if np.isnan(self.scores).any() or np.ptp(self.target) <= SLACK:
             return "both judges score alike" if self.scores.shape[1] == 2 else "all items have the same score"
         if np.ptp(self.columns[self.feature]) == 0:
             return f"all items have the same {self.feature}"

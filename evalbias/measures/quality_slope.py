@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, ratio
-from evalbias.measures.effect import STRONG
+from evalbias.measures.effect import EXACT, ROUNDING, STRONG
 from evalbias.measures.intervals import ConfidenceInterval
 from evalbias.measures.raters import pool
 from evalbias.measures.resampling import aligned, cluster_codes, sums_by_cluster
@@ -72,10 +72,13 @@ class QualitySlopeStatistic(Statistic):
         Where ratings hardly agree (F of their agreement below 10), the slope has a denominator near 0. Its interval is
         then Fieller's (1954), which tests the numerator less the slope times the denominator, and is undefined where it
         has no end. The test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope
-        above 1 is no use of the scale but the mark of another bias.
+        above 1 is no use of the scale but the mark of another bias. Scores that follow the ratings exactly, unless they
+        are constant, have no interval: they do not tell how far others would deviate.
         """
         (column,) = aligned(scores)
-        return self._jackknife(column, clusters, confidence, null=LEAST, only_below=True)
+        found = self._jackknife(column, clusters, confidence, null=LEAST, only_below=True)
+        exact = found.high - found.low <= ROUNDING and abs(found.estimate) > ROUNDING  # constant scores have slope 0
+        return replace(found, low=np.nan, high=np.nan, p_value=np.nan, reason=EXACT) if exact else found
 
     def difference(
         self,
@@ -166,6 +169,8 @@ class _Ratio:
         if self._weak:
             part = np.array([1.0, -value])
             away, error = abs(a - value * b), np.sqrt(part @ self._covariance @ part)
+        if away == 0:
+            return 0.0
         return float(away / error) if error > 0 else np.inf
 
     @property

@@ -556,6 +556,14 @@ def test_no_bias_was_found_only_among_those_that_were_measured():
     assert "verbosity (all items have the same length)" in verdict.sentence
 
 
+@pytest.mark.parametrize("n", [8, 80])
+def test_a_judge_that_repeats_people_is_not_called_unbiased(n):
+    rows = [row | {"mine": row["ratings"][0], "ratings": row["ratings"][:1] * 3} for row in in_points(n)]
+    found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
+    assert {f.status for f in found.verdict.findings} == {"not measured"}
+    assert "verbosity (the scores follow people's ratings exactly" in found.verdict.sentence
+
+
 def test_scores_that_do_not_rise_with_the_quality_need_no_map():
     for rows in (in_points(200, slope=-1.0), [row | {"mine": 3} for row in in_points(200)]):
         found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))

@@ -172,10 +172,30 @@ def effect(**fields):
             {"effect": NAN, "low": NAN, "high": NAN, "reason": "all items have the same score"},
             "The likelihood effect cannot be told: all items have the same score.",
         ),
+        (
+            {"effect": 0.3, "low": NAN, "high": NAN, "reason": "the scores follow people's ratings exactly"},
+            "The likelihood effect cannot be told: the scores follow people's ratings exactly.",
+        ),
     ],
 )
 def test_the_effect_in_words(fields, said):
     assert effect_sentence(effect(**fields), (1, 5)) == said
+
+
+@pytest.mark.parametrize("n", [8, 40])
+def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_deviate(n):
+    rng = np.random.default_rng(n)
+    quality, ls = rng.integers(1, 6, size=n).astype(float), rng.normal(size=n)
+    unanimous = np.column_stack([quality] * 3)
+    for ratings, options in ((unanimous, {}), (unanimous[:, :1], {"reliability": 1.0})):
+        found = likelihood_effect(ls, 2 * quality + 1, ratings, **options)
+        assert found.effect == pytest.approx(0, abs=1e-5)
+        assert np.isnan([found.low, found.high, found.standard_error, found.p_value]).all()
+        assert found.reason.startswith("the scores follow people's ratings exactly")
+    change = likelihood_effect_change(ls, quality + ls, 2 * (quality + ls) / 3 + 0.1, unanimous)
+    assert (change.reason, math.isnan(change.low)) == ("both judges score alike", True)  # but for their scale
+    one = likelihood_effect(ls, quality + (ls == ls.max()), unanimous)  # deviates, and that tells something
+    assert one.high - one.low > 0.05
 
 
 def test_a_weak_instrument_is_told():

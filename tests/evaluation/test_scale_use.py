@@ -190,6 +190,19 @@ def test_two_judges_are_compared():
     assert not worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
 
 
+def test_scores_that_follow_the_ratings_exactly_and_equal_judges():
+    quality = np.random.default_rng(0).normal(size=40)
+    statistic = QualitySlopeStatistic(np.column_stack([quality, quality]))
+    for scores in (quality, 0.5 * quality):
+        found = statistic.interval(scores, seed=0)
+        assert np.isnan([found.low, found.high, found.p_value]).all()
+        assert found.reason.startswith("the scores follow people's ratings exactly")
+    never = statistic.interval(np.full(40, 3.0), seed=0)
+    assert [never.estimate, never.low, never.high, never.p_value] == pytest.approx([0, 0, 0, 0])
+    same = statistic.difference(quality, quality, seed=0)
+    assert (same.low, same.high, same.p_value) == (0, 0, 1)
+
+
 @pytest.mark.parametrize("noise", [0.5, 2.0])  # ratings that hold the slope well, and weakly
 def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise):
     p_values = []

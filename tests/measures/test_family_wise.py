@@ -25,6 +25,15 @@ def test_a_number_that_errors_reach_is_not_told_from_0():
     assert nonzero(9.0, errors) == 1 / (4 + 1)
 
 
+def test_a_number_whose_error_is_unknown_has_no_test_and_costs_no_other():
+    errors = np.random.default_rng(0).normal(size=(999, 3)) / 10
+    alone = smaller_in_magnitude(np.array([1.0, 0.1]), errors[:, :2])
+    errors[:, 2] = np.nan
+    assert np.isnan(nonzero(1.0, errors[:, 2]))
+    assert smaller_in_magnitude(np.array([1.0, 0.1, 0.2]), errors) == pytest.approx([*alone, np.nan], nan_ok=True)
+    assert np.isnan(smaller_in_magnitude(np.array([0.2, 0.1]), errors[:, [2, 0]])).all()
+
+
 def test_statistics_that_agree_cost_one_test_and_independent_ones_all():
     rng = np.random.default_rng(0)
     one, several = rng.normal(size=(200_000, 1)), rng.normal(size=(200_000, 10))

@@ -294,6 +294,18 @@ def test_one_rating_of_known_reliability_by_hand():
     assert perfect.effect == pytest.approx(least_squares[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("level", [3.0, 3.1, 0.7])
+def test_scores_that_differ_in_one_input_alone_do_not_tell_their_error(level, seed):
+    rng, n = np.random.default_rng(seed), 40
+    ratings = rng.normal(size=(n, 1)) + 0.5 * rng.normal(size=(n, 3))
+    scores = np.full(n, level)  # without the first input its rounding errors are all that is left
+    scores[:4] += rng.normal(size=4)
+    found = likelihood_effect(rng.normal(size=n), scores, ratings, clusters=[i // 4 for i in range(n)])
+    assert np.isnan([found.low, found.high, found.p_value]).all()
+    assert found.reason.startswith("without the items of one input")
+
+
 @pytest.mark.slow
 def test_a_known_reliability_recovers_the_effect_and_its_test_holds_its_level():
     rejected, effects = 0, []
