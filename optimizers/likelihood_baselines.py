@@ -23,7 +23,7 @@ LEVEL = 0.05
 """Level of the one-sided test that the judge agrees with people better than a baseline."""
 
 
-def item_facts(
+def baseline_facts(
     examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str
 ) -> dict[str, FloatArray]:
     """Return what a baseline is made of, (n,) each: LS in nats, length in characters, Score_h."""
@@ -41,7 +41,7 @@ def against_baselines(
 
     Args:
         judged: The judge's answers.
-        fitted: ``item_facts`` of other items, which tell whether more or less of each is better.
+        fitted: ``baseline_facts`` of other items, which tell whether more or less of each is better.
         n_resamples: Swaps of each permutation test.
         seed: Seed for tests and intervals.
 

@@ -21,7 +21,7 @@ from evalbias.optimizers.compile_report import CompileReport
 from evalbias.optimizers.cross_fitting import cross_fitted, fitted
 from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
 from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
-from evalbias.optimizers.likelihood_baselines import against_baselines, item_facts
+from evalbias.optimizers.likelihood_baselines import against_baselines, baseline_facts
 from evalbias.optimizers.likelihood_objective import Objective, objective_of
 from evalbias.optimizers.likelihood_optimizer import (
     TRIED,
@@ -182,7 +182,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         papers = [one.program for one in outcome.candidates if one.name == name and problem.valset]
         criterion = problem.student.criterion
         rated, held_back = rated_items(problem.trainset, criterion), rated_items(problem.held_back, criterion)
-        facts = item_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
+        facts = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
         compared = last_items(answers, len(held_back))  # calibrated scores answer all items
         return {
             "paper": self.judge(problem, papers[0], problem.valset) if papers else None,

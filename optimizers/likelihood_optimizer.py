@@ -181,11 +181,11 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
     """
     longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
     model = measuring(lm, judge.sampling)
-    demos = judge.predict.demos
+    demos, trial = judge.predict.demos, judge.deepcopy()
 
     def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
-        judge.predict.demos = demos[:count]
-        prompts = [judge.messages(e) for e in items]
+        trial.predict.demos = demos[:count]
+        prompts = [trial.messages(e) for e in items]
         try:
             name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
         except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits

@@ -14,7 +14,7 @@ from evalbias.optimizers.agreement_rule import AgreementRule
 from evalbias.optimizers.base import Outcome, Problem
 from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.demos import rated_items
-from evalbias.optimizers.likelihood_baselines import against_baselines, item_facts
+from evalbias.optimizers.likelihood_baselines import against_baselines, baseline_facts
 from evalbias.optimizers.likelihood_objective import objective_of
 from evalbias.optimizers.likelihood_rule import LikelihoodRule
 from evalbias.optimizers.selection import GIVEN, Selection, choose
@@ -85,7 +85,7 @@ def compiled(
     rule.objective = objective_of(given, seed=seed)
     problem = optimizer.problem
     rated = rated_items(problem.trainset, criterion)
-    facts = item_facts(rated, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
+    facts = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, n_resamples=n_resamples, seed=seed)
     return {
         "decision": report.decision,

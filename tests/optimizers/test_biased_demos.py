@@ -14,6 +14,7 @@ from evalbias.lm.tokens import PromptTooLong
 from evalbias.measures import likelihood_bias
 from evalbias.optimizers import BiasedDemos
 from evalbias.optimizers.demos import with_demos
+from evalbias.optimizers.likelihood_optimizer import DemosDoNotFitError, check_demos_fit
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.adapter import written_score
 from evalbias.report.tables import words_note
@@ -193,6 +194,15 @@ def test_items_that_are_all_too_long_are_refused_before_anything_is_judged():
     with pytest.raises(ValueError, match="Not even a prompt without demonstrations fits"):
         BiasedDemos(4, n_resamples=9, select=False).compile(PointwiseJudge(C), trainset=trainset, lm=lm)
     assert not lm.judged
+
+
+def test_a_judge_whose_demonstrations_are_checked_keeps_them():
+    judge = with_demos(PointwiseJudge(C), items(3, 1))
+    for item in (long := items(2, 2)):
+        item.output += " and so on" * 60
+    with pytest.raises(DemosDoNotFitError, match="Not even a prompt without demonstrations fits"):
+        check_demos_fit(judge, long, TooShort())
+    assert len(judge.predict.demos) == 3
 
 
 def test_what_is_undefined_on_one_side_is_compared_on_neither():
