@@ -22,7 +22,7 @@ from scipy import stats
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
-from evalbias.measures import bias_score, bias_score_statistic, paired_permutation_test, performance_statistic, spearman
+from evalbias.measures import bias_score, bias_score_statistic, paired_permutation_test, performance_statistic
 from evalbias.measures import unfairness_scores as us
 
 STATISTICS = ("BiasScore", "performance")
@@ -51,12 +51,13 @@ def scipy_p_value(statistic: str, n: int, resamples: int) -> float:
 
     def difference(a: np.ndarray, b: np.ndarray) -> float:
         if statistic == "performance":
-            return spearman(a, human).value - spearman(b, human).value
+            return float(np.corrcoef(a, ranks)[0, 1] - np.corrcoef(b, ranks)[0, 1])
         return bias_score(likelihoods, us(a, human)) - bias_score(likelihoods, us(b, human))
 
-    swapped = [stats.rankdata(x) for x in (before, after)] if statistic == "performance" else [before, after]
+    ranks = stats.rankdata(human)
+    units = stats.rankdata if statistic == "performance" else np.asarray
     test = stats.permutation_test(
-        swapped,
+        [stats.zscore(units(x)) for x in (before, after)],
         difference,
         permutation_type="samples",
         n_resamples=resamples,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import DTypeLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
@@ -40,7 +39,7 @@ class Mixture:
         covariance, n = self._covariance or self._build(), len(self._a)
         rows = second.astype(self._changes.dtype)  # (k, n)
         held = (self._tied + rows @ self._changes).astype(np.float64)  # (k, t) items that hold each value
-        spread = (n**3 - n) / 12.0 - (np.einsum("kt,kt,kt->k", held, held, held) - held.sum(axis=1)) / 12.0
+        spread = (n**3 - n) / 12.0 - ((held**3 - held) / 12.0).sum(axis=1)
         total = spread * (self._centered**2).sum()
         with np.errstate(invalid="ignore", divide="ignore"):
             rho = np.where(total > 0, covariance(rows, held) / np.sqrt(total), np.nan)
@@ -57,13 +56,12 @@ class Mixture:
         counted = 4 * len(values) <= n  # two products with (n, t) cost less than one with (n, n)
         shared = counted | (holders.any(axis=0).sum(axis=0) > 1)  # values that two items can share
         of_a, of_b = holders[:, :, shared].astype(exact)
-        self._tied, self._changes = of_a.sum(axis=0), scipy.sparse.csr_array(of_b - of_a)  # at most two a row
+        self._tied, self._changes = of_a.sum(axis=0), of_b - of_a
         self._covariance = self._of_counts(of_a) if counted else self._of_form(exact)
         return self._covariance
 
     def _of_counts(self, of_a: FloatArray) -> Callable[[FloatArray, FloatArray], FloatArray]:
-        sums = self._centered @ of_a
-        moved = self._changes.multiply(self._centered[:, None]).tocsr().astype(of_a.dtype)
+        sums, moved = self._centered @ of_a, (self._centered[:, None] * self._changes).astype(of_a.dtype)
 
         def covariance(rows: FloatArray, held: FloatArray) -> FloatArray:
             ranks = np.cumsum(held, axis=1) - held / 2  # less a half, which the centered reference cancels

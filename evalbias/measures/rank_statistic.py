@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.correlation_statistic import CorrelationStatistic
 from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
 from evalbias.measures.mixture import Mixture
@@ -96,29 +96,39 @@ class RankStatistic(CorrelationStatistic):
         return np.asarray(np.where(constant, 0.0, np.sqrt(spread)))
 
     def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """See ``Statistic``; each judge's ranks are swapped instead of its scores, and z-scores for a z-scored US.
+        """See ``Statistic``; what is swapped are z-scores, of each judge's ranks, its scores or its US.
 
-        Scores themselves are exchangeable only if both judges use the scale alike. Where one scores a standard
-        deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 % rejects 1 to 2 %
-        of equal judges. The published US is swapped as published: its range and largest magnitude are those of every
-        row. A row has one of few ranges, and the rows of one range are one mixture.
+        Scores themselves are exchangeable only between judges that use the scale alike. Where one scores a standard
+        deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 % rejects 0 to 2 %
+        of equal judges.
         """
-        reference = rank_rows(self.references[0][None])[0]
-        if len(self.references) == 2 and self._normalization == "center-max":
-            return super().swapping(a, b)
         if len(self.references) == 1:
-            a, b = rank_rows(np.stack([a, b]))
-        elif self._normalization == "z-score":
-            a, b = (unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b))
-        if len(self.references) == 1 or self._normalization == "z-score":
-            mixed = Mixture(a, b, reference)
+            return self._swapping_ranks(a, b)
+        if self._normalization == "z-score":
+            mixed = self._mixture(*(unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b)))
             return lambda swap: (mixed(swap), mixed(~swap))
+        a, b = normalize(a, "z-score"), normalize(b, "z-score")
+        return self._swapping_ranges(a, b) if self._normalization == "mean-range" else super().swapping(a, b)
+
+    def _swapping_ranks(self, a: FloatArray, b: FloatArray) -> Swapping:
+        """Swap ranks; a mixture is not ranked again, which would order equal scores by the judge who gave them."""
+        reference = _z_ranks(self.references[0])
+        own = [_z_ranks(scores) for scores in (a, b)]
+        first, second = (np.column_stack([z, z**2, z * reference]) for z in own)
+
+        def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+            moved = swap @ (second - first)  # (k, 3)
+            return _rho(first.sum(axis=0) + moved, len(a)), _rho(second.sum(axis=0) - moved, len(a))
+
+        return swapped
+
+    def _swapping_ranges(self, a: FloatArray, b: FloatArray) -> Swapping:
+        """Swap scores of which each row has a range of its own; the rows of one range are one mixture."""
         human = normalize(self.references[1], "mean-range")
 
         @functools.lru_cache(maxsize=64)
         def mixture(width: float) -> Mixture:
-            first, second = (np.round(x / width - human, DECIMALS) for x in (a, b))  # a row's mean moves no rank
-            return Mixture(first, second, reference)
+            return self._mixture(*(np.round(x / width - human, DECIMALS) for x in (a, b)))  # a mean moves no rank
 
         def rho(swap: BoolArray) -> FloatArray:
             values = np.full(len(swap), np.nan)
@@ -130,6 +140,20 @@ class RankStatistic(CorrelationStatistic):
             return values
 
         return lambda swap: (rho(swap), rho(~swap))
+
+    def _mixture(self, first: FloatArray, second: FloatArray) -> Mixture:
+        return Mixture(first, second, rank_rows(self.references[0][None])[0])
+
+
+def _z_ranks(x: FloatArray) -> FloatArray:
+    """Return the z-scores of the ranks of (n,) values; NaN where all are equal."""
+    return normalize(rank_rows(x[None])[0], "z-score")
+
+
+def _rho(sums: FloatArray, n: int) -> FloatArray:
+    """Return the correlations of rows of n values with z-scores, from (k, 3) sums of values, squares and products."""
+    total, squares, products = sums.T
+    return ratio(products, np.sqrt(np.maximum(n * squares - total**2, 0.0)))
 
 
 def _equal_pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -59,9 +59,7 @@ def paired_permutation_test(
     none are the data, and count in full. Two systems without a difference have p = 1.
 
     Two systems may use the scale differently, and then their scores are not exchangeable although they rank the items
-    alike. So a statistic swaps what it sees of a score: a rank correlation its rank, and the z-scored BiasScore its
-    z-score (``RankStatistic.swapping``). The published BiasScore swaps the scores themselves, so its test rejects too
-    seldom where one system scores higher throughout.
+    alike. So a rank correlation swaps z-scores, of each system's ranks, scores or US (``RankStatistic.swapping``).
 
     Without ``clusters`` the units are items, as in the paper. This is right under the null hypothesis that the systems
     are exchangeable item by item: what one scores too high on an item says nothing about its other items. Outputs of
