@@ -77,7 +77,7 @@ def test_the_model_is_the_same_in_workers_and_here(workers):
     here = open_lm("embedded")
     assert (workers.model, workers.provenance()) == (here.model, identity(here))
     prompts = [[{"role": "user", "content": f"Judge {n}."}] for n in range(2 * PART + 1)]
-    pairs = [(prompt, " She was born in Lima.") for prompt in prompts]
+    pairs = [(prompt, "She was born in Lima.") for prompt in prompts]
     for kind in (lambda lm, some: lm.choice_logprobs(prompts[some], ["1", "5"]).logprobs.ravel().tolist(),
                  lambda lm, some: [answer.total for answer in lm.loglikelihood(pairs[some])]):  # fmt: skip
         expected = []
