@@ -41,8 +41,8 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
             f" The ratings hold the quality fixed only weakly (F = {effect.first_stage_f:.1f}, below 10), so the "
             "interval is the one that allows for this."
         )
-    ends = [unit * end for end in (effect.effect, effect.low, effect.high)]
-    return f"{LIKELIER} gets {more(*ends)} {points} ({span(*ends)}): {_verdict(effect)}.{caution}"
+    shown = [unit * end for end in (effect.effect, effect.low, effect.high)]
+    return f"{LIKELIER} gets {more(*shown)} {points} ({span(*shown)}): {_verdict(effect)}.{caution}"
 
 
 def bias_score_caution(judged: Judged) -> str:
