@@ -29,7 +29,9 @@ class AgreementRule(OnHeldBack):
 
     The performances are compared by one-sided permutation tests, adjusted for all judges (``higher_than_first``), in
     families as in ``LikelihoodRule``. Not larger means two things, as for the performance there: the magnitude of the
-    bias is not significantly larger, and the items rule out that it is larger by more than ``RISE``. Of several such
+    bias is not significantly larger, and the items rule out that it is larger by more than ``RISE``. And the judge must
+    agree with people at all: the interval of its performance lies above 0, because a calibration can raise -.05 to -.01
+    significantly, which makes no useless judge useful. Of several such
     judges, the one with the smallest bias is taken among those whose performance is within one standard error of the
     best.
     """
@@ -52,7 +54,7 @@ class AgreementRule(OnHeldBack):
         return [float(p) for p in np.minimum(1.0, self.tested_in_families(answers, given, higher))]
 
     def loss(self, answers: Judged, given: Judged) -> str:
-        """Say whether the bias is larger, or may be larger by more than ``RISE``."""
+        """Say whether the bias is larger, or may be larger by more than ``RISE``, or no agreement is shown."""
         objective, judges = self.objective_for(given), [last_items(given, len(answers.ids)), answers]
         values, errors = objective.with_errors(judges, draws=DRAWS, seed=self.seed)
         if np.isnan(values).any():
@@ -62,7 +64,11 @@ class AgreementRule(OnHeldBack):
         rise = f"{objective.label} {before:.2f} -> {after:.2f} in magnitude"
         if least > 0:
             return f"is more biased ({rise})"
-        return f"may be more biased ({rise}, change at worst {most:+.2f})" if most > RISE else ""
+        if most > RISE:
+            return f"may be more biased ({rise}, change at worst {most:+.2f})"
+        performance = self.estimates(answers)[PERFORMANCE]
+        shown = f"performance {performance.text()}, {performance.interval}"
+        return "" if performance.low > 0 else f"is not shown to agree with people ({shown})"
 
     def error(self, answers: Judged) -> float:
         """Return the standard error of the performance on the held-back items."""
