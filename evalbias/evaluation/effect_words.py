@@ -41,8 +41,9 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
             f" The ratings hold the quality fixed only weakly (F = {effect.first_stage_f:.1f}, below 10), so the "
             "interval is the one that allows for this."
         )
-    shown = [unit * end for end in (effect.effect, effect.low, effect.high)]
-    return f"{LIKELIER} gets {more(*shown)} {points} ({span(*shown)}): {_verdict(effect)}.{caution}"
+    value, least, most = unit * effect.effect, unit * effect.low, unit * effect.high
+    amount = f"{more(value, least, most)} {points} ({span(value, least, most)})"
+    return f"{LIKELIER} gets {amount}: {_verdict(effect)}.{caution}"
 
 
 def bias_score_caution(judged: Judged) -> str:
