@@ -13,7 +13,7 @@ from evalbias.measures import performance_statistic
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.family_wise import higher_than_first
 from evalbias.measures.statistic import SCORE_SD
-from evalbias.optimizers.likelihood_rule import DRAWS, LOSS, PERFORMANCE, OnHeldBack, last_items, standard_error
+from evalbias.optimizers.likelihood_rule import DRAWS, LOSS, OnHeldBack, last_items, standard_error
 from evalbias.optimizers.selection import LEVEL
 
 RISE = MARGINS[SCORE_SD]
@@ -66,13 +66,13 @@ class AgreementRule(OnHeldBack):
             return f"is more biased ({rise})"
         if most > RISE:
             return f"may be more biased ({rise}, change at worst {most:+.2f})"
-        performance = self.estimates(answers)[PERFORMANCE]
+        performance = self.performance(answers)
         shown = f"performance {performance.text()}, {performance.interval}"
         return "" if performance.low > 0 else f"is not shown to agree with people ({shown})"
 
     def error(self, answers: Judged) -> float:
         """Return the standard error of the performance on the held-back items."""
-        return standard_error(self.estimates(self.compared(answers))[PERFORMANCE])
+        return standard_error(self.performance(self.compared(answers)))
 
     def costs(self, answers: Judged) -> tuple[float, ...]:
         """Return minus the performance, and the magnitude of the bias, on the held-back items."""

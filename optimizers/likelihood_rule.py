@@ -61,6 +61,11 @@ class OnHeldBack:
         others = estimates_of(shown, seed=self.seed, clusters=clusters_of(answers))
         return {objective.name: objective.estimate(answers), **others}
 
+    def performance(self, answers: Judged) -> Estimate:
+        """Return the performance alone, with its interval."""
+        sample = LikelihoodBias().samples(answers)[PERFORMANCE]
+        return estimates_of({PERFORMANCE: sample}, seed=self.seed, clusters=clusters_of(answers))[PERFORMANCE]
+
     def size_and_performance(self, answers: Judged) -> tuple[float, float]:
         """Return the magnitude of the bias, and the performance, on the held-back items."""
         compared = self.compared(answers)

@@ -105,7 +105,8 @@ class RankStatistic(CorrelationStatistic):
         if len(self.references) == 1:
             return self._swapping_ranks(a, b)
         if self._normalization == "z-score":
-            mixed = self._mixture(*(unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b)))
+            first, second = (unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b))
+            mixed = Mixture(first, second, self._reference_ranks())
             return lambda swap: (mixed(swap), mixed(~swap))
         a, b = normalize(a, "z-score"), normalize(b, "z-score")
         return self._swapping_ranges(a, b) if self._normalization == "mean-range" else super().swapping(a, b)
@@ -124,11 +125,12 @@ class RankStatistic(CorrelationStatistic):
 
     def _swapping_ranges(self, a: FloatArray, b: FloatArray) -> Swapping:
         """Swap scores of which each row has a range of its own; the rows of one range are one mixture."""
-        human = normalize(self.references[1], "mean-range")
+        human, reference = normalize(self.references[1], "mean-range"), self._reference_ranks()
 
         @functools.lru_cache(maxsize=64)
         def mixture(width: float) -> Mixture:
-            return self._mixture(*(np.round(x / width - human, DECIMALS) for x in (a, b)))  # a mean moves no rank
+            first, second = (np.round(x / width - human, DECIMALS) for x in (a, b))  # a row's mean moves no rank
+            return Mixture(first, second, reference)
 
         def rho(swap: BoolArray) -> FloatArray:
             values = np.full(len(swap), np.nan)
@@ -141,8 +143,8 @@ class RankStatistic(CorrelationStatistic):
 
         return lambda swap: (rho(swap), rho(~swap))
 
-    def _mixture(self, first: FloatArray, second: FloatArray) -> Mixture:
-        return Mixture(first, second, rank_rows(self.references[0][None])[0])
+    def _reference_ranks(self) -> FloatArray:
+        return np.asarray(rank_rows(self.references[0][None])[0])
 
 
 def _z_ranks(x: FloatArray) -> FloatArray:
