@@ -28,7 +28,10 @@ class LikelihoodCalibrationSetting(Setting[LikelihoodCalibration | None]):
 
     def load(self, saved: Any, current: LikelihoodCalibration | None) -> LikelihoodCalibration | None:
         """Return the calibration with these fields."""
-        return None if saved is None else LikelihoodCalibration(**saved)
+        if saved is None:
+            return None
+        bounds = saved.get("bounds")  # a list in JSON; missing in older files
+        return LikelihoodCalibration(**{**saved, "bounds": None if bounds is None else tuple(bounds)})
 
     def reset(self, value: LikelihoodCalibration | None) -> LikelihoodCalibration | None:
         """Return no calibration."""

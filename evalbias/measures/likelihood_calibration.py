@@ -2,7 +2,8 @@
 
 A judge's score follows quality and, with some slope, likelihood. The slope is fitted on items that people rated
 (``likelihood_effect``), and the part of the score that it explains is subtracted. Scores of equally likely outputs keep
-their order and their distances.
+their order and their distances. Nothing is known of the slope beyond the likelihoods it was fitted on, so an output that
+is rarer or likelier than all of them gets the correction of the nearest.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ class LikelihoodCalibration:
         center: LS in nats at which a score stays as it is, the mean of the items it was fitted on.
         strength: Part of the effect that is subtracted, in [0, 1].
         reduction: Reduction of token log-probabilities to LS, ``"sum"`` or ``"mean"``.
+        bounds: Lowest and highest LS in nats that the slope was fitted on; None if the slope holds everywhere.
 
     Raises:
-        ValueError: Slope or center is not finite, or the strength is out of range.
+        ValueError: Slope, center or a bound is not finite, the bounds are in the wrong order, or the strength is out
+            of range.
     """
 
     slope: float
     center: float
     strength: float = 1.0
     reduction: str = "sum"
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.slope) and np.isfinite(self.center) and 0 <= self.strength <= 1):
@@ -41,13 +45,17 @@ class LikelihoodCalibration:
                 f"slope={self.slope}, center={self.center}, strength={self.strength}: give finite numbers, and a "
                 "strength between 0 and 1."
             )
+        if self.bounds is not None and not -np.inf < self.bounds[0] <= self.bounds[1] < np.inf:
+            raise ValueError(f"bounds={self.bounds}: give the lowest and the highest LS, both finite, or None.")
 
     def at(self, strength: float) -> LikelihoodCalibration:
         """Return the same correction at another strength."""
         return replace(self, strength=strength)
 
     def __call__(self, scores: ArrayLike, likelihoods: ArrayLike, *, scale: tuple[float, float]) -> FloatArray:
-        """Correct scores: ``score - strength * slope * (LS - center)``, clipped to the scale.
+        """Correct scores: ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
+
+        The corrected scores are clipped to the scale.
 
         Args:
             scores: (n,) Score_m.
@@ -66,6 +74,8 @@ class LikelihoodCalibration:
             [4.0, 2.0, 1.0]
         """
         model, ls = vectors(scores=scores, likelihoods=likelihoods)
+        if self.bounds is not None:
+            ls = np.clip(ls, *self.bounds)
         return np.asarray(np.clip(model - self.strength * self.slope * (ls - self.center), *scale))
 
 
@@ -88,8 +98,8 @@ def fit_likelihood_calibration(
 
     Examples:
         >>> fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)
-        >>> round(fitted.slope, 3), fitted.center
-        (0.1, -20.0)
+        >>> round(fitted.slope, 3), fitted.center, fitted.bounds
+        (0.1, -20.0, (-30.0, -10.0))
     """
     ls, model = vectors(likelihoods=likelihoods, model_scores=model_scores)
     kept = defined(ls, model)
@@ -100,4 +110,5 @@ def fit_likelihood_calibration(
             "needs a defined effect and likelihoods that differ."
         )
     slope = float(effect * model.std() / ls.std())
-    return LikelihoodCalibration(slope, float(ls.mean()), reduction=reduction)
+    bounds = float(ls.min()), float(ls.max())
+    return LikelihoodCalibration(slope, float(ls.mean()), reduction=reduction, bounds=bounds)

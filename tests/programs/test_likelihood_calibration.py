@@ -15,6 +15,7 @@ from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
 C = Criterion("quality", "is it good?")
 CALIBRATION = LikelihoodCalibration(slope=0.5, center=-21.0, strength=0.5)
+BOUNDED = LikelihoodCalibration(slope=0.5, center=-21.0, bounds=(-23.0, -19.5))
 
 
 def test_the_correction_worked_by_hand():
@@ -23,6 +24,14 @@ def test_the_correction_worked_by_hand():
     assert CALIBRATION.at(0.0)([3.0], [-19.0], scale=(1, 5)).tolist() == [3.0]
     assert CALIBRATION.at(1.0)([1.5, 4.8], [-19.0, -23.0], scale=(1, 5)).tolist() == [1.0, 5.0]  # clipped
     assert np.isnan(CALIBRATION([3.0, math.nan], [math.nan, -19.0], scale=(1, 5))).all()
+
+
+def test_beyond_the_likelihoods_it_was_fitted_on_the_correction_stays_as_it_is():
+    fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)  # .1 points a nat
+    far = fitted([3.0, 3.0, 3.0, 3.0], [-400.0, -30.0, -10.0, 0.0], scale=(1, 5))
+    assert far == pytest.approx([4, 4, 2, 2])
+    straight = LikelihoodCalibration(fitted.slope, fitted.center)
+    assert straight([3.0], [-400.0], scale=(1, 99)) == pytest.approx([41])
 
 
 def test_what_is_fitted_leaves_the_rest_of_the_effect():
@@ -43,6 +52,8 @@ def test_what_is_fitted_leaves_the_rest_of_the_effect():
     [
         (lambda: LikelihoodCalibration(math.nan, 0.0), "slope=nan"),
         (lambda: CALIBRATION.at(1.5), "strength=1.5"),
+        (lambda: LikelihoodCalibration(1.0, 0.0, bounds=(-10.0, -20.0)), "lowest and the highest LS"),
+        (lambda: LikelihoodCalibration(1.0, 0.0, bounds=(-math.inf, 0.0)), "both finite"),
         (lambda: fit_likelihood_calibration([1, 2], [3, 4], math.nan), "effect=nan over 2 items"),
         (lambda: fit_likelihood_calibration([2, 2, math.nan], [3, 4, 5], 0.1), "over 2 items with 1 different"),
         (lambda: CALIBRATION([1.0], [1.0, 2.0], scale=(1, 5)), "different lengths"),
@@ -81,9 +92,11 @@ def test_every_way_of_asking_gives_the_same_score(lms):
 
 
 def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
-    judge = PointwiseJudge(C, likelihood_calibration=CALIBRATION)
-    judge.save(str(tmp_path / "judge.json"))
-    assert load_judge(tmp_path / "judge.json").likelihood_calibration == CALIBRATION
+    judge = PointwiseJudge(C)
+    for calibration in (CALIBRATION, BOUNDED):
+        judge.likelihood_calibration = calibration
+        judge.save(str(tmp_path / "judge.json"))
+        assert load_judge(tmp_path / "judge.json").likelihood_calibration == calibration
     assert judge.reset_copy().likelihood_calibration is None
     older = PointwiseJudge(C).dump_state()
     del older["settings"]["likelihood_calibration"]
