@@ -49,6 +49,8 @@ REMEDIES = {
 
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
+LOW_COVERAGE = 0.1
+"""Median coverage below which scores mean little: the model hardly ever answers with a label."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,12 @@ class Judged:
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             reasons={name: why for name, why in self.reasons.items() if name in present},
         )
+
+    @property
+    def median_coverage(self) -> float:
+        """Median probability that any answer follows; NaN where the model reports only shares, or there is no model."""
+        known = self.coverage[~np.isnan(self.coverage)]
+        return float(np.median(known)) if len(known) else float("nan")
 
     @property
     def win_shares(self) -> FloatArray:

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, clusters_of, estimates_of
 from evalbias.evaluation.formatting import Tabular, count, title
@@ -168,7 +166,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         columns={**columns, **judged.covariates},
         seed=seed,
         n_resamples=n_resamples,
-        coverage=_median(judged.coverage),
+        coverage=judged.median_coverage,
         cost={"judgments": judged.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )
@@ -190,7 +188,3 @@ def measured(
 def _orders(judged: Judged) -> dict[str, FloatArray]:
     names = ("answers", "answers_swapped")
     return {name: judged.answers[:, order] for order, name in enumerate(names[: judged.answers.shape[1]])}
-
-
-def _median(coverage: FloatArray) -> float:
-    return float(np.nanmedian(coverage)) if len(coverage) and not np.isnan(coverage).all() else float("nan")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evalbias.evaluation.finding import Finding, Status
 from evalbias.evaluation.formatting import count, joined, title
+from evalbias.evaluation.judged import LOW_COVERAGE
 
 
 @dataclass(frozen=True)
@@ -14,8 +15,9 @@ class Verdict:
     """Conclusion of an audit.
 
     Attributes:
-        paragraphs: Whether the judge is biased and by how much; then, each by itself, which of these biases may be
-            another, what helps and what it costs, and the biases that are ruled out, undecided, and not measured.
+        paragraphs: Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a
+            label; then, each by itself, which of these biases may be another, what helps and what it costs, and the
+            biases that are ruled out, undecided, and not measured.
         findings: One finding per bias.
     """
 
@@ -32,22 +34,37 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.status == status)
 
 
-def verdict_of(findings: Sequence[Finding]) -> Verdict:
-    """Conclude from the findings."""
+def verdict_of(findings: Sequence[Finding], *, coverage: float = float("nan")) -> Verdict:
+    """Conclude from the findings.
+
+    Args:
+        findings: One finding per bias.
+        coverage: Median probability that the judge's model answers with a label; NaN where unknown.
+    """
     verdict = Verdict((), tuple(findings))
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
     missing = verdict.having("not measured")
-    parts = [_first(biased, clear, open_, missing)]
+    parts = [_warning(coverage) + _first(biased, clear, open_, missing)]
     parts += _confused([f for f in biased if not f.alone])
     parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
-        parts.append(f"No sign of {', '.join(map(_excluded, clear))}.")
+        parts.append(f"No sign of bias: {', '.join(map(_excluded, clear))}.")
     if open_:
-        parts.append(f"Too few items to decide on {', '.join(map(_open, open_))}.")
+        parts.append(f"Too few items to decide: {', '.join(map(_open, open_))}.")
     if missing:
         parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
     return Verdict(tuple(parts), verdict.findings)
+
+
+def _warning(coverage: float) -> str:
+    if not coverage < LOW_COVERAGE:  # NaN is not below
+        return ""
+    share = "less than 0.1" if coverage < 0.001 else f"{100 * coverage:.2g}"
+    return (
+        f"Do not rely on this judge: its model hardly ever answers with a label (median probability {share} %), so its "
+        "answers mean little. "
+    )
 
 
 def _first(

@@ -2,8 +2,8 @@
 
 A judge's score follows quality and, with some slope, likelihood. The slope is fitted on items that people rated
 (``likelihood_effect``), and the part of the score that it explains is subtracted. Scores of equally likely outputs keep
-their order and their distances. Nothing is known of the slope beyond the likelihoods it was fitted on, so an output that
-is rarer or likelier than all of them gets the correction of the nearest.
+their order and their distances. Nothing is known of the slope beyond the likelihoods it was fitted on, so an output
+rarer or likelier than all of them gets the correction of the nearest.
 """
 
 from __future__ import annotations

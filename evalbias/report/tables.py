@@ -12,12 +12,10 @@ from evalbias.evaluation.agreement import NAME as AGREEMENT
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
 from evalbias.evaluation.formatting import SIGNIFICANCE, counted_table, mark, number, p_text, title
+from evalbias.evaluation.judged import LOW_COVERAGE
 from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
-
-LOW_COVERAGE = 0.1
-"""Coverage below which a table warns that the model hardly answers."""
 
 
 def measurement_table(measurements: Mapping[str, Measurement]) -> Table:

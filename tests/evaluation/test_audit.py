@@ -1,6 +1,7 @@
 """The audit: findings and verdicts of judges whose biases are known, and the published figures of recorded ones."""
 
 import json
+import math
 import re
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from evalbias.data import world
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.audited import Answered, pairs_for
 from evalbias.evaluation.finding import Finding, findings_of, holm, in_words
-from evalbias.evaluation.judged import RATINGS
+from evalbias.evaluation.judged import LOW_COVERAGE, RATINGS
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
@@ -72,7 +73,9 @@ def test_a_taste_for_the_first_position_is_found():
 def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
     assert [f.status for f in many.verdict.findings if f.bias == "position"] == ["no sign"]
-    assert "No sign of position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict.sentence
+    assert (
+        "No sign of bias: position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict.sentence
+    )
     (open_,) = [f for f in few.verdict.findings if f.bias == "position"]
     assert open_.status == "too few items"
     assert "No bias was found, but there are too few items" in few.verdict.sentence
@@ -88,7 +91,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
     assert finding.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
-    assert "to decide on position" in audited.verdict.sentence
+    assert "Too few items to decide: position" in audited.verdict.sentence
     assert "position (about" not in audited.verdict.sentence
 
 
@@ -117,10 +120,27 @@ def test_the_verdict_names_every_status():
         Finding("self_preference", "not measured", None, "it needs the writers"),
     ]
     assert verdict_of(found).sentence == (
-        "No bias was found, but there are too few items to rule one out. Too few items to decide on position (about "
+        "No bias was found, but there are too few items to rule one out. Too few items to decide: position (about "
         "400 items would be enough), verbosity. Not measured: self-preference."
     )
     assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self-preference."
+
+
+def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
+    biased = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)
+    warned = verdict_of([biased], coverage=0.031)
+    assert warned.paragraphs[0].startswith(
+        "Do not rely on this judge: its model hardly ever answers with a label (median probability 3.1 %), so its "
+        "answers mean little. The judge is biased (position): the output"
+    )
+    assert "(median probability less than 0.1 %)" in verdict_of([biased], coverage=1e-7).sentence
+    for coverage in (LOW_COVERAGE, math.nan):
+        assert verdict_of([biased], coverage=coverage).sentence.startswith("The judge is biased")
+    found = of_pairs(first_places(60, first=0.4))
+    silent = replace(found.judged, coverage=np.full(60, 0.02))
+    assert audit_answers(Answered("a judge", silent, found.examples)).verdict.sentence.startswith(
+        "Do not rely on this judge"
+    )
 
 
 def scored_world(n, effect, seed=0):
