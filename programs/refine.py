@@ -73,6 +73,17 @@ class AcceptSetting(Setting[Accept]):
         return current
 
 
+class PerfectSetting(NumberSetting):
+    """The score at which a loop stops: a number, ``"best"`` for the best of its source, or None."""
+
+    def checked(self, value: Any) -> Any:
+        """Return the score if it is one of these."""
+        return value if value == "best" else super().checked(value)
+
+    def _wanted(self) -> str:
+        return "'best', a number"
+
+
 class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
@@ -97,13 +108,13 @@ class SelfRefine(Program):
 
     Raises:
         TypeError: ``feedback`` is no feedback source, such as a plain function without a range of scores.
-        ValueError: ``max_iterations`` or ``plateau`` is outside its range.
+        ValueError: ``max_iterations`` or ``plateau`` is outside its range, or ``perfect`` is another word.
     """
 
     kind = "refine loop"
     max_iterations = NumberSetting(0, whole=True)
     accept = AcceptSetting()
-    perfect = Setting[float | str | None]()
+    perfect = PerfectSetting(optional=True)
     plateau = NumberSetting(1, whole=True, optional=True)
     seed = NumberSetting(0, whole=True)
     field = Setting[str]()
@@ -134,7 +145,7 @@ class SelfRefine(Program):
         write = partial(self._write, self.generate, 0, **shown)
         steps = [take_step(0, write, source, inputs, lambda _: True)]
         best, rejected, stopped = steps[0], 0, "iterations"
-        perfect = self.feedback.high if isinstance(self.perfect, str) else self.perfect
+        perfect = self.feedback.high if self.perfect == "best" else self.perfect
         redraws = draws(self.refine)
         for iteration in range(1, self.max_iterations + 1):
             if perfect is not None and best.score >= perfect:

@@ -167,6 +167,8 @@ def test_a_score_out_of_range_and_bad_parameters_are_refused():
         loop("a", plateau=0)
     with pytest.raises(ValueError, match="max_iterations=-1"):
         loop("a", max_iterations=-1)
+    with pytest.raises(ValueError, match=r"perfect='anything': give 'best', a number or None"):
+        loop("a", perfect="anything")
 
 
 def test_the_users_tracker_receives_the_tokens():
