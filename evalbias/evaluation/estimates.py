@@ -99,14 +99,18 @@ class Estimate:
         """The 95 % interval as text."""
         return ends(self.text(self.low), self.text(self.high))
 
+    @property
+    def why_undefined(self) -> str:
+        """Why there is no number, as far as is known."""
+        return self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
+
     def sentence(self) -> str:
         """Say the estimate, its interval and what no bias would be."""
         unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
         left_out = f", {self.undefined} undefined" if self.undefined else ""
         left_out += f", {self.excluded} excluded" if self.excluded else ""
         if math.isnan(self.value):
-            why = self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
-            return f"{self.label} is undefined: {why} ({count(self.n, 'item')}{left_out})."
+            return f"{self.label} is undefined: {self.why_undefined} ({count(self.n, 'item')}{left_out})."
         return (
             f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {count(self.n, 'item')}{left_out})."
         )

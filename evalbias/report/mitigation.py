@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rich.table import Table
@@ -17,7 +18,7 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     table = Table(title="Likelihood bias on items that took no part", caption="in brackets: 95 % intervals")
     for heading in ("criterion", "judge"):
         table.add_column(heading, overflow="fold")
-    headed = False
+    headed, reasons = False, list[str]()
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
         for place, (title, judged) in enumerate((t, j) for t, j in sides.items() if j is not None):
@@ -27,9 +28,12 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
                     table.add_column(estimate.label, justify="right", overflow="fold")
                 headed = True
             table.add_row("" if place else criterion, title, *map(_cell, estimates.values()))
+            reasons += [f"{e.label} is undefined: {e.why_undefined}" for e in estimates.values() if _is_undefined(e)]
         for name, baseline in report.baselines.items():
             table.add_row("", f"{name} (held-back items)", *([""] * (len(estimates) - 1)), _cell(baseline))
         table.add_section()
+    if reasons:
+        table.caption = f"{table.caption}; {'; '.join(dict.fromkeys(reasons))}"
     return table
 
 
@@ -37,6 +41,12 @@ def _estimates(judged: Judged, *, seed: int) -> dict[str, Estimate]:
     return LikelihoodRule(lambda _: judged, n_resamples=1, seed=seed).estimates(judged)
 
 
+def _is_undefined(estimate: Estimate) -> bool:
+    return math.isnan(estimate.value) and math.isnan(estimate.low)
+
+
 def _cell(estimate: Estimate) -> str:
+    if _is_undefined(estimate):
+        return "undefined"
     low, high = (estimate.text(end) for end in (estimate.low, estimate.high))
     return f"{estimate.text()} [{low}, {high}]"

@@ -3,17 +3,21 @@
 import json
 import math
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from commands import printed
 from fakes import FormulaLM, items
 from matplotlib import image
+from planted import scored
 
 from evalbias.evaluation import compare, judge_examples, measure
 from evalbias.evaluation.formatting import mark
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.report.mitigation import mitigation_table
 from evalbias.report.scatter import likelihood_scatter
 from evalbias.report.tables import comparison_table, coverage_note, measurement_table
 from evalbias.runs.values import to_json
@@ -46,6 +50,21 @@ def test_a_measurement_says_what_is_undefined():
     assert cells(table, "performance") == ["", "performance", "undefined", "undefined", "7", "3"]
     assert measurement.undefined == {"human_scores": 3}
     assert "undefined human scores: 3" in " ".join(printed(measurement.table()).split())
+
+
+def test_the_table_of_a_mitigation_says_why_a_number_is_undefined():
+    rng = np.random.default_rng(0)
+    before = scored(rng, 60)
+    after = replace(before, answers=np.full(60, 3.0))
+    report = SimpleNamespace(before=before, paper=None, after=after, baselines={})
+    table = mitigation_table({"quality": report}, seed=0)
+    compiled = cells(table, "compiled")
+    assert compiled.count("undefined") >= 2
+    assert not any("[undefined" in cell for cell in compiled)
+    assert "is undefined: all items have the same score" in " ".join(printed(table).split())
+    assert "is undefined" not in printed(
+        mitigation_table({"quality": SimpleNamespace(**vars(report) | {"after": before})}, seed=0)
+    )
 
 
 def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
