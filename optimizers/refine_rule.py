@@ -10,11 +10,11 @@ import numpy as np
 
 from evalbias.evaluation.estimates import Estimate, Sample, estimates_of
 from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.finding import holm
 from evalbias.evaluation.loops import LoopRun
 from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.checks import mean_of_defined
+from evalbias.measures.family_wise import holm
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.selection import LEVEL
 from evalbias.programs.refine import SelfRefine

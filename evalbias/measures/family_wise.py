@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -121,3 +122,20 @@ def higher_than_first(
     scale = np.nanstd(differences, axis=0)
     unit = np.where(scale > 0, scale, np.inf)  # a system that always equals the first one differs by 0 of them
     return step_down(observed / unit - SLACK, differences / unit)  # rounding errors make no tie a smaller difference
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
+
+    An undefined p (NaN) stays undefined and does not count as a test.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    defined = [index for index, p_value in enumerate(p_values) if not math.isnan(p_value)]
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(defined, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(defined) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted

@@ -9,10 +9,10 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.finding import holm
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import SLACK
+from evalbias.measures.family_wise import holm
 from evalbias.measures.resampling import cluster_codes
 from evalbias.optimizers.selection import LEVEL
 from evalbias.optimizers.zepo.answers import mixed

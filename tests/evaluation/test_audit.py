@@ -17,7 +17,8 @@ from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.audited import Answered, pairs_for
-from evalbias.evaluation.finding import Finding, findings_of, holm, in_words
+from evalbias.evaluation.finding import Finding, findings_of
+from evalbias.evaluation.finding_words import in_words
 from evalbias.evaluation.judged import LOW_COVERAGE, RATINGS
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
@@ -105,12 +106,6 @@ def test_one_order_leaves_position_to_the_quality_unless_people_chose():
     # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
     assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
     assert finding.status == "biased"
-
-
-def test_holm_by_its_definition():
-    assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
-    assert holm([]) == []
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
 def test_the_verdict_names_every_status():

@@ -1,12 +1,14 @@
 """Several systems tested together: adjusted p-values by hand, and the chance of any false finding."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from evalbias.measures import effect_change, likelihood_effect, paired_permutation_test, performance_statistic
 from evalbias.measures.equal_quality import likelihood_effects
-from evalbias.measures.family_wise import higher_than_first, nonzero, smaller_in_magnitude, step_down
+from evalbias.measures.family_wise import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
 
 
 def test_step_down_worked_by_hand():
@@ -154,3 +156,10 @@ def test_equal_systems_pass_in_five_percent_of_data_sets():
         p_values = higher_than_first(performance_statistic(human), [given, *others], n_resamples=500, seed=0)
         passed.append(p_values.min() < 0.05)
     assert 0.025 <= np.mean(passed) <= 0.075
+
+
+def test_holm_by_its_definition():
+    assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert holm([]) == []
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([math.nan, 0.04, 0.01])[1:] == [0.04, 0.02]  # an undefined p counts as no test
