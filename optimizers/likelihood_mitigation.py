@@ -72,8 +72,9 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
     The choice is ``LikelihoodRule``'s: of the candidates whose likelihood effect is significantly smaller in magnitude
-    than the given judge's, and whose performance is not significantly lower, the one with the smallest effect. Without
-    any, it is ``AgreementRule``'s: better agreement with people at no larger effect.
+    than the given judge's, and whose performance is shown not to be lower by much, those within one standard error of
+    the smallest effect are taken, and of these the one that agrees best with people. Without any, it is
+    ``AgreementRule``'s: better agreement with people at no larger effect.
 
     Demonstrations are drawn from one half of the inputs and tested on the other. A calibration of the given judge needs
     no prompts of its own, so it is fitted on all rated items, and tested on all of them by cross-fitting: every input

@@ -46,7 +46,7 @@ from evalbias import LocalLM
 from evalbias.runs.folder import versions
 
 RANK, SCALE = 12, 2.0
-"""Rank of the adapter on every projection, at which it takes 7.3 MB in 16 bits; factor of its product."""
+"""Rank of the adapter on every projection, at which it takes 7.4 MB in 16 bits; factor of its product."""
 
 PEAK, WARMUP, FALL = 1e-3, 10, 0.2
 """Learning rate, steps until it is reached, and share of the steps in which it falls to 0 at the end."""

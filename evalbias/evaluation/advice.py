@@ -68,8 +68,8 @@ ADVICE: dict[str, Advice] = {
         favored="an output that is one standard deviation longer",
         for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a "
         "wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
-        for_scores="'evalbias compile likelihood' lessens it where long outputs are also likely ones (measure again "
-        "afterwards); outputs of equal length avoid it",
+        for_scores="'evalbias compile likelihood' may lessen it where length and likelihood go together (measure "
+        "again afterwards); outputs of equal length avoid it",
         for_others="judge outputs of equal length, or change the judge's wording or examples and audit it again",
     ),
     "self_preference": Advice(

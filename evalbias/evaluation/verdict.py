@@ -1,4 +1,4 @@
-"""The verdict of an audit: one line that says whether the judge is biased, how much, and what helps."""
+"""The verdict of an audit: whether the judge is biased, how much, and what helps."""
 
 from __future__ import annotations
 
