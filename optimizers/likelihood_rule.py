@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -167,10 +168,12 @@ class LikelihoodRule(OnHeldBack):
             n_resamples=self.n_resamples,
             seed=self.seed,
         )
-        fall = f"{test.statistic_b:.2f} -> {test.statistic_a:.2f}"
+        digits = 2 if abs(test.difference) >= 0.01 else 3
+        fall = f"{test.statistic_b:.{digits}f} -> {test.statistic_a:.{digits}f}"
         lowest, margin = self._lowest_change(answers, given), self._max_loss or MARGIN
         if not self._max_loss and test.difference < 0 and test.p_value / 2 < LOSS:
-            return f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f})"
+            lost = f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
+            return f"{lost}{_allowance(lowest)})"
         if not lowest > -margin:  # NaN is not above
             return f"may lose more than {margin:g} of performance ({fall}, change at worst {lowest:+.2f})"
         return ""
@@ -202,6 +205,14 @@ class LikelihoodRule(OnHeldBack):
         """Return the magnitude of the bias, and minus the performance, on the held-back items."""
         size, performance = self.size_and_performance(answers)
         return size, -performance
+
+
+def _allowance(lowest: float) -> str:
+    """Name the option that allows a significant loss which is small at worst; empty where it may be large."""
+    if not lowest > -MARGIN:  # NaN is not above
+        return ""
+    allowed = math.floor(1 - 100 * lowest) / 100  # the least of two digits that the loss does not reach
+    return f"; max_loss={allowed:g}, --max-loss {allowed:g}, would allow it"
 
 
 def standard_error(estimate: Estimate) -> float:
