@@ -140,6 +140,18 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
     assert "holds a run with other settings" in told.stderr
 
 
+@pytest.mark.slow
+def test_a_model_that_hardly_answers_is_warned_of_first(tmp_path):
+    PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--judge", "judge.json", "--data", "new.jsonl", "--lm", save("llama", tmp_path / "model")]
+    shown = evalbias("judge", *options, "--out", "run", cwd=tmp_path).stdout  # its weights are random
+    warning = "Do not rely on this judge: its model hardly ever answers with a label (median probability "
+    assert shown.startswith(warning)
+    assert warning in (tmp_path / "run/report.html").read_text()
+
+
 def test_items_to_be_judged_need_no_scores(tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]

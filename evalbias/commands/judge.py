@@ -102,6 +102,7 @@ def _judge_corpus(
     from evalbias.commands.score_rows import scores_of, summary
     from evalbias.commands.terminal import counting
     from evalbias.data.columns import parse_mapping
+    from evalbias.evaluation.coverage import coverage_warning
     from evalbias.report.html.run_page import write_report
     from evalbias.report.html.texts import scored_section
 
@@ -112,10 +113,11 @@ def _judge_corpus(
         brief, coverage = summary(corpus.scores)
         brief |= counts
         corpus.folder.write_result(brief)
-        write_report(corpus.folder.path, brief, more=[scored_section(scores_of(corpus.scores))])
-        criterion = corpus.program.criterion.name
-        line = _line(brief, corpus.scores)
-        print_result(brief, as_json, [line], corpus.folder, coverage={criterion: coverage})
+        covered = {corpus.program.criterion.name: coverage}
+        warning = coverage_warning(covered)
+        write_report(corpus.folder.path, brief, verdict=warning, more=[scored_section(scores_of(corpus.scores))])
+        lines = [*filter(None, [warning]), _line(brief, corpus.scores)]
+        print_result(brief, as_json, lines, corpus.folder, coverage=covered)
 
 
 def _line(brief: dict[str, object], file: Path) -> str:

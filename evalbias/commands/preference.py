@@ -221,7 +221,7 @@ def measure_preference(
         consistency = measurements["position"]["position_consistency"].value
         consistency_bars({name: consistency}, run.folder.path / "consistency.png")
         biases = {bias: m for bias, m in measurements.items() if is_of_bias(m)}
-        verdict = verdict_of(findings_of(biases, judged, {}), coverage=judged.median_coverage).sentence
+        verdict = verdict_of(findings_of(biases, judged, {})).sentence
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
         tables = Group(*(m.table() for m in measurements.values()), verdict)
         run.finish(

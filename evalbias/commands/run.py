@@ -17,6 +17,7 @@ from evalbias.commands.models import hosted_name, identity, open_lm, sampling_of
 from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import PlainConsole, Resumable, Shown, progress
+from evalbias.evaluation.coverage import coverage_warning
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.types import SAME_MODEL
@@ -149,12 +150,15 @@ class Run(Resumable):
         """
         self.folder.write_result(result)
         content = result if found is None else found
-        write_report(self.folder.path, content, verdict=verdict, examples=examples, more=more)
+        warning = coverage_warning(coverage)
+        said = verdict if verdict.startswith(warning) else f"{warning} {verdict}".strip()
+        write_report(self.folder.path, content, verdict=said, examples=examples, more=more)
         new, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
         note = f"answers asked {new}, replayed {replayed}" if self._journals else None
         if self._sampling is not None and note is not None:
             note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
-        print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note)
+        parts = [shown] if said == verdict else [warning, "", shown]
+        print_result(brief, as_json, parts, self.folder, coverage=coverage, note=note)
 
     def _journaled(self, lm: Any, path: Path) -> JournaledLM:
         model = json.dumps(identity(lm), sort_keys=True)

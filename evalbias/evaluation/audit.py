@@ -245,7 +245,7 @@ def audit_answers(
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
-    verdict = verdict_of(findings, coverage=judged.median_coverage)
+    verdict = verdict_of(findings, coverage=judged.coverage)
     known = labeled(judged)
     unlabeled = label_next(judged, LABELS, seed) if known.any() and not known.all() else []
     return Audit(

@@ -10,6 +10,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.item_names import item_name
+from evalbias.evaluation.coverage import median_coverage
 from evalbias.evaluation.item_facts import (
     BETTER,
     HUMAN_SCORES,
@@ -49,8 +50,6 @@ REMEDIES = {
 
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
-LOW_COVERAGE = 0.1
-"""Median coverage below which scores mean little: the model hardly ever answers with a label."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +130,7 @@ class Judged:
     @property
     def median_coverage(self) -> float:
         """Median probability that any answer follows; NaN where the model reports only shares, or there is no model."""
-        known = self.coverage[~np.isnan(self.coverage)]
-        return float(np.median(known)) if len(known) else float("nan")
+        return median_coverage(self.coverage)
 
     @property
     def win_shares(self) -> FloatArray:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from numpy.typing import ArrayLike
+
+from evalbias.evaluation.coverage import coverage_warning
 from evalbias.evaluation.finding import Finding, Status
 from evalbias.evaluation.formatting import count, joined, title
-from evalbias.evaluation.judged import LOW_COVERAGE
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,19 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.status == status)
 
 
-def verdict_of(findings: Sequence[Finding], *, coverage: float = float("nan")) -> Verdict:
+def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> Verdict:
     """Conclude from the findings.
 
     Args:
         findings: One finding per bias.
-        coverage: Median probability that the judge's model answers with a label; NaN where unknown.
+        coverage: (n,) probabilities that the judge's model answers with a label; empty where unknown.
     """
     verdict = Verdict((), tuple(findings))
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
     clear, open_ = verdict.having("no sign"), verdict.having("too few items")
     missing = verdict.having("not measured")
-    parts = [_warning(coverage) + _first(biased, clear, open_, missing)]
+    said, warning = _first(biased, clear, open_, missing), coverage_warning({"": coverage})
+    parts = [f"{warning} {said}" if warning else said]
     parts += _confused([f for f in biased if not f.alone])
     parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
@@ -55,16 +58,6 @@ def verdict_of(findings: Sequence[Finding], *, coverage: float = float("nan")) -
     if missing:
         parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
     return Verdict(tuple(parts), verdict.findings)
-
-
-def _warning(coverage: float) -> str:
-    if not coverage < LOW_COVERAGE:  # NaN is not below
-        return ""
-    share = "less than 0.1" if coverage < 0.001 else f"{100 * coverage:.2g}"
-    return (
-        f"Do not rely on this judge: its model hardly ever answers with a label (median probability {share} %), so its "
-        "answers mean little. "
-    )
 
 
 def _first(

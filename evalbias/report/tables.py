@@ -11,8 +11,8 @@ from rich.table import Table
 from evalbias.evaluation.agreement import NAME as AGREEMENT
 from evalbias.evaluation.baselines import Row
 from evalbias.evaluation.comparison import Comparison
+from evalbias.evaluation.coverage import median_coverage
 from evalbias.evaluation.formatting import SIGNIFICANCE, counted_table, mark, number, p_text, title
-from evalbias.evaluation.judged import LOW_COVERAGE
 from evalbias.evaluation.measurement import Measurement
 from evalbias.optimizers.biased_demos import BiasedDemosReport
 from evalbias.optimizers.zepo.trace import ZEPOReport
@@ -115,15 +115,10 @@ def saved_text(report: ZEPOReport) -> str:
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return the median probability that the labels hold, by criterion, with a warning where the model hardly answers.
+    """Return the median probability that the labels hold, by criterion.
 
     Empty where no coverage is known, as from a server that reports only shares.
     """
-    known = {name: np.asarray(c, dtype=np.float64) for name, c in coverage.items()}
-    medians = {name: float(np.nanmedian(c)) for name, c in known.items() if not np.isnan(c).all()}
-    if not medians:
-        return ""
-    listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items())
-    low = [name for name, value in medians.items() if value < LOW_COVERAGE]
-    warning = f" Scores on {', '.join(low)} mean little: the model hardly ever answers with a label." if low else ""
-    return f"median coverage of the labels: {listed}.{warning}"
+    medians = {name: median_coverage(c) for name, c in coverage.items()}
+    listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
+    return f"median coverage of the labels: {listed}" if listed else ""

@@ -17,9 +17,10 @@ from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.audited import Answered, pairs_for
+from evalbias.evaluation.coverage import LOW_COVERAGE
 from evalbias.evaluation.finding import Finding, findings_of
 from evalbias.evaluation.finding_words import in_words
-from evalbias.evaluation.judged import LOW_COVERAGE, RATINGS
+from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.verdict import verdict_of
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK

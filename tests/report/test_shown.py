@@ -14,6 +14,7 @@ from matplotlib import image
 from planted import scored
 
 from evalbias.evaluation import compare, judge_examples, measure
+from evalbias.evaluation.coverage import coverage_warning
 from evalbias.evaluation.formatting import mark
 from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.programs import Criterion, PointwiseJudge
@@ -107,10 +108,15 @@ def test_a_comparison_carries_the_papers_signs(judged):
 
 def test_a_judge_that_hardly_answers_is_warned_of():
     note = coverage_note({"wit": [0.004, 0.006, math.nan], "style": [0.9, 0.95]})
-    assert note.startswith("median coverage of the labels: wit 0.005, style 0.93.")
-    assert "Scores on wit mean little" in note
-    assert "mean little" not in coverage_note({"style": [0.9]})
-    assert coverage_note({"wit": [math.nan]}) == ""
+    assert note == "median coverage of the labels: wit 0.005, style 0.93"
+    assert coverage_note({"wit": [math.nan]}) == coverage_note({}) == ""
+    one = coverage_warning({"wit": [0.004, 0.006, math.nan], "style": [0.9]})
+    assert one.startswith("Do not rely on this judge's answers on wit: its model")
+    assert "(median probability 0.5 %)" in one
+    both = coverage_warning({"wit": [0.0], "style": [0.05]})
+    assert both.startswith("Do not rely on this judge: ")
+    assert "(median probability less than 0.1 % and 5 %)" in both
+    assert coverage_warning({"wit": [math.nan], "style": [0.9], "tone": []}) == ""
 
 
 def test_the_scatter_shows_before_beside_after(judged, tmp_path):
