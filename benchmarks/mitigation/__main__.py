@@ -64,7 +64,7 @@ def main() -> None:
             }
             inputs = len(set(map(input_key, items)))
             if inputs < FEWEST:
-                row["why_not"] = f"{inputs} inputs that the judge was not trained on"
+                row["why_not"] = f"only {inputs} inputs are left that the judge was not trained on"
             else:
                 started = time.monotonic()
                 settings = {"k": args.k, "bins": BINS.get(data_set), "seed": args.seed, "n_resamples": args.resamples}

@@ -26,6 +26,7 @@ from benchmarks.throughput.__main__ import arithmetic, gemm
 from benchmarks.throughput.methods import ours
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
+from evalbias.evaluation.formatting import count
 
 PRODUCTS, ATTENTION, OTHERS = "matrix products", "attention", "other operators"
 KINDS = {"aten::mm": PRODUCTS, "aten::addmm": PRODUCTS, "aten::bmm": PRODUCTS}
@@ -85,7 +86,7 @@ def main() -> None:
         [
             "## Where the engine's time goes on a CPU",
             f"{args.size} prompts of each workload; a Llama with random weights, {args.layers} layers of width "
-            f"{args.hidden}, float32, {torch.get_num_threads()} CPU threads; one cold call under torch's profiler. "
+            f"{args.hidden}, float32, {count(torch.get_num_threads(), 'CPU thread')}; one cold call under torch's profiler. "
             "Rates count the arithmetic that the distinct tokens need, relative to a plain matrix product in the same "
             "run. Python includes the profiler's own time.",
             markdown(HEADINGS, body),

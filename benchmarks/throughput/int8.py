@@ -27,6 +27,7 @@ from benchmarks.throughput.precision import expected
 from benchmarks.throughput.real import MODELS
 from benchmarks.throughput.workloads import Workload, pointwise
 from evalbias import LocalLM
+from evalbias.evaluation.formatting import count
 
 EXACT, HALF, EIGHT = "float32", "bfloat16", "int8"
 HEADINGS = ["model", "weights", "seconds (range)", "times as fast as float32", "largest deviation in nats"]
@@ -80,7 +81,7 @@ def main() -> None:
     text = "\n\n".join(
         [
             "## Weights of 8 bits on a CPU",
-            f"{args.prompts} prompts of the 8-shot pointwise workload on {torch.get_num_threads()} CPU threads; "
+            f"{args.prompts} prompts of the 8-shot pointwise workload on {count(torch.get_num_threads(), 'CPU thread')}; "
             f"medians of {args.repeats} interleaved repeats, each from a cold start. int8 is torch's dynamic "
             f"quantization ({torch.backends.quantized.engine}) of all linear layers but the head. It was to become an "
             "option of LocalLM from 1.4 times the speed of float32 on, with answers no farther off than those of "
