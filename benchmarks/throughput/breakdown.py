@@ -86,9 +86,9 @@ def main() -> None:
         [
             "## Where the engine's time goes on a CPU",
             f"{args.size} prompts of each workload; a Llama with random weights, {args.layers} layers of width "
-            f"{args.hidden}, float32, {count(torch.get_num_threads(), 'CPU thread')}; one cold call under torch's profiler. "
-            "Rates count the arithmetic that the distinct tokens need, relative to a plain matrix product in the same "
-            "run. Python includes the profiler's own time.",
+            f"{args.hidden}, float32, {count(torch.get_num_threads(), 'CPU thread')}; one cold call under torch's "
+            "profiler. Rates count the arithmetic that the distinct tokens need, relative to a plain matrix product in "
+            "the same run. Python includes the profiler's own time.",
             markdown(HEADINGS, body),
         ]
     )

@@ -81,11 +81,11 @@ def main() -> None:
     text = "\n\n".join(
         [
             "## Weights of 8 bits on a CPU",
-            f"{args.prompts} prompts of the 8-shot pointwise workload on {count(torch.get_num_threads(), 'CPU thread')}; "
-            f"medians of {args.repeats} interleaved repeats, each from a cold start. int8 is torch's dynamic "
-            f"quantization ({torch.backends.quantized.engine}) of all linear layers but the head. It was to become an "
-            "option of LocalLM from 1.4 times the speed of float32 on, with answers no farther off than those of "
-            "bfloat16.",
+            f"{args.prompts} prompts of the 8-shot pointwise workload on "
+            f"{count(torch.get_num_threads(), 'CPU thread')}; medians of {args.repeats} interleaved repeats, "
+            f"each from a cold start. int8 is torch's dynamic quantization ({torch.backends.quantized.engine}) of all "
+            "linear layers but the head. It was to become an option of LocalLM from 1.4 times the speed of float32 "
+            "on, with answers no farther off than those of bfloat16.",
             markdown(HEADINGS, body),
         ]
     )
