@@ -87,9 +87,9 @@ JUDGES = {
     "pairs: self-preference": Defects(pairwise=True, own=0.6),
     "pairs: over-confidence": Defects(pairwise=True, confidence=4.0),
     "pairs: all of these": Defects(pairwise=True, first=0.5, length=0.4, likelihood=0.4, own=0.6, confidence=4.0),
-    "scores: none, most ratings 5": Defects(center=4.5),
-    "pairs: none, most ratings 5": Defects(pairwise=True, center=4.5),
-    "pairs: over-confidence, most ratings 5": Defects(pairwise=True, confidence=4.0, center=4.5),
+    "scores: none, half of the ratings 5": Defects(center=4.5),
+    "pairs: none, half of the ratings 5": Defects(pairwise=True, center=4.5),
+    "pairs: over-confidence, half of the ratings 5": Defects(pairwise=True, confidence=4.0, center=4.5),
 }
 
 

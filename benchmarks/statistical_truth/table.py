@@ -32,9 +32,9 @@ The second judge of "second lenient" has the same answers in the upper half of t
 instead of z-scores, such judges are found different in 0 to 3 %.
 
 Equal fairness has two causes, equal rates or rates on opposite sides of the prior at the same distance. Near a fair
-judge both hold nearly, and a test that is right under each of them rejects in about 0.5 %. Whether two judges favour
+judge both hold nearly, and a test that is right under each of them rejects in about 0.5 %. Whether two judges favor
 the first position alike is tested by its rate ("first rate"), which keeps its level and finds more. Two judges that
-favour the first position equally have an interval of the difference in fairness that covers 0 in 93.9 and 94.8 % (with
+favor the first position equally have an interval of the difference in fairness that covers 0 in 93.9 and 94.8 % (with
 ties) of 1,200 data sets of 30 items, with which these two cells were rechecked; below stand the first 400.
 """
 

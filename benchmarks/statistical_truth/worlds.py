@@ -171,7 +171,7 @@ WORLDS: Mapping[str, Draw] = {
     "unbiased": scoring(0.0),
     "biased, effect .3": scoring(0.3),
     "fair": comparing(0.0),
-    "first position favoured": comparing(0.5),
+    "first position favored": comparing(0.5),
     "consistent in 95 %": consistent(0.95),
     "symmetric": self_scoring(0.0),
     "flattering by 1 point": self_scoring(1.0),

@@ -30,7 +30,7 @@ class FairnessStatistic(Statistic):
     Two judges are equally fair if their rates are equal, or if they lie on opposite sides of the prior at the same
     distance. Near a fair judge both hold nearly, and a paired test that is right in either case rejects seldom: two
     fair judges differ at 5 % in about 0.5 % of samples (``benchmarks/statistical_truth``). Test the rate of the first
-    position instead to learn whether two judges favour it alike.
+    position instead to learn whether two judges favor it alike.
 
     Args:
         prior: (c,) win rate that each class should have. Defaults to the uniform distribution.
