@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Sample
+from evalbias.evaluation.estimates import Sample, estimate_value
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.quality import mean_of_raters, on_one_scale, preferred, side
 from evalbias.measures import brier_scores, consistent_preferences, decision_shares
@@ -22,7 +22,11 @@ from evalbias.measures.calibration import win_probabilities
 from evalbias.measures.rank_statistic import RankStatistic
 from evalbias.measures.statistic import ShareStatistic
 
-FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood alone"), "length_floor": (LENGTHS, "length alone")}
+FLOORS = {
+    "likelihood_floor": (LIKELIHOODS, "likelihood alone", "rarity alone"),
+    "length_floor": (LENGTHS, "length alone", "brevity alone"),
+}
+"""Estimate -> what needs no judge, and its labels where more of it, and where less of it, agrees with people."""
 
 
 class PeopleAgreement:
@@ -33,6 +37,9 @@ class PeopleAgreement:
     two raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice
     of the one, each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
     ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
+
+    A floor is that of the likeliest and of the longest output, or of the rarest and of the shortest, whichever agrees
+    better with these items; so a floor near chance is a little too high.
 
     Estimates of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
     candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
@@ -77,9 +84,13 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
         ceiling = CeilingStatistic(judged.covariate(RATINGS))
         if not np.isnan(ceiling.values).all():
             samples["human_ceiling"] = Sample(ceiling.values, ceiling, "one rater", tested=False)
-    for name, (feature, label) in FLOORS.items():
+    for name, (feature, most, least) in FLOORS.items():
         if feature in judged.covariates:
-            samples[name] = Sample(judged.covariate(feature), RankStatistic(human), label, tested=False)
+            values, statistic = judged.covariate(feature), RankStatistic(human)
+            more, less = (
+                Sample(sign * values, statistic, label, tested=False) for sign, label in ((1, most), (-1, least))
+            )
+            samples[name] = less if estimate_value(less) > 0 else more
     return samples
 
 
@@ -105,11 +116,14 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         ceiling = mean_of_raters(_equal(side(one), side(others)))
         if not np.isnan(ceiling).all():
             samples["human_ceiling"] = _share(ceiling, "one rater")
-    for name, (feature, label) in FLOORS.items():
+    for name, (feature, most, least) in FLOORS.items():
         if feature in judged.covariates:
             values = judged.covariate(feature)
             difference = np.sign(values[:, 0] - values[:, 1])
-            samples[name] = _share(_equal((1 + difference) / 2, people), label)
+            more, less = (
+                _share(_equal((1 + d) / 2, people), label) for d, label in ((difference, most), (-difference, least))
+            )
+            samples[name] = less if estimate_value(less) > 0.5 else more
     return samples
 
 

@@ -43,6 +43,25 @@ def test_a_judge_that_scores():
     assert isinstance(BIASES["agreement"], PeopleAgreement)
 
 
+def test_a_floor_is_of_the_side_that_agrees_better():
+    judged = scored(np.random.default_rng(0), 150, raters=3)
+    floors = ("likelihood_floor", "length_floor")
+    found = agreement(judged)
+    assert [found[name].label for name in floors] == ["likelihood alone", "length alone"]
+    worse = replace(judged, covariates={**judged.covariates, LENGTHS: -judged.covariates[LENGTHS]})
+    other = agreement(worse)["length_floor"]
+    assert (other.label, other.value, other.low) == (
+        "brevity alone",
+        found["length_floor"].value,
+        found["length_floor"].low,
+    )
+    pairs = verdicts(**{BETTER: [0.0, 1.0, 1.0, NAN, 1.0], LENGTHS: [[1, 9], [1, 9], [3, 3], [9, 1], [9, 1.0]]})
+    shares = agreement(pairs)["length_floor"]
+    assert (shares.label, shares.value) == ("brevity alone", pytest.approx((1 + 0 + 0.5 + 1) / 4))
+    pairs.covariates[LENGTHS][:] = 3.0
+    assert (agreement(pairs)["length_floor"].label, agreement(pairs)["length_floor"].value) == ("length alone", 0.5)
+
+
 def test_alpha_needs_one_scale():
     judged = scored(np.random.default_rng(0), 30)
     percent = replace(judged, covariates={HUMAN_SCORES: 25 * (judged.covariates[HUMAN_SCORES] - 1) + 6})

@@ -174,11 +174,14 @@ def test_shares_are_drawn_between_0_and_100_percent():
 def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
     judged = scored()
     judged.covariates[LENGTHS] = np.arange(1.0, len(judged.ids) + 1)
-    drawn = plot(drawing_of(measure(BIASES["agreement"], judged, seed=0, n_resamples=9))).wide
-    for name in ("one rater", "likelihood alone", "length alone"):
+    agreement = measure(BIASES["agreement"], judged, seed=0, n_resamples=9)
+    drawn = plot(drawing_of(agreement)).wide
+    floors = [agreement[name].label for name in ("likelihood_floor", "length_floor")]
+    for name in ("one rater", *floors):
         assert name not in drawn
     words = " ".join(re.findall(r">([^<>]+)</text>", drawn))
-    assert "For comparison: likelihood in place of a judge" in " ".join(words.split())
+    for label in floors:
+        assert f"For comparison: {label.split()[0]} in place of a judge" in " ".join(words.split())
 
 
 def test_the_axis_of_verdicts_has_a_short_name():
@@ -198,7 +201,7 @@ def test_the_axis_of_verdicts_has_a_short_name():
     [
         ("judge_rate", "gpt wins, judge", "gpt wins, judge"),  # a writer's name stays as it is
         ("excess_of_gpt", "gpt", "gpt against the other writers"),
-        ("likelihood_floor", "likelihood alone", "For comparison: likelihood in place of a judge"),
+        ("length_floor", "brevity alone", "For comparison: brevity in place of a judge"),
         ("wit", "wit", "Wit"),
     ],
 )

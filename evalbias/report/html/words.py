@@ -9,6 +9,7 @@ from evalbias.evaluation.finding import Status
 from evalbias.evaluation.formatting import title
 from evalbias.evaluation.judged import BY_CONSTRUCTION
 from evalbias.evaluation.measurement import Measurement
+from evalbias.evaluation.people import FLOORS
 
 QUESTIONS: Mapping[str, str] = {
     "likelihood": "Does the judge prefer text that a language model finds likely, at equal quality?",
@@ -70,8 +71,6 @@ ESTIMATES: Mapping[str, str] = {
     "people_mean": "Mean of what people labeled",
     "corrected_mean": "Mean that people would give all items",
     "human_ceiling": "For comparison: one person with the others",
-    "likelihood_floor": "For comparison: likelihood in place of a judge",
-    "length_floor": "For comparison: length in place of a judge",
 }
 """Name of an estimate -> what it is, as the beginning of a sentence and the name of a row."""
 WRITER = "excess_of_"
@@ -86,6 +85,8 @@ def name_of(estimate: Estimate) -> str:
         return f"{estimate.label} against the other writers"
     if WINS in estimate.label:
         return estimate.label
+    if estimate.name in FLOORS:
+        return f"For comparison: {estimate.label.removesuffix(' alone')} in place of a judge"
     return ESTIMATES.get(estimate.name, estimate.label[:1].upper() + estimate.label[1:])
 
 
