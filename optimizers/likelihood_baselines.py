@@ -9,18 +9,17 @@ import dspy
 import numpy as np
 
 from evalbias.evaluation.estimates import Sample, clusters_of, estimate_value, estimates_of
+from evalbias.evaluation.floors import surpasses
 from evalbias.evaluation.formatting import number
 from evalbias.evaluation.item_facts import human_scores
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.lm.types import MeasuringLM
-from evalbias.measures import paired_permutation_test, performance_statistic, spearman_rows
+from evalbias.measures import performance_statistic, spearman_rows
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import likelihood_scores
 
 NAMES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
-LEVEL = 0.05
-"""Level of the one-sided test that the judge agrees with people better than a baseline."""
 
 
 def baseline_facts(
@@ -57,10 +56,8 @@ def against_baselines(
         sign = np.sign(spearman_rows(fitted[column][known][None], fitted[HUMAN_SCORES][known])[0])
         scores = sign * judged.covariate(column)
         samples[name] = Sample(scores, performance, name)
-        test = paired_permutation_test(
-            performance, judged.answers, scores, clusters=clusters_of(judged), n_resamples=n_resamples, seed=seed
-        )
-        if not (test.difference > 0 and test.p_value / 2 < LEVEL):
+        options = {"clusters": clusters_of(judged), "n_resamples": n_resamples, "seed": seed}
+        if not surpasses(performance, judged.answers, scores, **options):
             unbeaten.append(name)
     baselines = estimates_of(samples, seed=seed, clusters=clusters_of(judged))
     listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)

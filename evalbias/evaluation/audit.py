@@ -22,6 +22,7 @@ from evalbias.evaluation.audited import (
 from evalbias.evaluation.audited_criterion import criterion_asked
 from evalbias.evaluation.by_name import ByName
 from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
+from evalbias.evaluation.floors import floors_not_surpassed
 from evalbias.evaluation.formatting import notebook_view
 from evalbias.evaluation.groups import group_field, measure_groups
 from evalbias.evaluation.joint import JointEffects
@@ -245,7 +246,8 @@ def audit_answers(
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
-    verdict = verdict_of(findings, coverage=judged.coverage)
+    caution = floors_not_surpassed(measurements[AGREEMENT], seed=seed) if AGREEMENT in measurements else ""
+    verdict = verdict_of(findings, coverage=judged.coverage, caution=caution)
     known = labeled(judged)
     unlabeled = label_next(judged, LABELS, seed) if known.any() and not known.all() else []
     return Audit(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalbias.evaluation.estimates import Sample, estimate_value
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
-from evalbias.evaluation.quality import mean_of_raters, on_one_scale, preferred, side
+from evalbias.evaluation.estimates import Sample
+from evalbias.evaluation.floors import floors
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
+from evalbias.evaluation.quality import agreeing, mean_of_raters, on_one_scale, preferred, side
 from evalbias.measures import brier_scores, consistent_preferences, decision_shares
 from evalbias.measures.agreement_statistics import (
     AlphaStatistic,
@@ -21,12 +22,6 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.calibration import win_probabilities
 from evalbias.measures.rank_statistic import RankStatistic
 from evalbias.measures.statistic import ShareStatistic
-
-FLOORS = {
-    "likelihood_floor": (LIKELIHOODS, "likelihood alone", "rarity alone"),
-    "length_floor": (LENGTHS, "length alone", "brevity alone"),
-}
-"""Estimate -> what needs no judge, and its labels where more of it, and where less of it, agrees with people."""
 
 
 class PeopleAgreement:
@@ -84,20 +79,13 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
         ceiling = CeilingStatistic(judged.covariate(RATINGS))
         if not np.isnan(ceiling.values).all():
             samples["human_ceiling"] = Sample(ceiling.values, ceiling, "one rater", tested=False)
-    for name, (feature, most, least) in FLOORS.items():
-        if feature in judged.covariates:
-            values, statistic = judged.covariate(feature), RankStatistic(human)
-            more, less = (
-                Sample(sign * values, statistic, label, tested=False) for sign, label in ((1, most), (-1, least))
-            )
-            samples[name] = less if estimate_value(less) > 0 else more
-    return samples
+    return samples | floors(judged)
 
 
 def _of_choices(judged: Judged) -> dict[str, Sample]:
     people, orders = preferred(judged), judged.answers.shape[1]
     samples = {
-        name: _share(_equal(choices(judged, order), people), label)
+        name: _share(agreeing(choices(judged, order), people), label)
         for order, (name, label) in enumerate(
             [("accuracy", "accuracy"), ("accuracy_swapped", "accuracy, swapped")][:orders]
         )
@@ -113,24 +101,11 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
-        ceiling = mean_of_raters(_equal(side(one), side(others)))
+        ceiling = mean_of_raters(agreeing(side(one), side(others)))
         if not np.isnan(ceiling).all():
             samples["human_ceiling"] = _share(ceiling, "one rater")
-    for name, (feature, most, least) in FLOORS.items():
-        if feature in judged.covariates:
-            values = judged.covariate(feature)
-            difference = np.sign(values[:, 0] - values[:, 1])
-            more, less = (
-                _share(_equal((1 + d) / 2, people), label) for d, label in ((difference, most), (-difference, least))
-            )
-            samples[name] = less if estimate_value(less) > 0.5 else more
-    return samples
+    return samples | floors(judged)
 
 
 def _share(values: FloatArray, label: str) -> Sample:
     return Sample(values, ShareStatistic(), label, signed=False)
-
-
-def _equal(choice: FloatArray, other: FloatArray) -> FloatArray:
-    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
-    return np.asarray(choice * other + (1 - choice) * (1 - other))

@@ -59,6 +59,11 @@ def side(difference: FloatArray) -> FloatArray:
     return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
 
 
+def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    return np.asarray(choice * other + (1 - choice) * (1 - other))
+
+
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
     """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
     present = ~np.isnan(ratings)

@@ -18,13 +18,17 @@ class Verdict:
 
     Attributes:
         paragraphs: Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a
-            label; then, each by itself, which of these biases may be another, what helps and what it costs, and the
-            biases that are ruled out, undecided, and not measured.
+            label; then, each by itself, which of these biases may be another, what the agreement with people is not
+            shown to surpass, what helps and what it costs, and the biases that are ruled out, undecided, and not
+            measured.
         findings: One finding per bias.
+        caution: What the agreement with people is not shown to surpass, as in the paragraphs; empty where there is
+            nothing to say.
     """
 
     paragraphs: tuple[str, ...]
     findings: tuple[Finding, ...]
+    caution: str = ""
 
     @property
     def sentence(self) -> str:
@@ -36,12 +40,13 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.status == status)
 
 
-def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> Verdict:
+def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> Verdict:
     """Conclude from the findings.
 
     Args:
         findings: One finding per bias.
         coverage: (n,) probabilities that the judge's model answers with a label; empty where unknown.
+        caution: See ``Verdict``.
     """
     verdict = Verdict((), tuple(findings))
     biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
@@ -50,6 +55,7 @@ def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> Verd
     said, warning = _first(biased, clear, open_, missing), coverage_warning({"": coverage})
     parts = [f"{warning} {said}" if warning else said]
     parts += _confused([f for f in biased if not f.alone])
+    parts += [caution] if caution else []
     parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
     if clear:
         parts.append(f"No sign of bias: {', '.join(map(_excluded, clear))}.")
@@ -57,7 +63,7 @@ def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> Verd
         parts.append(f"Too few items to decide: {', '.join(map(_open, open_))}.")
     if missing:
         parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
-    return Verdict(tuple(parts), verdict.findings)
+    return Verdict(tuple(parts), verdict.findings, caution)
 
 
 def _first(

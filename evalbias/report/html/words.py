@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.finding import Status
+from evalbias.evaluation.floors import FLOORS
 from evalbias.evaluation.formatting import title
 from evalbias.evaluation.judged import BY_CONSTRUCTION
 from evalbias.evaluation.measurement import Measurement
-from evalbias.evaluation.people import FLOORS
 
 QUESTIONS: Mapping[str, str] = {
     "likelihood": "Does the judge prefer text that a language model finds likely, at equal quality?",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from evalbias.evaluation.audit import Audit
+from evalbias.evaluation.audit import AGREEMENT, Audit
 from evalbias.evaluation.finding import Finding
 from evalbias.evaluation.formatting import joined, title
 from evalbias.evaluation.measurement import Measurement
@@ -25,7 +26,8 @@ def _of_audit(result: Audit, context: Context) -> Iterator[Section]:
     judged = {finding.bias for finding in findings}
     for name, measurement in result.measurements.items():
         if name not in judged:
-            yield measurement_section(measurement, title_of(name))
+            section = measurement_section(measurement, title_of(name))
+            yield _with_remark(section, result.verdict.caution) if name == AGREEMENT else section
     missing = {bias: why for bias, why in result.not_measured.items() if bias not in result.measurements}
     if missing:
         rows = [(title_of(bias), why) for bias, why in missing.items()]
@@ -47,8 +49,13 @@ def _audited(finding: Finding, measurement: Measurement) -> Section:
         remark = _sentence(f"{finding.margin_in_words} is ruled out")
     elif finding.status == "too few items" and finding.items_needed is not None:
         remark = f"About {finding.items_needed:,} items would show an effect worth finding, if there is one."
-    blocks = [*section.blocks, Words(remark)] if remark else section.blocks
-    return Section(section.title, blocks, _sentence(finding.sentence), finding.status, remark)
+    section = replace(section, finding=_sentence(finding.sentence), status=finding.status)
+    return _with_remark(section, remark)
+
+
+def _with_remark(section: Section, remark: str) -> Section:
+    """Return a section that ends with a remark; the same section if there is none."""
+    return replace(section, blocks=[*section.blocks, Words(remark)], remark=remark) if remark else section
 
 
 def _sentence(text: str) -> str:
