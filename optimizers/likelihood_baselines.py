@@ -56,7 +56,7 @@ def against_baselines(
         sign = np.sign(spearman_rows(fitted[column][known][None], fitted[HUMAN_SCORES][known])[0])
         scores = sign * judged.covariate(column)
         samples[name] = Sample(scores, performance, name)
-        options = {"clusters": clusters_of(judged), "n_resamples": n_resamples, "seed": seed}
+        options: dict[str, Any] = {"clusters": clusters_of(judged), "n_resamples": n_resamples, "seed": seed}
         if not surpasses(performance, judged.answers, scores, **options):
             unbeaten.append(name)
     baselines = estimates_of(samples, seed=seed, clusters=clusters_of(judged))

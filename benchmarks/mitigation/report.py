@@ -44,7 +44,8 @@ def report(rows: Sequence[Row]) -> str:
             "fall in performance, if that is another judge. All estimates are of test items whose inputs took part in "
             "nothing, with 95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has "
             "a single rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
-            f"{'; '.join(settings)}.",
+            "*Likelihood alone* and *length alone* rank by more or by less of it, whichever people prefer in the "
+            f"training items. {'; '.join(settings)}.",
             markdown(HEADINGS, [line for row in done for line in lines(row)]),
             *(f"{row['judge']} on {row['set']} was not run: {row['why_not']}." for row in rows if "why_not" in row),
             summary(done),

@@ -49,7 +49,8 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
             f"{record['base']} with a LoRA adapter of rank {record['settings']['rank']}, trained in {record['steps']} "
             f"steps ({record['seconds'] / 60:.0f} minutes in one thread) on questions from training inputs only: "
             f"{questions}. All numbers are of inputs that no question was drawn from; 95 % intervals in brackets. *LS "
-            "alone* and *length alone* are Spearman's rho with people of two judges that read no text. Published "
+            "alone* and *length alone* are Spearman's rho with people of two judges that read no text; a negative "
+            "one means that people prefer short texts. Published "
             "figures are of other splits and of 8 random demonstrations -> the paper's.",
             markdown(headings, body),
             "Pairs that people rated differently, asked in both orders: how often the first position wins, and the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
     value = estimate_value(own)
     if np.isnan(value):
         return ""
-    options = {"clusters": agreement.clusters, "seed": seed}
+    options: dict[str, Any] = {"clusters": agreement.clusters, "seed": seed}
     unsurpassed: list[Estimate] = [
         agreement[floor]
         for floor in FLOORS
