@@ -10,7 +10,6 @@ import dspy
 import numpy as np
 
 from evalbias.data.item_names import item_name
-from evalbias.evaluation.coverage import median_coverage
 from evalbias.evaluation.item_facts import (
     BETTER,
     HUMAN_SCORES,
@@ -126,11 +125,6 @@ class Judged:
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             reasons={name: why for name, why in self.reasons.items() if name in present},
         )
-
-    @property
-    def median_coverage(self) -> float:
-        """Median probability that any answer follows; NaN where the model reports only shares, or there is no model."""
-        return median_coverage(self.coverage)
 
     @property
     def win_shares(self) -> FloatArray:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from evalbias.evaluation.by_name import ByName
+from evalbias.evaluation.coverage import median_coverage
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, clusters_of, estimates_of
 from evalbias.evaluation.formatting import Tabular, count, title
 from evalbias.evaluation.judged import Judged
@@ -166,7 +167,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         columns={**columns, **judged.covariates},
         seed=seed,
         n_resamples=n_resamples,
-        coverage=judged.median_coverage,
+        coverage=median_coverage(judged.coverage),
         cost={"judgments": judged.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )
