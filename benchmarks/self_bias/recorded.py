@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.self_bias.published import ALL_COVERED, BEST_OF_K, HUMAN
 from evalbias.data.refinements import Refinements, load_refinements
 from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.formatting import mark
+from evalbias.evaluation.formatting import UNDEFINED, mark
 from evalbias.measures import SelfBias, measure_self_bias
 from evalbias.programs.feedback.coverage import MATCHINGS, coverage
 from evalbias.programs.feedback.missing import read_missing
@@ -145,7 +145,7 @@ def _published(figures: tuple[float, float]) -> str:
 def first_to_last(loop: LoopSummary, name: str, form: str = ".2f") -> str:
     """Return an estimate of a loop's first and last round, in a format."""
     first, last = (loop.rounds[at][name].value for at in (0, -1))
-    return f"{first:{form}} -> {last:{form}}"
+    return " -> ".join(UNDEFINED if math.isnan(value) else f"{value:{form}}" for value in (first, last))
 
 
 def table(title: str, headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

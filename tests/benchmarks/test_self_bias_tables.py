@@ -1,13 +1,15 @@
 """The self-bias benchmark: figures of the recorded loops, and loops of the embedded model."""
 
+import math
 import re
+from types import SimpleNamespace
 
 import dspy
 import pytest
 
 from benchmarks.self_bias import commongen, synthetic
 from benchmarks.self_bias.__main__ import synthetic as synthetic_section
-from benchmarks.self_bias.recorded import recorded, unreadable_answers
+from benchmarks.self_bias.recorded import first_to_last, recorded, unreadable_answers
 from tests.models_of_text import Seeded
 
 
@@ -49,6 +51,11 @@ def test_the_loops_of_the_embedded_model_run(monkeypatch, tmp_path):
     assert "On 2 other items" in text
     assert (tmp_path / "judged.png").exists()
     assert (tmp_path / "sides.png").exists()
+
+
+def test_an_undefined_number_of_a_loop_is_called_so():
+    rounds = [{"skewness": SimpleNamespace(value=value)} for value in (math.nan, 0.25, 0.5)]
+    assert first_to_last(SimpleNamespace(rounds=rounds), "skewness") == "undefined -> 0.50"
 
 
 def content_writer(request):
