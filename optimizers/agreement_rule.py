@@ -31,9 +31,8 @@ class AgreementRule(OnHeldBack):
     families as in ``LikelihoodRule``. Not larger means two things, as for the performance there: the magnitude of the
     bias is not significantly larger, and the items rule out that it is larger by more than ``RISE``. And the judge must
     agree with people at all: the interval of its performance lies above 0, because a calibration can raise -.05 to -.01
-    significantly, which makes no useless judge useful. Of several such
-    judges, the one with the smallest bias is taken among those whose performance is within one standard error of the
-    best.
+    significantly, which makes no useless judge useful. Of several such judges, the one with the smallest bias is taken
+    among those whose performance is within one standard error of the best.
     """
 
     level = LEVEL / 2

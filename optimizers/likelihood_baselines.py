@@ -47,7 +47,7 @@ def against_baselines(
     Returns:
         The fields ``baselines`` (name -> estimate of the performance) and ``against_baselines`` (a sentence).
     """
-    human = judged.covariate(HUMAN_SCORES)
+    human, clusters = judged.covariate(HUMAN_SCORES), clusters_of(judged)
     performance = performance_statistic(human)
     own = estimate_value(Sample(judged.answers, performance, "performance"))
     samples, unbeaten = {}, []
@@ -56,10 +56,9 @@ def against_baselines(
         sign = np.sign(spearman_rows(fitted[column][known][None], fitted[HUMAN_SCORES][known])[0])
         scores = sign * judged.covariate(column)
         samples[name] = Sample(scores, performance, name)
-        options: dict[str, Any] = {"clusters": clusters_of(judged), "n_resamples": n_resamples, "seed": seed}
-        if not surpasses(performance, judged.answers, scores, **options):
+        if not surpasses(performance, judged.answers, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
-    baselines = estimates_of(samples, seed=seed, clusters=clusters_of(judged))
+    baselines = estimates_of(samples, seed=seed, clusters=clusters)
     listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)
     sentence = f"Performance on the held-back items: the judge {number(own)}, {listed}."
     if unbeaten:

@@ -209,7 +209,7 @@ class LikelihoodRule(OnHeldBack):
 
 def _allowance(lowest: float) -> str:
     """Name the option that allows a significant loss which is small at worst; empty where it may be large."""
-    if not lowest > -MARGIN:  # NaN is not above
+    if not -MARGIN < lowest < 0:  # NaN is not between
         return ""
     allowed = math.floor(1 - 100 * lowest) / 100  # the least of two digits that the loss does not reach
     return f"; max_loss={allowed:g}, --max-loss {allowed:g}, would allow it"

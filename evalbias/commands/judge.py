@@ -114,10 +114,9 @@ def _judge_corpus(
         brief |= counts
         corpus.folder.write_result(brief)
         covered = {corpus.program.criterion.name: coverage}
-        warning = coverage_warning(covered)
-        write_report(corpus.folder.path, brief, verdict=warning, more=[scored_section(scores_of(corpus.scores))])
-        lines = [*filter(None, [warning]), _line(brief, corpus.scores)]
-        print_result(brief, as_json, lines, corpus.folder, coverage=covered)
+        shown = [scored_section(scores_of(corpus.scores))]
+        write_report(corpus.folder.path, brief, verdict=coverage_warning(covered), more=shown)
+        print_result(brief, as_json, [_line(brief, corpus.scores)], corpus.folder, coverage=covered)
 
 
 def _line(brief: dict[str, object], file: Path) -> str:

@@ -157,8 +157,7 @@ class Run(Resumable):
         note = f"answers asked {new}, replayed {replayed}" if self._journals else None
         if self._sampling is not None and note is not None:
             note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
-        parts = [shown] if said == verdict else [warning, "", shown]
-        print_result(brief, as_json, parts, self.folder, coverage=coverage, note=note)
+        print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note, verdict=verdict)
 
     def _journaled(self, lm: Any, path: Path) -> JournaledLM:
         model = json.dumps(identity(lm), sort_keys=True)
@@ -216,13 +215,19 @@ def print_result(
     *,
     coverage: Mapping[str, Any] | None = None,
     note: str | None = None,
+    verdict: str = "",
 ) -> None:
-    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and the run's folder."""
+    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and the run's folder.
+
+    A warning of low coverage comes first, unless the verdict that is shown begins with it.
+    """
     if as_json:
         sys.stdout.write(json.dumps(to_json(brief), allow_nan=False) + "\n")
         return
     console = PlainConsole()
-    for part in shown:
+    warning = coverage_warning(coverage or {})
+    first = [] if verdict.startswith(warning) else [warning, ""]
+    for part in [*first, *shown]:
         console.print(part, soft_wrap=isinstance(part, str))
     if covered := coverage_note(coverage or {}):
         console.print(covered)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +31,7 @@ PREFERRED = {
 LEVEL = 0.05
 """Level of the one-sided test that a judge agrees with people better than something without a judge."""
 SWAPS = 10_000
+"""Swaps of that test."""
 
 
 def floors(judged: Judged) -> dict[str, Sample]:
@@ -84,13 +84,14 @@ def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
     value = estimate_value(own)
     if np.isnan(value):
         return ""
-    options: dict[str, Any] = {"clusters": agreement.clusters, "seed": seed}
     unsurpassed: list[Estimate] = [
         agreement[floor]
         for floor in FLOORS
         if floor in agreement.samples
         and not np.isnan(agreement[floor].value)
-        and not surpasses(own.statistic, own.values, agreement.samples[floor].values, **options)
+        and not surpasses(
+            own.statistic, own.values, agreement.samples[floor].values, clusters=agreement.clusters, seed=seed
+        )
     ]
     if not unsurpassed:
         return ""
