@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import sys
@@ -55,7 +56,13 @@ def lms(folders):
 
 @pytest.fixture
 def interruptible():
-    """Let SIGINT interrupt, although a process that a shell started in the background ignores it."""
+    """Let SIGINT interrupt, although a process that a shell started in the background ignores it.
+
+    Garbage is not collected meanwhile: an interrupt that arrives in a callback of the collector is lost, because Python
+    drops the exceptions of such callbacks.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
     yield
+    gc.enable()
     signal.signal(signal.SIGINT, before)
