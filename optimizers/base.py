@@ -14,7 +14,7 @@ from dspy.teleprompt import Teleprompter
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.comparison import Comparison, compare
-from evalbias.evaluation.judged import Judged, check_pairs, judge_examples
+from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.registry import measure_all
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.lm.counting import CountingLM
@@ -24,7 +24,7 @@ from evalbias.optimizers.selection import Candidate, Rule, choose
 from evalbias.optimizers.splits import check_disjoint, hold_back, identity
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.usable import usable_item, usable_pair
+from evalbias.programs.usable import check_pairs, usable_item, usable_pair
 from evalbias.runs.fingerprint import describe
 from evalbias.runs.lock import lock_folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dspy
@@ -24,16 +25,30 @@ def usable_pair(example: Any, index: int) -> dspy.Example:
     _check_example(example, index, "candidates=[..., ...]")
     if example.get("candidates") is None:
         if example.get("outputs") is None:
-            raise ValueError(
-                f"The example {item_name(example, index)!r} does not have two candidates: give pairs; "
-                "evalbias.data.pairs makes them."
-            )
+            raise _no_pair(example, index)
         example = example.copy(candidates=example["outputs"])
     try:
         check_candidates(example.get("source"), example["candidates"])
     except ValueError as error:
         raise ValueError(f"The example {item_name(example, index)!r} cannot be compared. {error}") from error
     return example
+
+
+def candidates_of(example: dspy.Example) -> Sequence[Any]:
+    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
+    given = example.get("candidates") or example.get("outputs") or ()
+    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
+
+
+def check_pairs(examples: Sequence[dspy.Example]) -> None:
+    """Refuse examples without two candidates.
+
+    Raises:
+        ValueError: An example has another number of candidates; it is named.
+    """
+    for index, example in enumerate(examples):
+        if not candidates_of(example):
+            raise _no_pair(example, index)
 
 
 def usable_item(example: Any, index: int) -> dspy.Example:
@@ -60,3 +75,10 @@ def usable_item(example: Any, index: int) -> dspy.Example:
 def _check_example(example: Any, index: int, texts: str) -> None:
     if not isinstance(example, dspy.Example):
         raise ValueError(f"The example {index} is a {type(example).__name__}: give dspy.Example(source=..., {texts}).")
+
+
+def _no_pair(example: dspy.Example, index: int) -> ValueError:
+    return ValueError(
+        f"The example {item_name(example, index)!r} does not have two candidates: give pairs; evalbias.data.pairs "
+        "makes them."
+    )

@@ -17,7 +17,7 @@ from evalbias.data.pairing import input_key
 from evalbias.data.ratings import human_score
 from evalbias.evaluation.formatting import model_title
 from evalbias.evaluation.function_judge import FunctionJudge, function_scores
-from evalbias.evaluation.item_facts import BETTER, candidates_of
+from evalbias.evaluation.item_facts import BETTER
 from evalbias.evaluation.judge_call import name_of
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.recorded_judge import check_fields, recorded_scores, recorded_verdicts
@@ -25,6 +25,7 @@ from evalbias.lm.contract import resolve_lm
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
+from evalbias.programs.usable import candidates_of
 
 JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
 

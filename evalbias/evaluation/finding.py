@@ -136,7 +136,7 @@ def _finding(
         why = "the quality of the outputs may explain all numbers that could be measured"
         return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
     if math.isnan(estimate.low):
-        return Finding(bias, "not measured", estimate, estimate.reason or "no item has all that it needs")
+        return Finding(bias, "not measured", estimate, estimate.why_undefined)
     margin = margin_of(estimate.unit)
     status: Status = "too few items"
     if p_adjusted < ALPHA:

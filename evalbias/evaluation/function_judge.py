@@ -12,13 +12,14 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.evaluation.item_facts import candidates_of, item_facts, likelihood_provenance
+from evalbias.evaluation.item_facts import item_facts, likelihood_provenance
 from evalbias.evaluation.judge_call import call_of, read_choice, read_score
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.recorded_judge import QUALITY, as_criterion, by_position
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.usable import candidates_of
 
 FunctionJudge = Callable[..., Any]
 

@@ -18,6 +18,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.likelihoods import likelihood_scores
 from evalbias.programs.pair_labels import people_choice
+from evalbias.programs.usable import candidates_of
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """Names of covariates: LS in nats, lengths in characters, Score_h; (n,), or (n, candidates) for pairs."""
@@ -106,12 +107,6 @@ def likelihood_provenance(criterion: Criterion, scorer: Any, reduction: str) -> 
     """Return what LS is of, where a model measures it: its reduction, and the prompt before the output."""
     prompt = {name: getattr(criterion, name) for name in ("task", "source_label", "output_label")}
     return {} if scorer is None else {"reduction": reduction, **prompt}
-
-
-def candidates_of(example: dspy.Example) -> Sequence[Any]:
-    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
-    given = example.get("candidates") or example.get("outputs") or ()
-    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, required: bool = True) -> FloatArray:

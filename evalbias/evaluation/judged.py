@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 import dspy
 import numpy as np
 
-from evalbias.data.item_names import item_name
 from evalbias.evaluation.item_facts import (
     BETTER,
     HUMAN_SCORES,
@@ -17,7 +16,6 @@ from evalbias.evaluation.item_facts import (
     LIKELIHOODS,
     RATINGS,
     Writers,
-    candidates_of,
     item_facts,
     likelihood_provenance,
 )
@@ -28,7 +26,7 @@ from evalbias.measures.calibration import by_candidate, rotations, win_probabili
 from evalbias.measures.likelihood import TOTAL
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.usable import usable_item, usable_pair
+from evalbias.programs.usable import check_pairs, usable_item, usable_pair
 
 __all__ = [
     "BETTER",
@@ -37,7 +35,6 @@ __all__ = [
     "LIKELIHOODS",
     "RATINGS",
     "Judged",
-    "check_pairs",
     "judge_examples",
     "total",
 ]
@@ -236,17 +233,3 @@ def _compare(
         averaged = by_candidate(positions, orders).mean(axis=1)  # (n, c)
         positions = by_candidate(np.stack([averaged, averaged], axis=1), orders)  # by position again
     return positions, predictions
-
-
-def check_pairs(examples: Sequence[dspy.Example]) -> None:
-    """Refuse examples without two candidates.
-
-    Raises:
-        ValueError: An example has another number of candidates; it is named.
-    """
-    for index, example in enumerate(examples):
-        if len(candidates_of(example)) != 2:
-            raise ValueError(
-                f"The example {item_name(example, index)!r} does not have two candidates: give pairs; "
-                "evalbias.data.pairs makes them."
-            )

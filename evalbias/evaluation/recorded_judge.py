@@ -13,10 +13,11 @@ from evalbias.data.choices import TIE, chosen_candidate
 from evalbias.data.item_names import item_name
 from evalbias.data.numbers import check_size, recorded_number
 from evalbias.evaluation.item_facts import item_facts, likelihood_provenance
-from evalbias.evaluation.judged import Judged, check_pairs
+from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.usable import check_pairs
 
 QUALITY = "quality"
 ROUNDING = 1e-6

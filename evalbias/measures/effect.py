@@ -40,7 +40,7 @@ not show in the distribution of scores and ratings, as for differences between t
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
-UNRELATED = "the ratings of an item agree no more than its {feature} explains: collect more reliable ratings"
+UNRELATED = "what people say of an item agrees no more than its {feature} explains: collect more reliable ratings"
 COLLINEAR = "the {feature} can hardly be told apart from what is held fixed: leave a covariate out"
 ONE_INPUT = "without the items of one input the effect is unknown: judge outputs of more inputs"
 TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed: rate more items, or each more often"

@@ -451,7 +451,7 @@ def test_where_the_ratings_are_strong_both_intervals_nearly_agree():
         ({"ratings": [[3, 4]] + [[np.nan, np.nan]] * 7}, "(1 item from 1 input): at least 5 items from 5 inputs"),
         ({"covariates": {"length": [5] * 8}}, "constant or determine each other"),
         ({"covariates": {"copy": LS}}, "constant or determine each other"),
-        ({"ratings": [[1, 5], [5, 1], [1, 5], [5, 1], [2, 4], [4, 2], [1, 4], [4, 1]]}, "agree no more than"),
+        ({"ratings": [[1, 5], [5, 1], [1, 5], [5, 1], [2, 4], [4, 2], [1, 4], [4, 1]]}, "agrees no more than"),
     ],
 )
 def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reason):
@@ -463,7 +463,7 @@ def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reas
 def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
     found = likelihood_effect(LS, SCORES, [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], reliability=0.5)
     assert np.isnan(found.effect)
-    assert "agree no more than" in found.reason
+    assert "agrees no more than" in found.reason
 
 
 @pytest.mark.parametrize(

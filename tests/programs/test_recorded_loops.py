@@ -4,12 +4,12 @@ import itertools
 
 import dspy
 import pytest
+from loop_recording import write_recording
 
 from evalbias.data.refinements import load_refinements
 from evalbias.evaluation.loops import run_loops
 from evalbias.lm.recorded import RecordedLM
 from evalbias.programs.feedback import ExactConcepts
-from evalbias.programs.record_loops import write_recording
 from evalbias.programs.tasks import constrained_generation, translation
 
 
