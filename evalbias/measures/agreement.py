@@ -113,10 +113,10 @@ def _agreement(
     a, b = vectors(x=x, y=y)
     if groups is not None and len(groups) != len(a):
         raise ValueError(f"groups has {len(groups)} entries for {len(a)} items; give one group per item.")
-    kept = defined(a, b)
+    kept, names = defined(a, b), None if groups is None else list(groups)  # by place: pandas indexes by label
     members: dict[object, list[int]] = {}
     for index, usable in enumerate(kept):
-        members.setdefault(None if groups is None else groups[index], []).extend([index] if usable else [])
+        members.setdefault(None if names is None else names[index], []).extend([index] if usable else [])
     values = tuple(correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values())
     finite = [v for v in values if not np.isnan(v)]
     value = float(np.mean(finite)) if finite else float("nan")

@@ -36,6 +36,16 @@ def vectors(**arrays: ArrayLike) -> list[FloatArray]:
     return list(checked.values())
 
 
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence level that is no probability, such as 95.
+
+    Raises:
+        ValueError: The level does not lie between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence}: give a number between 0 and 1, such as 0.95.")
+
+
 def defined(*arrays: FloatArray) -> BoolArray:
     """Mark the items that are not NaN in any of the arrays, shape (n,)."""
     return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))

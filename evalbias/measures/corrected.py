@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.checks import defined, vector, vectors
+from evalbias.measures.checks import check_confidence, defined, vector, vectors
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
 from evalbias.measures.statistic import ALIKE
 
@@ -56,13 +56,14 @@ def corrected_mean(
         inputs; its ends are NaN where all labels are equal.
 
     Raises:
-        ValueError: The lengths differ, or a score is infinite.
+        ValueError: The lengths differ, a score is infinite, or ``confidence`` is out of range.
 
     Examples:
         >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
         >>> round(found.estimate, 2), round(float(np.mean([1, 2, 3, 4])), 2)
         (3.16, 2.5)
     """
+    check_confidence(confidence)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     rest = vector(unlabeled_judge, "unlabeled_judge")
     kept, usable = defined(judge, human), ~np.isnan(rest)
@@ -83,7 +84,7 @@ def corrected_mean(
     estimate = float(human.mean()) + weight * shift
     fitted = 2 if weight else 1
     error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
-    if not error > 0:
+    if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
         return ConfidenceInterval(np.nan, np.nan, estimate, 0, 0, units, reason=ALIKE)
     half = float(scipy.stats.t.ppf((1 + confidence) / 2, max(units - fitted, 1)) * error)
     return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
@@ -124,13 +125,14 @@ def corrected_rate(
         the interval of the people's own rate.
 
     Raises:
-        ValueError: The lengths differ, or a verdict is not 0, 1 or NaN.
+        ValueError: The lengths differ, a verdict is not 0, 1 or NaN, or ``confidence`` is out of range.
 
     Examples:
         >>> judge, human = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10  # sensitivity .9, specificity .8
         >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).estimate, 3)  # (.6 + .8 - 1) / .7
         0.571
     """
+    check_confidence(confidence)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     rest = vector(unlabeled_judge, "unlabeled_judge")
     for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
@@ -185,7 +187,7 @@ def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> lis
     """Return the cluster of each kept item; without clusters, a name of each item's own."""
     if clusters is not None and len(clusters) != len(kept):
         raise ValueError(f"{kind}_clusters has {len(clusters)} entries for {len(kept)} items: give one input an item.")
-    names = [(kind, index) for index in range(len(kept))] if clusters is None else clusters
+    names = [(kind, index) for index in range(len(kept))] if clusters is None else list(clusters)  # pandas: by place
     return [names[int(index)] for index in np.flatnonzero(kept)]
 
 

@@ -57,8 +57,9 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
     if groups is None:
         return np.asarray(shares[kept].mean(axis=0))
     members: dict[object, list[int]] = {}
+    names = list(groups)  # by place: pandas indexes by label
     for index in np.flatnonzero(kept):
-        members.setdefault(groups[int(index)], []).append(int(index))
+        members.setdefault(names[int(index)], []).append(int(index))
     return np.asarray(np.stack([shares[rows].mean(axis=0) for rows in members.values()]).mean(axis=0))
 
 
@@ -75,8 +76,8 @@ def fairness(
         probabilities: (n, c).
         prior: (c,) rate at which each class should win. Defaults to the uniform distribution.
         groups: See ``decision_rates``.
-        ties: Whether the last class is the answer "tie". It has no position and no prior, so the positions share what
-            it leaves. Takes no prior.
+        ties: Whether the last class is the answer "tie". It has no position, so without a prior the positions share
+            equally what it leaves. A prior is over all classes, the tie included.
 
     Returns:
         In [-2, 0]: 0 is fair. NaN if no row is defined.

@@ -62,7 +62,8 @@ def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArra
     if len(clusters) != len(kept):
         raise ValueError(f"clusters has {len(clusters)} entries for {len(kept)} items: give one cluster an item.")
     numbers: dict[object, int] = {}
-    used = [clusters[int(index)] for index in np.flatnonzero(kept)]
+    names = list(clusters)  # by place: pandas indexes by label
+    used = [names[int(index)] for index in np.flatnonzero(kept)]
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in used], dtype=np.int64)
 
 

@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +60,14 @@ def test_groups_undefined_items_and_groups_are_counted(measure):
     assert (pooled.n, pooled.undefined, pooled.groups, pooled.undefined_groups) == (8, 2, 1, 0)
     assert pooled.by_group == (pooled.value,)
     assert pooled.value == pytest.approx(measure(x[:8], y[:8]).value)
+
+
+@pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
+def test_groups_belong_to_items_by_place_whatever_the_index_of_a_series(measure):
+    x, y, groups = [1, 2, 3, 1, 2, 3], [1, 2, 3, 3, 2, 1], ["a", "a", "a", "b", "b", "b"]
+    by_place = measure(x, y, groups=groups)
+    for index in ([3, 4, 5, 0, 1, 2], [10, 11, 12, 13, 14, 15]):  # of sorted and of filtered rows
+        assert measure(x, y, groups=pandas.Series(groups, index=index)) == by_place
 
 
 def test_nothing_to_correlate():

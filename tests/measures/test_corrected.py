@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from scipy import optimize, stats
 
@@ -223,3 +224,26 @@ def test_equal_labels_do_not_tell_how_much_others_differ():
     assert (found.estimate, found.reason, found.n_resamples, found.undefined) == (3.0, ALIKE, 0, 0)
     assert math.isnan(found.low)
     assert math.isnan(found.high)
+
+
+def test_equal_labels_whose_mean_is_rounded_are_no_certainty():
+    found = corrected_mean([1, 2, 3], [0.1, 0.1, 0.1], [1, 2, 3])  # numpy's mean of three .1 is not .1
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    assert found.reason == ALIKE
+
+
+@pytest.mark.parametrize("estimator", [corrected_mean, corrected_rate])
+def test_inputs_belong_to_items_by_place_whatever_the_index_of_a_series(estimator):
+    judge, human, rest = [1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 1], [1, 0, 1]
+    inputs = ["a", "a", "b", "c", "c", "d"]
+    by_place = estimator(judge, human, rest, labeled_clusters=inputs)
+    for index in ([5, 0, 4, 1, 3, 2], [10, 11, 12, 13, 14, 15]):  # of sorted and of filtered rows
+        shuffled = pandas.Series(inputs, index=index)
+        assert estimator(judge, human, rest, labeled_clusters=shuffled) == by_place
+
+
+@pytest.mark.parametrize("estimator", [corrected_mean, corrected_rate])
+def test_a_confidence_in_percent_is_refused(estimator):
+    with pytest.raises(ValueError, match=r"confidence=95: give a number between 0 and 1, such as 0.95"):
+        estimator([1, 0, 1, 0], [1, 0, 1, 0], [1, 0], confidence=95)

@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -322,3 +323,10 @@ def test_two_inputs_and_one_resample_are_enough_to_compute():
         bootstrap_ci(lambda x: x.mean(axis=-1), np.arange(9.0), n_resamples=1, method="percentile", seed=0).n_resamples
         == 1
     )
+
+
+def test_documents_belong_to_items_by_place_whatever_the_index_of_a_series():
+    values, documents = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0], ["a", "a", "a", "b", "b", "c"]
+    by_place = share_interval(values, clusters=documents)
+    for index in ([5, 0, 4, 1, 3, 2], [10, 11, 12, 13, 14, 15]):
+        assert share_interval(values, clusters=pandas.Series(documents, index=index)) == by_place

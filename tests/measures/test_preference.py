@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,6 +176,12 @@ def test_rates_averaged_over_documents():
     assert fairness(ROWS, groups=groups) == pytest.approx(-2 * ((2 / 3 + 1 / 2) / 2 - 0.5))
     with pytest.raises(ValueError, match="groups has 2 entries for 5 rows"):
         decision_rates(ROWS, groups=["a", "b"])
+
+
+def test_documents_belong_to_rows_by_place_whatever_the_index_of_a_series():
+    groups = ["a", "a", "a", "b", "b"]
+    shuffled = pandas.Series(groups, index=[4, 3, 2, 1, 0])
+    assert decision_rates(ROWS, groups=shuffled).tolist() == decision_rates(ROWS, groups=groups).tolist()
 
 
 def test_an_agreement_tells_every_group():
