@@ -163,6 +163,27 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
     assert all(1 <= score <= 5 for score in scores)
 
 
+def test_a_criterion_on_the_command_line_makes_a_new_judge(tmp_path):
+    rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
+    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["judge", "--lm", "embedded", "--data", "new.jsonl"]
+    evalbias(*options, "--criterion", CRITERION, *WORLDLY, "--scale", "1-7", "--out", "run", cwd=tmp_path)
+    found = [json.loads(line) for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
+    labels = {"source_label": world.SOURCE_LABEL, "output_label": world.OUTPUT_LABEL}
+    judge = PointwiseJudge(Criterion(world.NAME, world.DEFINITION, scale=(1, 7), **labels))
+    expected = judge.batch(world.examples(3, seed=1), lm=embedded_judge_lm())
+    assert [row["score"] for row in found] == pytest.approx([one.score for one in expected], abs=1e-5)
+    judge.save(str(tmp_path / "judge.json"))
+    for given, match in (
+        ([], "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"),
+        (["--judge", "judge.json", "--criterion", CRITERION], "task and labels. Leave out --criterion."),
+        (["--judge", "judge.json", "--output-label", "Reply"], "task and labels. Leave out --output-label."),
+    ):
+        told = evalbias(*options, *given, cwd=tmp_path, check=False)
+        assert told.returncode == 2
+        assert match in re.sub(r"[\s│]+", " ", told.stderr)
+
+
 @pytest.mark.slow
 def test_a_table_with_columns_of_its_own_is_judged_and_measured(items, tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))

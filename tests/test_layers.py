@@ -27,7 +27,10 @@ APART = {("runs", "measures"), ("data", "lm"), ("integrations", "report"), ("com
 
 HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")
 
-JUDGE = "evalbias.commands.run, evalbias.commands.score_rows, evalbias.programs, evalbias.report.html.texts"
+JUDGE = (
+    "evalbias.commands.open_judges, evalbias.commands.run, evalbias.commands.score_rows, evalbias.programs, "
+    "evalbias.report.html.texts"
+)
 """What ``evalbias judge`` imports before it opens a model."""
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from commands import evalbias
 
-from evalbias import PointwiseJudge
+from evalbias import Criterion, PointwiseJudge
 from evalbias.commands import run_corpus
 from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
@@ -46,7 +46,7 @@ def lm():
 def expected(corpus, lm):
     """What one process writes."""
     items = load("jsonl", corpus / "items.jsonl")
-    found = run_corpus.load_judge(corpus / "judge.json").batch(items, lm=lm)
+    found = PointwiseJudge(SYNTHETIC).batch(items, lm=lm)
     return [json.loads(json.dumps(to_json(row))) for row in rows_of(items, found)]
 
 
@@ -72,7 +72,7 @@ def opened(corpus, lm, monkeypatch):
     def run_in(out, in_flight=0, data="items.jsonl"):
         lm.sizes, lm.fault, lm.in_flight = [], None, in_flight
         monkeypatch.setattr(run_corpus, "open_lm", lambda name, models: lm)
-        return Corpus(corpus / "judge.json", corpus / data, "embedded", OPENED, out)
+        return Corpus(PointwiseJudge(SYNTHETIC), {}, corpus / data, "embedded", OPENED, out)
 
     return run_in
 
@@ -163,8 +163,8 @@ def test_a_bad_line_is_named_and_the_scores_before_it_are_kept(opened, corpus, t
 
 
 def test_probabilities_are_estimated_with_the_seed_of_the_command(corpus, tmp_path):
-    files = (corpus / "judge.json", corpus / "items.jsonl", "embedded", ModelOptions(samples=2))
-    with Corpus(*files, tmp_path / "run", seed=3) as sampled:
+    options = (corpus / "items.jsonl", "embedded", ModelOptions(samples=2), tmp_path / "run")
+    with Corpus(PointwiseJudge(SYNTHETIC), {}, *options, seed=3) as sampled:
         assert sampled._lm.sampling.seed == 3
     recorded = json.loads((tmp_path / "run/run.json").read_text())["sampling"]
     assert (recorded["seed"], recorded["samples"]) == (3, 2)
@@ -183,6 +183,14 @@ def test_the_command_refuses_workers_that_it_does_not_know(corpus, tmp_path, opt
     found = evalbias(*arguments, *options, cwd=tmp_path, check=False)
     assert found.returncode == 2
     assert said in " ".join(found.stderr.split())
+
+
+def test_a_folder_is_of_one_criterion(opened, corpus, tmp_path):
+    with opened(tmp_path / "run"):
+        pass
+    other = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
+    with pytest.raises(ValueError, match="holds a run with other settings"):
+        Corpus(other, {}, corpus / "items.jsonl", "embedded", OPENED, tmp_path / "run")
 
 
 def test_a_corpus_without_items_is_refused(opened, corpus, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from evalbias.commands.option_groups import option_groups
 from evalbias.commands.option_values import given_options, pair_limit
 from evalbias.commands.options import (
     MODEL_NAMES,
+    AnyJudge,
     Columns,
     Data,
     Json,
@@ -28,10 +28,6 @@ from evalbias.commands.options import (
 )
 from evalbias.commands.sections import data_option, judge_option, measure_option, run_option
 
-AnyJudge = Annotated[
-    Path | None,
-    judge_option("--judge", help="JSON file of a judge to run on --lm.", exists=True, dir_okay=False),
-]
 ScoresField = Annotated[str | None, judge_option(help="Field that holds the judge's recorded scores.")]
 WinnerField = Annotated[
     str | None,

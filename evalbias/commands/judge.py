@@ -1,4 +1,4 @@
-"""The command that scores a data set with a saved judge."""
+"""The command that scores a data set with a judge."""
 
 from __future__ import annotations
 
@@ -9,19 +9,35 @@ import typer
 
 from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.option_groups import option_groups
-from evalbias.commands.options import LM, Columns, Data, Json, Out, Seed
-from evalbias.commands.sections import judge_option
+from evalbias.commands.options import (
+    LM,
+    AnyJudge,
+    Columns,
+    Data,
+    Json,
+    OneCriterion,
+    Out,
+    OutputLabel,
+    Scale,
+    Seed,
+    SourceLabel,
+)
 
 if TYPE_CHECKING:
+    from evalbias.programs import PointwiseJudge
     from evalbias.programs.refused import Refused
 
 
 @option_groups
 def judge(
-    judge: Annotated[Path, judge_option(help="A compiled judge's JSON file.", exists=True, dir_okay=False)],
     data: Data,
     lm: LM,
     columns: Columns = None,
+    criterion: OneCriterion = None,
+    scale: Scale = None,
+    source_label: SourceLabel = None,
+    output_label: OutputLabel = None,
+    judge: AnyJudge = None,
     refused: Annotated[
         Literal["undefined", "raise"],
         typer.Option(
@@ -35,17 +51,33 @@ def judge(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Score every item of a data set with a compiled judge.
+    """Score every item of a data set with a judge, saved or new.
 
     Writes scores.jsonl to the run's folder, one line for each item. With --workers, the data must be a .jsonl file. It
     is read in parts, so it may be larger than memory, and duplicate ids are found only within a part.
     """
+    from evalbias.commands.open_judges import open_judge
+
+    written = {"source_label": source_label, "output_label": output_label}
+    program, saved = open_judge(judge, criterion, data, scale, written=written)
     score = _judge_here if models.workers is None else _judge_corpus
-    score(judge, data, lm, columns=columns, refused=refused, seed=seed, models=models, out=out, as_json=as_json)
+    score(
+        program,
+        saved,
+        data,
+        lm,
+        columns=columns,
+        refused=refused,
+        seed=seed,
+        models=models,
+        out=out,
+        as_json=as_json,
+    )
 
 
 def _judge_here(
-    judge: Path,
+    program: PointwiseJudge,
+    saved: dict[str, Any],
     data: str,
     lm: str,
     *,
@@ -61,12 +93,9 @@ def _judge_here(
     from evalbias.commands.task import Task, load_items
     from evalbias.data import DataError
     from evalbias.data.columns import parse_mapping
-    from evalbias.programs import load_judge
     from evalbias.report.html.texts import lowest_section, scored_section
-    from evalbias.runs.fingerprint import file_digest
     from evalbias.runs.journal import write_jsonl
 
-    program = load_judge(judge)
     mapping = parse_mapping(columns or ())
     items = load_items(data, mapping)
     if not items and not items.left_out:
@@ -74,7 +103,7 @@ def _judge_here(
     task = Task(
         data, items.sha256, (program.criterion,), None, [], list(items), left_out=items.left_out, mapping=mapping
     )
-    with Run("judge", task, lm=lm, models=models, seed=seed, out=out, options={"judge": file_digest(judge)}) as run:
+    with Run("judge", task, lm=lm, models=models, seed=seed, out=out, options=saved) as run:
         with run.progress(len(items)):
             rows = rows_of(items, program.batch(items, lm=run.lm, refused=refused))
         file = run.folder.path / "scores.jsonl"
@@ -86,7 +115,8 @@ def _judge_here(
 
 
 def _judge_corpus(
-    judge: Path,
+    program: PointwiseJudge,
+    saved: dict[str, Any],
     data: str,
     lm: str,
     *,
@@ -107,13 +137,13 @@ def _judge_corpus(
     from evalbias.report.html.texts import scored_section
 
     mapping = parse_mapping(columns or ())
-    with Corpus(judge, Path(data), lm, models, out, refused=refused, seed=seed, mapping=mapping) as corpus:
+    with Corpus(program, saved, Path(data), lm, models, out, refused=refused, seed=seed, mapping=mapping) as corpus:
         with counting(corpus.items, "judging") as advance:
             counts = corpus.run(advance)
         brief, coverage = summary(corpus.scores)
         brief |= counts
         corpus.folder.write_result(brief)
-        covered = {corpus.program.criterion.name: coverage}
+        covered = {program.criterion.name: coverage}
         shown = [scored_section(scores_of(corpus.scores))]
         write_report(corpus.folder.path, brief, verdict=coverage_warning(covered), more=shown)
         print_result(brief, as_json, [_line(brief, corpus.scores)], corpus.folder, coverage=covered)
@@ -133,6 +163,6 @@ def _line(brief: dict[str, object], file: Path) -> str:
     return (
         f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
         f"{unanswered * bool(brief['unanswered'])}"
-        "To find out whether these scores can be trusted, run 'evalbias audit' with the same --judge and --lm on rated "
+        "To find out whether these scores can be trusted, run 'evalbias audit' with the same judge and model on rated "
         "items."
     )

@@ -153,12 +153,12 @@ def compile_likelihood(
     keep_worse: KeepWorse = False,
 ) -> None:
     """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items."""
+    from evalbias.commands.open_judges import open_judges
     from evalbias.commands.run import Run
     from evalbias.commands.run_mitigation import (
         brief_of,
         coverage_of,
         found_in,
-        open_judges,
         result_of,
         run_mitigation,
         shown,

@@ -140,6 +140,10 @@ WrittenFor = Annotated[
 OneCriterion = Annotated[
     str | None, judge_option("--criterion", help="'name: definition', or the name of a criterion of the data set.")
 ]
+AnyJudge = Annotated[
+    Path | None,
+    judge_option("--judge", help="JSON file of a judge to run on --lm.", exists=True, dir_okay=False),
+]
 SavedPointwise = Annotated[
     Path | None,
     judge_option(

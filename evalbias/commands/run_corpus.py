@@ -23,9 +23,8 @@ from evalbias.data.chunks import chunks, joined, load_chunk
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.types import CHUNK, chunk_of
-from evalbias.programs import PointwiseJudge, load_judge
+from evalbias.programs import PointwiseJudge
 from evalbias.programs.refused import Refused
-from evalbias.runs.fingerprint import file_digest
 from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import Journal
 
@@ -34,7 +33,8 @@ class Corpus(Resumable):
     """A corpus and the folder of its run; use it in a ``with``, which releases the folder.
 
     Args:
-        judge: File of the judge.
+        program: Judge to score with.
+        saved: What identifies the file of a saved judge, for run.json; empty for a new judge.
         data: File of the corpus.
         lm: Name of the model.
         models: Options that decide how it is opened.
@@ -50,7 +50,8 @@ class Corpus(Resumable):
 
     def __init__(
         self,
-        judge: Path,
+        program: PointwiseJudge,
+        saved: Mapping[str, Any],
         data: Path,
         lm: str,
         models: ModelOptions,
@@ -60,16 +61,16 @@ class Corpus(Resumable):
         seed: int = 0,
         mapping: Mapping[str, str] | None = None,
     ) -> None:
-        self.program: PointwiseJudge = load_judge(judge)
         self.chunks, sha256 = chunks(data, CHUNK)
-        self._data, self._mapping, self._refused = data, dict(mapping or {}), refused
+        self._program, self._data, self._mapping, self._refused = program, data, dict(mapping or {}), refused
         opened, sampling = open_lm(lm, models), sampling_of(models, seed=seed)
         settings = {
             "command": "judge",
             "data": str(data),
             "data_sha256": sha256,
             **({"map": self._mapping} if self._mapping else {}),
-            "judge": file_digest(judge),
+            "criteria": [asdict(program.criterion)],
+            **saved,
             "lm": identity(opened),
         }
         if sampling is not None:
@@ -117,7 +118,7 @@ class Corpus(Resumable):
         for first in range(sum(record["chunks"] for record in done), len(self.chunks), size):
             part = self.chunks[first : first + size]
             items = load_chunk(self._data, joined(part), self._mapping)
-            rows = rows_of(items, self.program.batch(items, lm=self._lm, refused=self._refused))
+            rows = rows_of(items, self._program.batch(items, lm=self._lm, refused=self._refused))
             Journal(self.scores).append_lines(rows)
             left_out = {reason: len(places) for reason, places in items.left_out.items()}
             place = {"line": part[0].line, "chunks": len(part), "bytes": self.scores.stat().st_size}

@@ -1,43 +1,21 @@
-"""Compile the likelihood bias away for a command: open the judges, compile each, leave plots and result."""
+"""Compile the likelihood bias away for a command: compile each judge, leave plots and result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import typer
 from rich.console import Group
 
-from evalbias.commands.criteria import criteria_of
 from evalbias.commands.keeping import keep
 from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.optimizers import BiasedDemosReport, CompiledCriteria, MitigationReport, compile_each, count_answers
 from evalbias.optimizers.likelihood_optimizer import LikelihoodOptimizer
-from evalbias.programs import PointwiseJudge, load_judge
+from evalbias.programs import PointwiseJudge
 from evalbias.report.mitigation import mitigation_table
 from evalbias.report.scatter import likelihood_scatter
 from evalbias.report.tables import comparison_table, words_note
-from evalbias.runs.fingerprint import file_digest
-
-
-def open_judges(
-    judge: Path | None, criteria: list[str] | None, spec: str, scale: str | None, *, written: Mapping[str, str | None]
-) -> tuple[list[PointwiseJudge], dict[str, Any]]:
-    """Open a saved judge, or a new one for each criterion; also return what identifies the file, for run.json.
-
-    Raises:
-        BadParameter: Options that define a criterion stand beside a saved judge, which has its own.
-    """
-    if judge is None:
-        return [PointwiseJudge(c) for c in criteria_of(spec, criteria, scale, written=written)], {}
-    if criteria or scale is not None or any(text is not None for text in written.values()):
-        raise typer.BadParameter(
-            "--judge: a saved judge has its own criterion, scale, task and labels. Leave --criterion, --scale, --task, "
-            "--source-label and --output-label out."
-        )
-    return [load_judge(judge)], {"judge": file_digest(judge)}
 
 
 def run_mitigation(
