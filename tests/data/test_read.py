@@ -463,6 +463,7 @@ def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
         ("2,9", "2.9 with a decimal point"),
         ("True", "1 for true and 0 for false"),
         ("no", "1 for yes and 0 for no"),
+        ("FAIL", "1 for pass and 0 for fail"),
         ("good", r"or leave it empty \(null in JSON\) where there is none"),
         ("inf", r"or leave it empty \(null in JSON\) where there is none"),
     ],

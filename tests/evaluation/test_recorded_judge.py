@@ -305,6 +305,9 @@ def test_a_judge_that_never_answers_is_an_error():
         function_scores([dspy.Example(output="a")], lambda e: "good")
     with pytest.raises(ValueError, match=r"the judge returned 1e\+308: return a number of at most 1e\+30, or"):
         function_scores([dspy.Example(output="a")], lambda e: 1e308)
+    for verdict in (True, dspy.Prediction(score=True)):
+        with pytest.raises(ValueError, match="the judge returned True: return 1 for true and 0 for false"):
+            function_scores([dspy.Example(output="a")], lambda e, verdict=verdict: verdict)
     with pytest.raises(ValueError, match="it returned None or NaN every time"):
         function_scores([dspy.Example(output="a")], lambda e: None)
 
