@@ -53,6 +53,7 @@ def test_a_constant_has_no_correlation_however_its_mean_is_rounded(constant):
         assert np.isnan(pearson_rows(same, other)).all()
         assert np.isnan(pearson_rows(other, same)).all()
         assert np.isnan(counted_pearson(same[0], other[0], counts)).all()
+    assert np.isnan(pearson_rows(np.empty((2, 0)), np.empty((1, 0)))).tolist() == [True, True]
     small = constant * (1 + 1e-9 * np.arange(5.0))  # little variance is variance
     assert abs(pearson_rows(small[None], np.arange(5.0))[0]) == pytest.approx(1)
 
