@@ -37,6 +37,10 @@ RESULT = "result"
 """Keys under which a study's storage keeps the wordings, and a trial's numbers."""
 
 
+LOCKED = 300.0
+"""Longest time in seconds to wait while another process, perhaps a paused one, writes to the same SQLite file."""
+
+
 class JudgeStudy(JudgeOptimizer):
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE (Optuna).
 
@@ -161,14 +165,17 @@ class JudgeStudy(JudgeOptimizer):
             wait=wait_random(0.1, 0.5),
             reraise=True,
         )
-        with _quiet():
-            return retry(
-                optuna.create_study,
+
+        def opened() -> optuna.Study:
+            return optuna.create_study(
                 study_name=f"evalbias-{student.criterion.name}-{digest(to_json(content), 12)}",
-                storage=self.storage,
+                storage=_storage(self.storage),
                 load_if_exists=True,
                 directions=["maximize", "maximize", "minimize"] if labeled else ["maximize"],
             )
+
+        with _quiet():
+            return retry(opened)
 
     def _wordings(self, study: optuna.Study, student: PairwiseJudge) -> list[str]:
         """Return the student's own and the proposed wordings, or those that another process proposed already."""
@@ -203,6 +210,13 @@ class JudgeStudy(JudgeOptimizer):
             study.tell(trial, state=TrialState.FAIL)
         else:
             study.tell(trial, values)
+
+
+def _storage(url: str | None) -> optuna.storages.BaseStorage | str | None:
+    """Return what Optuna takes as a study's storage; SQLite itself waits for 5 seconds for another process."""
+    if url is None or not url.startswith("sqlite"):
+        return url
+    return optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": {"timeout": LOCKED}})
 
 
 def _labeled(problem: Problem) -> bool:

@@ -249,6 +249,8 @@ def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations
         LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short())
     with pytest.raises(ValueError, match=r"k=\(1, 4\)"):
         LikelihoodMitigation(k=(1, 4))
+    with pytest.raises(ValueError, match="k=4: give the numbers of demonstrations to try, each at least 2, such as"):
+        LikelihoodMitigation(k=4)  # as BiasedDemos takes it
 
 
 def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():

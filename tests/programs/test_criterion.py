@@ -1,6 +1,8 @@
+import dspy
 import pytest
 
-from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of
+from evalbias.optimizers.demos import with_demos
+from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
 from evalbias.programs.prompt import judge_messages, likelihood_messages
 
 POLITE = Criterion("politeness", "is the reply polite?")
@@ -92,3 +94,10 @@ def test_scores_without_a_label():
         label_of(3, POLITE, bins=(1, 2, 3))
     with pytest.raises(ValueError, match="4 ascending edges"):
         label_of(3, POLITE, bins=(1, 2, 2, 3))
+    rated = [dspy.Example(id="x", source="a", output="b", score=70)]
+    with pytest.raises(
+        ValueError, match=r"The item 'x' has no label. The score 70 is outside .*: correct it, or give b"
+    ):
+        labeled(rated, POLITE)
+    with pytest.raises(ValueError, match="The item 'x' has no label"):
+        with_demos(PointwiseJudge(POLITE), rated)
