@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.correlation_statistic import CorrelationStatistic
 from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
 from evalbias.measures.mixture import Mixture
@@ -153,9 +153,13 @@ def _z_ranks(x: FloatArray) -> FloatArray:
 
 
 def _rho(sums: FloatArray, n: int) -> FloatArray:
-    """Return the correlations of rows of n values with z-scores, from (k, 3) sums of values, squares and products."""
+    """Return the correlations of rows of n z-scores with others, from (k, 3) sums of values, squares and products.
+
+    NaN for a row that is constant but for rounding errors.
+    """
     total, squares, products = sums.T
-    return ratio(products, np.sqrt(np.maximum(n * squares - total**2, 0.0)))
+    spread = n * squares - total**2
+    return ratio(products, np.sqrt(np.where(spread > SLACK * (1 + n * squares), spread, 0.0)))
 
 
 def _equal_pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:

@@ -75,6 +75,18 @@ def test_every_swap_gives_the_statistic_of_the_definition(monkeypatch, name, dec
     assert of_b == pytest.approx([value(np.where(row, first, second)) for row in swap])
 
 
+@pytest.mark.parametrize("level", [1.0, 2.0, 3.0])
+def test_a_swap_that_leaves_equal_ranks_has_no_correlation(level):
+    human = np.random.default_rng(0).normal(size=60)
+    others = np.random.default_rng(1).permutation(np.arange(30) % 4.0)
+    a, b = np.concatenate([np.full(30, level), others]), np.concatenate([others, np.full(30, level)])
+    swap = np.stack([np.arange(60) >= 30, np.arange(60) >= 45, np.arange(60) >= 60])
+    of_a, of_b = performance_statistic(human).swapping(a, b)(swap)
+    assert np.isnan(of_a).tolist() == [True, False, False]  # but for rounding errors, all ranks are equal
+    assert not np.isnan(of_b).any()
+    assert of_a[2] == pytest.approx(stats.spearmanr(a, human).statistic)
+
+
 @pytest.mark.parametrize("name", STATISTICS)
 def test_the_p_value_is_that_of_all_swaps(name):
     ls, human, a, b = systems(9, seed=5)
