@@ -48,7 +48,8 @@ class EffectStatistic(Statistic):
         self._columns = {name: feature, **(covariates or {})}
         self._ratings = ratings
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
-        self._options |= {"differences": differences, "mirrored": mirrored}
+        self._options["mirrored"] = mirrored
+        self._differences = differences
 
     @property
     def feature(self) -> FloatArray:
@@ -85,8 +86,9 @@ class EffectStatistic(Statistic):
     def measure(self, scores: ArrayLike, *, clusters: Sequence[object] | None = None) -> FeatureEffect:
         """Compute the effect of one judge's scores (n,) with all that belongs to it."""
         feature, covariates = self._arguments()
+        options: dict[str, Any] = {**self._options, "differences": self._differences}
         return effect_at_equal_quality(
-            feature, scores, self._ratings, clusters=clusters, covariates=covariates, **self._options
+            feature, scores, self._ratings, clusters=clusters, covariates=covariates, **options
         )
 
     def _arguments(self) -> tuple[FloatArray, dict[str, Sequence[object]]]:

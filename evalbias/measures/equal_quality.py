@@ -96,13 +96,13 @@ def effect_change(
     clusters: Sequence[object] | None = None,
     covariates: Mapping[str, Sequence[object]] | None = None,
     reliability: float | None = None,
-    differences: bool = False,
     mirrored: bool = False,
 ) -> FeatureEffect:
     """Estimate how the effect differs between two judges on the same items: the second's minus the first's.
 
     The effect is linear in the standardized scores, so the difference is the effect on their difference, and its
-    interval and test are paired. Only items that both judges scored count.
+    interval and test are paired. Only items that both judges scored count. A change needs no allowance for the ends of
+    the rating scale, so it has no ``differences``.
 
     Args:
         feature: As for ``effect_at_equal_quality``, as are all arguments that are not listed here.
@@ -114,7 +114,6 @@ def effect_change(
         clusters: (n,) input of each item.
         covariates: What else is held fixed.
         reliability: Reliability of a single rating.
-        differences: As for ``effect_at_equal_quality``; the interval of a change needs no such allowance.
         mirrored: As for ``effect_at_equal_quality``.
 
     Returns:

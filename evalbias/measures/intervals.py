@@ -255,9 +255,7 @@ def p_of_interval(value: float, low: float, high: float, *, null: float, units: 
         >>> round(p_of_interval(0.196, 0.0, 0.392, null=0.0), 3), round(p_of_interval(0.3, 0.1, 0.4, null=0.0), 4)
         (0.05, 0.0033)
     """
-    if math.isnan(low) or math.isnan(high):
-        return math.nan
-    centre = value if low <= value <= high else (low + high) / 2
+    centre = value if low <= value <= high else (low + high) / 2  # NaN where an end is, as is all that follows
     if centre == null:
         return 1.0
     half = centre - low if centre > null else high - centre

@@ -29,7 +29,7 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
     rows = _matrix(probabilities, "probabilities")
     kept = ~np.isnan(rows).any(axis=1)
     winners = _check_sums(rows[kept])
-    winners = winners == winners.max(axis=1, keepdims=True, initial=-np.inf)
+    winners = winners == winners.max(axis=1, keepdims=True)
     shares = np.full(rows.shape, np.nan)
     shares[kept] = winners / winners.sum(axis=1, keepdims=True)
     return shares
@@ -151,7 +151,7 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     order = [*reversed(range(places)), *range(places, a.shape[1])]
     values = np.full(len(a), np.nan)
     a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, order]
-    same = (a == a.max(axis=1, keepdims=True, initial=-np.inf)) == (b == b.max(axis=1, keepdims=True, initial=-np.inf))
+    same = (a == a.max(axis=1, keepdims=True)) == (b == b.max(axis=1, keepdims=True))
     values[kept] = same.all(axis=1)
     return values
 

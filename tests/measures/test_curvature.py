@@ -85,6 +85,14 @@ def good_pairs(n, *, seed):
     return feature @ [1, -1], quality @ [1, -1] + 0.5 * rng.normal(size=n), ratings
 
 
+def test_differences_are_said_and_not_guessed():
+    items = good_pairs(200, seed=0)
+    plain, stated = effect_at_equal_quality(*items), effect_at_equal_quality(*items, differences=True)
+    assert plain == effect_at_equal_quality(*items, differences=False)
+    assert 0 < plain.ends[1] < stated.ends[1]
+    assert (stated.low, plain.high) == pytest.approx((plain.low - stated.ends[1] + plain.ends[1], stated.high))
+
+
 @pytest.mark.slow
 def test_an_unbiased_judge_of_pairs_is_not_flagged_because_ratings_stop_at_5():
     flagged, without, draws = 0, 0, 100

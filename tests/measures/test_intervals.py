@@ -311,7 +311,8 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     assert few == pytest.approx(0.014, abs=5e-4)  # by the normal distribution .003
     assert p_of_interval(1.0, 0.5, 2.0, null=1.0) == 1  # the estimate is the null itself
     assert p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
-    assert math.isnan(p_of_interval(1.0, math.nan, 2.0, null=0.0))
+    for low, high in ((math.nan, 2.0), (0.5, math.nan), (math.nan, math.nan)):
+        assert math.isnan(p_of_interval(1.0, low, high, null=0.0))
     assert p_of_interval(math.nan, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
 
 
