@@ -28,7 +28,8 @@ class Change:
         after: Estimate of the second judge, on the same items.
         difference: After minus before, with its paired 95 % bootstrap interval.
         test: Two-sided paired permutation test of after against before, which swaps the outputs of an input together;
-            None where the statistic is too costly or the interval of the difference has its own test.
+            None where the statistic is too costly or not of the judge, or the interval of the difference has its own
+            test.
         itemwise_test: The test of the papers' tables, which swaps item by item whatever inputs they share; the same as
             ``test`` where every item has its own input.
     """

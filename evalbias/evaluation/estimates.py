@@ -30,8 +30,8 @@ class Sample:
         null: Value of an unbiased judge; None where the estimate is not of a bias.
         excluded: Number of items left out by definition, such as pairs of equal lengths; their values are NaN.
         signed: Whether tables show a sign.
-        tested: Whether ``compare`` tests it by swaps. Not a statistic that is too costly to resample 100,000 times, or
-            one whose interval has its own test.
+        tested: Whether ``compare`` tests it by swaps. Not a statistic that is too costly to resample 100,000 times,
+            one whose interval has its own test, or one that is not of the judge.
         confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
             candidate wins because it is the better one. An audit calls no judge biased for such an estimate.
         only_below: Whether only values below the null are of this bias.

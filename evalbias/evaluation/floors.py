@@ -107,7 +107,7 @@ def _floor(judged: Judged, values: FloatArray, label: str) -> Sample:
     if not judged.pairwise:
         return Sample(values, RankStatistic(judged.covariate(HUMAN_SCORES)), label, tested=False)
     chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
-    return Sample(agreeing(chosen, preferred(judged)), ShareStatistic(), label, signed=False)
+    return Sample(agreeing(chosen, preferred(judged)), ShareStatistic(), label, signed=False, tested=False)
 
 
 def _own(agreement: Measurement, name: str) -> Sample:

@@ -103,9 +103,9 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = mean_of_raters(agreeing(side(one), side(others)))
         if not np.isnan(ceiling).all():
-            samples["human_ceiling"] = _share(ceiling, "one rater")
+            samples["human_ceiling"] = _share(ceiling, "one rater", tested=False)
     return samples | floors(judged)
 
 
-def _share(values: FloatArray, label: str) -> Sample:
-    return Sample(values, ShareStatistic(), label, signed=False)
+def _share(values: FloatArray, label: str, *, tested: bool = True) -> Sample:
+    return Sample(values, ShareStatistic(), label, signed=False, tested=tested)

@@ -130,6 +130,7 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
         "answers mean little. The judge is biased (position): the output"
     )
     assert "(median probability less than 0.1 %)" in verdict_of([biased], coverage=1e-7).sentence
+    assert "(median probability 9.6 %)" in verdict_of([biased], coverage=0.096).sentence
     for coverage in (LOW_COVERAGE, math.nan):
         assert verdict_of([biased], coverage=coverage).sentence.startswith("The judge is biased")
     found = of_pairs(first_places(60, first=0.4))

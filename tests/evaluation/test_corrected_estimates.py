@@ -52,6 +52,11 @@ def test_two_judges_are_compared():
     assert change["judge_mean"].difference.estimate == pytest.approx(1)
     corrected = change["corrected_mean"].difference
     assert (corrected.estimate, corrected.low, corrected.high) == pytest.approx((0, 0, 0), abs=1e-9)
+    assert [name for name, one in change.changes.items() if one.test is not None] == ["judge_mean", "people_mean"]
+    pairwise, *_ = pairs(np.random.default_rng(2), 60, 30)
+    of_pairs = measure(CorrectedEstimates(), pairwise, seed=0, n_resamples=20)
+    change = compare(of_pairs, of_pairs, n_resamples=20, n_intervals=20, seed=0)
+    assert [name for name, one in change.changes.items() if one.test is not None] == ["judge_rate", "people_rate"]
 
 
 def pairs(rng, n, known):
@@ -73,6 +78,13 @@ def test_a_win_rate():
     found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)
     assert found["judge_rate"].value == pytest.approx(judge.mean())
     assert found["people_rate"].value == pytest.approx(wins[:100].mean())
+    assert [one.label for one in found.estimates.values()] == [
+        "a wins, judge",
+        "a wins, people",
+        "a wins, corrected",
+        "a wins, by sensitivity and specificity",
+    ]
+    assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
     arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
         assert (found[name].value, found[name].low, found[name].high) == (direct.estimate, direct.low, direct.high)

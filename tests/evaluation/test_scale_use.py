@@ -35,6 +35,9 @@ def test_levels_by_hand():
     assert found["ends_share"].value == pytest.approx(1 / 5)
     assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
     assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
+    assert "entropy" in ScaleUse().samples(replace(judged, scale=(1, 20)))
+    assert "entropy" not in ScaleUse().samples(replace(judged, scale=(0, 20)))  # 21 levels
+    assert "entropy" not in ScaleUse().samples(replace(judged, scale=(0.5, 5)))
 
 
 def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():

@@ -138,8 +138,8 @@ def test_gaps_of_resamples_are_those_of_their_items():
     values, members = np.array([1.0, 0.0, 0.5, 1.0]), np.array([1.0, 1.0, 0.0, 0.0])
     statistic = GapStatistic(members)
     assert statistic(values) == 0.5 - 0.75
-    found = statistic.resampled(values, np.array([[2.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]))
-    assert found == pytest.approx([2 / 3 - 0.5, NAN], nan_ok=True)
+    found = statistic.resampled(values, np.array([[2.0, 1.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0]]))
+    assert found == pytest.approx([2 / 3 - 0.5, 1 / 4 - 1, NAN], nan_ok=True)
 
 
 def test_gaps_of_judges_that_are_mostly_right_hold_the_truth():

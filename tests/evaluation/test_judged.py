@@ -1,0 +1,103 @@
+"""Judged answers by hand: criteria averaged, items picked, and what people's ratings of them tell."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evalbias.evaluation import Judged, measure, total
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS, RATINGS
+from evalbias.evaluation.position import PositionBias
+from evalbias.evaluation.quality import on_one_scale, people_ratings, rated_once
+
+NAN = math.nan
+
+
+def judged(scores, *, scale=None, **covariates):
+    columns = {name: np.array(column, dtype=float) for name, column in covariates.items()}
+    ids = tuple(map(str, range(len(scores))))
+    return Judged(ids, "wit", np.array(scores, dtype=float), columns, scale=scale)
+
+
+def test_a_total_is_the_mean_over_the_criteria():
+    covariates = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [1, 2, NAN], RATINGS: [[1, 1], [1, 3], [NAN, NAN]]}
+    wit = replace(judged([1, 3, NAN], **covariates), coverage=np.array([0.2, 0.4, NAN]), judgments=3)
+    others = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [5, NAN, 4], RATINGS: [[5, 3], [NAN, 1], [4, 4]]}
+    style = replace(judged([2, 5, 4], **others), criterion="style", coverage=np.array([0.6, 0.4, 0.8]), judgments=4)
+    whole = total([wit, style])
+    assert (whole.criterion, whole.judgments, whole.ids) == ("total", 7, ("0", "1", "2"))
+    assert whole.answers == pytest.approx([1.5, 4, NAN], nan_ok=True)  # undefined for one, undefined in all
+    assert whole.covariates[HUMAN_SCORES] == pytest.approx([3, NAN, NAN], nan_ok=True)
+    assert whole.covariates[RATINGS] == pytest.approx(np.array([[3, 2], [NAN, 2], [NAN, NAN]]), nan_ok=True)
+    assert whole.coverage == pytest.approx([0.4, 0.4, NAN], nan_ok=True)
+    assert whole.covariates[LIKELIHOODS] == pytest.approx([-3, NAN, -1], nan_ok=True)
+    moved = replace(style, covariates={**style.covariates, LIKELIHOODS: np.array([-3.0, NAN, -2.0])})
+    with pytest.raises(ValueError, match="style and wit were judged on different items"):
+        total([wit, moved])
+
+
+def test_items_are_picked_with_all_that_is_known_of_them():
+    whole = replace(
+        judged([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}),
+        inputs=("x", "y", "z"),
+        coverage=np.array([0.1, 0.2, 0.3]),
+        writers=["a", "b", "c"],
+        reasons={"0": "no", "2": "nor this"},
+    )
+    part = whole.take(np.array([2, 1, 2]))
+    assert (part.ids, part.inputs, part.writers) == (("2", "1", "2"), ("z", "y", "z"), ["c", "b", "c"])
+    assert (part.answers.tolist(), part.covariates[HUMAN_SCORES].tolist()) == ([3, 2, 3], [6, 5, 6])
+    assert (part.coverage.tolist(), part.reasons) == ([0.3, 0.2, 0.3], {"2": "nor this"})
+
+
+def test_the_balanced_rate_is_the_first_positions():
+    # the first position wins .9 and .7 where people prefer the first output, .6 and .2 where they prefer the second
+    first = np.array([0.9, 0.7, 0.6, 0.2])
+    answers = np.stack([first, 1 - first], axis=1)[:, None]
+    pairs = Judged(tuple("abcd"), "wit", answers, {BETTER: np.array([0.0, 0.0, 1.0, 1.0])})
+    found = measure(PositionBias(), pairs, seed=0, n_resamples=20)
+    assert found["first_rate_balanced"].value == pytest.approx(((1 + 1) / 2 + (1 + 0) / 2) / 2)
+    assert found["first_rate"].value == pytest.approx(3 / 4)
+    assert found.columns.keys() == {"answers", BETTER}  # one order
+
+
+@pytest.mark.parametrize(
+    ("scale", "human", "same"),
+    [
+        ((1, 5), [1, 3], True),  # over half of the scale, from its lowest score
+        ((1, 5), [3, 5], True),
+        ((1, 5), [2, 3.9], False),  # not half of it
+        ((1, 5), [0.9, 4], False),
+        ((1, 5), [2, 5.1], False),
+        ((0, 100), [1, 5], False),
+        (None, [1, 5], True),  # scores from 2 to 3 reach over a quarter
+        (None, [1, 5.1], False),
+        (None, [2.4, 2.9], True),  # the ratings reach over half of the scores and ratings together
+        (None, [2.4, 2.8], False),
+        (None, [3, 9], False),  # nothing in common: the scores end where the ratings begin
+        (None, [-4, 2], False),
+    ],
+)
+def test_people_rate_on_the_judges_scale(scale, human, same):
+    one = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [*human, NAN]})
+    assert on_one_scale(one) is same
+    mean = sum(human) / 2  # the single ratings count, where they are known
+    rated = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [mean] * 3, RATINGS: [human, [mean, NAN], [NAN, NAN]]})
+    assert on_one_scale(rated) is same
+
+
+def test_one_scale_needs_scores_and_ratings():
+    assert not on_one_scale(judged([1, 5], scale=(1, 5)))
+    assert not on_one_scale(judged([NAN, NAN], scale=(1, 5), **{HUMAN_SCORES: [1, 5]}))
+    assert not on_one_scale(judged([1, 5], scale=(1, 5), **{HUMAN_SCORES: [NAN, NAN]}))
+
+
+def test_items_that_were_rated_once_where_others_were_rated_more_often():
+    ratings = [[1, 2, 3], [3, NAN, NAN], [NAN, NAN, NAN], [NAN, 4, NAN], [1, 2, NAN]]
+    assert rated_once(judged([1] * 5, **{RATINGS: ratings})) == 2
+    assert rated_once(judged([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]})) == 0
+    assert rated_once(judged([1])) == 0
+    assert people_ratings(judged([1, 2], **{HUMAN_SCORES: [4, NAN]})) == pytest.approx(
+        np.array([[4], [NAN]]), nan_ok=True
+    )
