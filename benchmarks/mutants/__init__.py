@@ -1,1 +1,1 @@
-"""Small faults in the code of the measures: what share do their tests notice?"""
+"""Small faults in the code of the measures and estimators: what share do their tests notice?"""

@@ -1,4 +1,4 @@
-"""Measure the tests of the measures: the share of small faults in the code (mutants) that the tests notice.
+"""Measure the tests of the measures and estimators: the share of small faults in the code (mutants) that they notice.
 
 usage: python -m benchmarks.mutants [--sample 300] [--seed 0] [--modules measures.ranks ...] [--minutes M]
            [--out DIR] [--write]
@@ -25,11 +25,19 @@ from benchmarks.mutants.trial import try_all
 from benchmarks.results import write_section
 
 RANKS = ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_significance.py"]
-EFFECT = ["measures/test_likelihood_effect.py"]
+EFFECT = ["measures/test_likelihood_effect.py", "measures/test_effect_invariance.py"]
 MQM = ["measures/test_mqm.py", "measures/test_mqm_layouts.py"]
 POSITION = ["measures/test_position_calibration.py"]
 ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
-SHARED = ["measures/test_conventions.py", "measures/test_checks.py"]
+LIKELIHOOD = ["evaluation/test_inputs_of_items.py", "evaluation/test_effect.py"]
+PAIRS = ["evaluation/test_pairwise_biases.py"]
+JUDGED = ["evaluation/test_judged.py"]
+MITIGATION = ["optimizers/test_likelihood_mitigation.py"]
+CHOICE = ["optimizers/test_selection.py"]
+SHARED = {
+    "measures": ["measures/test_conventions.py", "measures/test_checks.py"],
+    "evaluation": ["evaluation/test_kinds_of_estimates.py"],
+}
 TESTS = {
     "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
@@ -70,19 +78,53 @@ TESTS = {
     "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],
     "measures.uniformity": ["measures/test_uniformity.py"],
     "measures.weak_instruments": EFFECT,
+    "evaluation.agreement": ["evaluation/test_analyses.py"],
+    "evaluation.amounts": ["evaluation/test_effect.py"],
     "evaluation.comparison": ESTIMATES,
+    "evaluation.corrected": ["evaluation/test_corrected_estimates.py"],
+    "evaluation.coverage": ["evaluation/test_audit.py"],
     "evaluation.estimates": ESTIMATES,
-    "evaluation.measurement": ESTIMATES,
+    "evaluation.floors": ["evaluation/test_floors.py"],
+    "evaluation.joint": ["evaluation/test_joint.py"],
+    "evaluation.judged": [*JUDGED, *LIKELIHOOD, *PAIRS, "evaluation/test_recorded_judge.py"],
+    "evaluation.likelihood": [*LIKELIHOOD, *PAIRS],
+    "evaluation.measurement": [*ESTIMATES, *JUDGED],
+    "evaluation.people": ["evaluation/test_people.py"],
+    "evaluation.position": [*PAIRS, *JUDGED],
+    "evaluation.quality": [
+        *JUDGED,
+        *LIKELIHOOD,
+        *PAIRS,
+        "evaluation/test_people.py",
+        "evaluation/test_verbosity.py",
+        "evaluation/test_scale_use.py",
+    ],
+    "evaluation.sample_size": ["evaluation/test_sample_size.py"],
+    "evaluation.scale_use": ["evaluation/test_scale_use.py"],
+    "evaluation.self_bias": ["evaluation/test_loops.py", "report/test_self_bias_shown.py"],
+    "evaluation.self_preference": ["evaluation/test_self_preference.py"],
+    "evaluation.verbosity": ["evaluation/test_verbosity.py", *PAIRS],
+    "optimizers.agreement_rule": ["optimizers/test_agreement_rule.py"],
+    "optimizers.cross_fitting": MITIGATION,
+    "optimizers.demo_choice": MITIGATION,
+    "optimizers.likelihood_baselines": MITIGATION,
+    "optimizers.likelihood_objective": MITIGATION,
+    "optimizers.likelihood_rule": [*MITIGATION, "optimizers/test_agreement_rule.py"],
+    "optimizers.refine_rule": [*CHOICE, "optimizers/test_external_refine.py"],
+    "optimizers.selection": CHOICE,
+    "optimizers.splits": CHOICE,
+    "optimizers.study_rule": [*CHOICE, "optimizers/test_study.py"],
+    "optimizers.zepo.acceptance": ["optimizers/test_zepo.py"],
+    "optimizers.zepo.objectives": ["optimizers/test_zepo_pointwise.py", "optimizers/test_racing.py"],
+    "optimizers.zepo.racing": ["optimizers/test_racing.py"],
+    "optimizers.zepo.rule": [*CHOICE, "optimizers/test_zepo.py"],
 }
 """Module of evalbias -> its test files, unless it is the one of the same name."""
-MODULES = [
-    *sorted(
-        f"measures.{path.stem}" for path in path_of("measures.ranks").parent.glob("[a-z]*.py") if path.stem != "arrays"
-    ),
-    "evaluation.comparison",
-    "evaluation.estimates",
-    "evaluation.measurement",
-]
+MODULES = sorted(
+    {f"measures.{path.stem}" for path in path_of("measures.ranks").parent.glob("[a-z]*.py")} - {"measures.arrays"}
+    | {module for module in TESTS if not module.startswith("measures.")}
+)
+"""The measures, and the estimators and rules of choice of the other packages; not what only words or loads them."""
 EQUIVALENTS = Path(__file__).parent / "equivalents.json"
 
 
@@ -93,7 +135,7 @@ def files_of(module: str) -> list[str]:
         ValueError: There are none.
     """
     folder, _, name = module.partition(".")
-    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *(SHARED if folder == "measures" else ())]
+    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *SHARED.get(folder, ())]
     missing = [file for file in files if not (ROOT / "tests" / file).is_file()]
     if missing:
         raise ValueError(f"{module} has no tests in {missing}: name its test files in TESTS.")

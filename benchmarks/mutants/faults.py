@@ -56,8 +56,9 @@ class Mutant:
 
 
 def path_of(module: str) -> Path:
-    """Return the file of a module below evalbias."""
-    return ROOT / "evalbias" / Path(*module.split(".")).with_suffix(".py")
+    """Return the file of a module below evalbias; those of its optimizers lie beside it."""
+    folder = ROOT if module.startswith("optimizers.") else ROOT / "evalbias"
+    return folder / Path(*module.split(".")).with_suffix(".py")
 
 
 def places(module: str) -> dict[tuple[int, int], list[tuple[str, int]]]:

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.measures import effect_change, likelihood_effect, paired_permutation_test, performance_statistic
+from evalbias.measures import (
+    MeanStatistic,
+    effect_change,
+    likelihood_effect,
+    paired_permutation_test,
+    performance_statistic,
+)
 from evalbias.measures.equal_quality import likelihood_effects
 from evalbias.measures.family_wise import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
 
@@ -145,6 +151,13 @@ def test_clusters_are_swapped_whole_and_undefined_systems_and_items_are_left_out
     assert higher_than_first(statistic, [given, holes], **options) == pytest.approx(part)
     assert np.isnan(higher_than_first(statistic, [given, np.full(60, np.nan)], **options)).all()
     assert higher_than_first(statistic, [given], **options).shape == (0,)
+
+
+def test_two_items_have_a_p_and_one_has_none():
+    # differences of .5 and 1: no swap but that of neither item reaches their sum, 1 of 2^2
+    p = higher_than_first(MeanStatistic(), [[1.0, 2.0], [1.5, 3.0]], n_resamples=4_000, seed=0)
+    assert p == pytest.approx([1 / 4], abs=0.02)
+    assert np.isnan(higher_than_first(MeanStatistic(), [[1.0, 2.0], [1.5, np.nan]], seed=0)).tolist() == [True]
 
 
 @pytest.mark.slow

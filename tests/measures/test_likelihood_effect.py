@@ -294,6 +294,21 @@ def test_one_rating_of_known_reliability_by_hand():
     assert perfect.effect == pytest.approx(least_squares[0], rel=1e-9)
 
 
+@pytest.mark.parametrize("covariates", [0, 1, 2])
+def test_three_items_more_than_regressors_are_enough(covariates):
+    rng = np.random.default_rng(0)
+    given = {f"c{k}": rng.normal(size=9) for k in range(covariates)}
+    ls, scores, ratings = simulate(9, seed=1)
+
+    def reason(n):
+        part = {name: list(values[:n]) for name, values in given.items()}
+        return likelihood_effect(ls[:n], scores[:n], ratings[:n], covariates=part).reason
+
+    fewest = 5 + covariates  # a constant, the likelihood and the covariates
+    assert f"at least {fewest} items from 5 inputs are needed" in reason(fewest - 1)
+    assert "too few items" not in reason(fewest)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("level", [3.0, 3.1, 0.7])
 def test_scores_that_differ_in_one_input_alone_do_not_tell_their_error(level, seed):
@@ -339,6 +354,11 @@ def test_one_rating_of_unknown_reliability_has_bounds():
     assert null.bounds[0] < 0 < null.bounds[1]
     assert null.p_value == 1.0
     assert (found.slopes, np.isnan(found.reliability)) == ({}, True)
+    choice = np.where(ratings[:, :1] > 3, 1.0, -1.0)  # one of two values: a reliability of at least 1/pi
+    of_choices = likelihood_effect(ls, scores, choice)
+    worst, best = (likelihood_effect(ls, scores, choice, reliability=r) for r in (1 / np.pi, 1.0))
+    assert of_choices.bounds == (worst.effect, best.effect)
+    assert (of_choices.low, of_choices.high) == (worst.low, best.high)
 
 
 def test_items_with_one_rating_are_left_out_where_others_have_two():

@@ -87,6 +87,9 @@ SEVERAL_ON_A_LINE = [  # below a severity
     ("Major: accuracy/omission, accuracy/addition", (0, 2, 0)),
     ("Major: accuracy/omission and fluency/grammar", (0, 2, 0)),
     ("Major: accuracy, mistranslation", None),  # a category with its subcategory?
+    ("Major: fluency", (0, 1, 0)),
+    ("Major: fluency; style", (0, 2, 0)),
+    ("Major: fluency, style", None),  # two errors, or one of two kinds?
     ("Major: accuracy/mistranslation fluency/grammar", None),
     ("Major: accuracy/mistranslation, fluency/grammar - 'a'", None),
     ("Major: 'a', accuracy/omission", (0, 1, 0)),

@@ -240,6 +240,8 @@ def test_every_pair_of_values_counts_once():
     signs = [(np.sign(b - a), np.sign(d - c)) for (a, c), (b, d) in itertools.combinations(zip(x, y, strict=True), 2)]
     expected = sum(s * t for s, t in signs) / math.sqrt(sum(s * s for s, _ in signs) * sum(t * t for _, t in signs))
     assert KendallStatistic(np.array(y))(x) == pytest.approx(expected)
+    assert KendallStatistic(np.array([1.0, 2.0]))([5.0, 3.0]) == -1  # one pair
+    assert math.isnan(KendallStatistic(np.array([1.0]))([5.0]))
 
 
 @pytest.mark.parametrize("n", [30, 200])

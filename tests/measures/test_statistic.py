@@ -89,8 +89,8 @@ def test_slope_and_intercept_of_the_same_resamples_are_fitted_once(monkeypatch):
     alone = OddsStatistic(x, at_zero=True).interval(wins, **options)
     slope = OddsStatistic(x)
     intercept = OddsStatistic(x, at_zero=True, shared=slope)
-    assert intercept.matches(OddsStatistic(x, at_zero=True))
     slope.interval(wins, **options)
+    assert intercept.matches(OddsStatistic(x, at_zero=True))  # what was fitted is no setting
     fit, rows = decision_statistics._logistic, []
     monkeypatch.setattr(decision_statistics, "_logistic", lambda *a, **o: rows.append(len(a[2])) or fit(*a, **o))
     assert intercept.interval(wins, **options) == alone
