@@ -2,20 +2,33 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: tests need no hub
-settings.register_profile("quick", derandomize=True, max_examples=25)  # a red run must be red again
-settings.register_profile("all", derandomize=True)
+CACHE = tempfile.TemporaryDirectory(prefix="evalbias-dspy-")
+os.environ["DSPY_CACHEDIR"] = CACHE.name  # before anything imports dspy: no answers of an earlier run
+
+# A red run must be red again, and no example is too slow for a machine that is busy with something else.
+STEADY = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=25, **STEADY)
+settings.register_profile("all", **STEADY)
+# Examples also hold constants of the modules that happen to be imported already, which depend on the tests run before.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config):
     """Try more examples where slow tests run too."""
     settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "all")
+
+
+def pytest_unconfigure():
+    CACHE.cleanup()
 
 
 ROOT = Path(__file__).parent.parent

@@ -1,5 +1,6 @@
 """SIGTERM, with which schedulers stop a command."""
 
+import math
 import os
 import signal
 
@@ -20,7 +21,9 @@ def _default():
     signal.signal(signal.SIGTERM, before)
 
 
-def test_sigterm_interrupts_once_and_decides_the_exit_code():
+def test_sigterm_interrupts_once_and_decides_the_exit_code(monkeypatch):
+    monkeypatch.setattr("evalbias.commands.termination.REPEATED", math.inf)
+
     def interrupted():
         with stopped_by_sigterm():
             with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from filelock import SoftFileLock, Timeout
 
 FILE = ".lock"
 PATIENCE = 0.5
-"""Seconds to wait for a lock: long enough to take over the lock of a process that died."""
+"""Seconds to wait for a lock that another process holds only while it looks whether the folder is free."""
 
 
 class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, named for what it says
@@ -25,7 +25,7 @@ def lock_folder(path: Path) -> SoftFileLock:
     """
     lock = SoftFileLock(path / FILE, timeout=PATIENCE, poll_interval=0.05, thread_local=False, is_singleton=True)
     try:
-        lock.acquire()
+        _acquire(lock)
     except Timeout as error:
         process = "Another process" if lock.pid is None else f"Process {lock.pid}"
         raise FolderInUse(
@@ -41,7 +41,20 @@ def holder(path: Path) -> int | None:
         return None
     lock = SoftFileLock(path / FILE, timeout=PATIENCE, poll_interval=0.05)
     try:
-        with lock:
-            return None
+        _acquire(lock)
     except Timeout:
         return lock.pid
+    lock.release()
+    return None
+
+
+def _acquire(lock: SoftFileLock) -> None:
+    """Acquire a lock, also that of a process that died: one attempt removes that lock, and the next one acquires it.
+
+    Raises:
+        Timeout: Another process holds the lock.
+    """
+    try:
+        lock.acquire()
+    except Timeout:  # perhaps after the first attempt, if this process was paused for longer than PATIENCE
+        lock.acquire(blocking=False)

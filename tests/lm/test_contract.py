@@ -3,7 +3,6 @@
 import math
 import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import dspy
@@ -65,25 +64,18 @@ def test_a_server_that_does_not_answer_is_named():
         measuring(lm).choice_logprobs([ask("a cat")], LABELS)
 
 
-class SlowEngine:
-    """Writes "fine" at once for the first prompts; the next one interrupts the user, and all others take 5 seconds."""
+class HangingEngine:
+    """Writes "fine" at once for the first prompts; requests with the others are answered once ``released``."""
 
     def __init__(self, quick):
         self.quick, self.calls, self.lock = quick, 0, threading.Lock()
-        self.begun = threading.Semaphore(0)
+        self.released = threading.Event()
 
     def complete(self, request):
         with self.lock:
             self.calls += 1
-        number = int(request.messages[-1].text.split()[-1])
-        if number >= self.quick:
-            if number == self.quick:
-                for _ in range(self.quick):
-                    self.begun.acquire()
-                time.sleep(0.3)  # the quick ones arrive before
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            time.sleep(5)
-        self.begun.release()
+        if int(request.messages[-1].text.split()[-1]) >= self.quick:
+            self.released.wait()
         return dspy.lm15.Response(
             id=None,
             model=request.model,
@@ -118,23 +110,30 @@ def test_an_interrupt_while_requests_are_queued_keeps_the_answers(monkeypatch):
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
-    engine = SlowEngine(quick=20)
-    lm = dspy.LM("test/slow", engine=engine, cache=False)
-    prompts = [ask(f"cat {n}") for n in range(256)]
-    started = time.monotonic()
-    with pytest.raises(Interrupted) as raised:
-        written(lm, prompts, max_tokens=4)
-    assert time.monotonic() - started < 4.0
-    assert sorted(raised.value.answered) == list(range(20))
-    assert set(raised.value.answered.values()) == {"fine"}
-    time.sleep(0.2)
-    assert engine.calls <= 20 + IN_FLIGHT
-    journal = JournaledLM(
-        measuring(dspy.LM("test/slow", engine=SlowEngine(quick=20), cache=False)), tmp_path / "j", model="m"
-    )
-    with pytest.raises(Interrupted):
-        journal.written(prompts, max_tokens=4)
+def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path, monkeypatch):
+    begun = []
+
+    def interrupted(futures, *_):
+        begun.extend(futures)
+        wait(futures[:20])
+        signal.raise_signal(signal.SIGINT)  # while the first of the hanging requests is waited for
+
+    monkeypatch.setattr(conversation, "_refused", interrupted)
+    engine, prompts = HangingEngine(quick=20), [ask(f"cat {n}") for n in range(256)]
+    lm = dspy.LM("test/hanging", engine=engine, cache=False)
+    try:
+        with pytest.raises(Interrupted) as raised:
+            written(lm, prompts, max_tokens=4)
+        assert sum(future.done() and not future.cancelled() for future in begun) == 20  # no other was waited for
+        assert sorted(raised.value.answered) == list(range(20))
+        assert set(raised.value.answered.values()) == {"fine"}
+        journal = JournaledLM(measuring(lm), tmp_path / "j", model="m", chunk=256)
+        with pytest.raises(Interrupted):
+            journal.written(prompts, max_tokens=4)
+    finally:
+        engine.released.set()
+    wait([future for future in begun if not future.cancelled()])
+    assert engine.calls <= 2 * (20 + IN_FLIGHT)
     again = JournaledLM(journal, tmp_path / "j", model="m")
     again.written(prompts[:20], max_tokens=4)
     assert (again.asked, again.replayed) == (0, 20)

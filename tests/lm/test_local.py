@@ -75,7 +75,7 @@ def test_choices_are_whole_token_sequences_and_not_renormalized(lms, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 9), shared=st.sampled_from(["", "the cat sat on a mat " * 4]))
 def test_an_answer_does_not_depend_on_the_batch(lms, kind, seed, n, shared):
     lm = lms[kind]

@@ -41,7 +41,7 @@ def test_shares_of_the_draws(options, expected):
     st.lists(st.sampled_from([-50.0, -3.0, -1.0, 0.0, 0.001, 2.0, 2.5, 9.0]), min_size=1, max_size=30),
     st.floats(0.01, 0.999),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_nucleus_is_that_of_a_sort(values, top_p):
     logits = torch.tensor(values)
     logits -= logits.max()

@@ -50,7 +50,7 @@ words = st.lists(
 texts = words.map("".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(texts, st.lists(texts, min_size=1, max_size=6), st.sampled_from([*MAKERS]), st.booleans())
 def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, name, special):
     tokenizer = tokenizers[name]
@@ -89,7 +89,7 @@ pieces = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(pieces.map("".join), st.lists(pieces.map("".join), min_size=2, max_size=5))
 def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token(beginning, ends):
     for tokenizer in ADDED:
@@ -146,7 +146,7 @@ def slowly(tokenizer, prompts, choices):
     return rows
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     texts,
     st.lists(texts.filter(bool), min_size=1, max_size=5),

@@ -60,7 +60,7 @@ def flat(logprobs):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 40), st.sampled_from(FAMILIES))
 def test_packed_alone_and_permuted_answers_agree(models, seed, n, pack, family):
     rng = np.random.default_rng(seed)
@@ -248,7 +248,7 @@ def test_the_store_holds_a_common_prefix_once():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_store_returns_only_what_was_put(seed):
     rng = np.random.default_rng(seed)
     store, before = PrefixStore(32 * 700), 0

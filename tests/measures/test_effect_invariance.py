@@ -38,7 +38,7 @@ worlds = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**worlds)
 def test_orders_names_and_units_do_not_matter(seed, n, raters, likert, standardized):
     rng, x, s, r, covariates, clusters = world(seed, n, raters, likert)
@@ -68,7 +68,7 @@ def test_orders_names_and_units_do_not_matter(seed, n, raters, likert, standardi
         assert other.reason == found.reason
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(**worlds)
 def test_the_direction_of_feature_scale_and_comparison_turns_the_sign(seed, n, raters, likert, standardized):
     _, x, s, r, covariates, clusters = world(seed, n, raters, likert)

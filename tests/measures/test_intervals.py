@@ -43,7 +43,7 @@ def kinds(n, rng, values=4):
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n=st.integers(4, 14), values=st.sampled_from([3, 4, 1000]), seed=st.integers(0, 999))
 def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
     rng = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(n=st.integers(1, 12), values=st.integers(1, 5), seed=st.integers(0, 999))
 def test_counted_ranks_are_those_of_the_resample(n, values, seed):
     rng = np.random.default_rng(seed)

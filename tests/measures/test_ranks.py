@@ -25,7 +25,7 @@ def test_ranks_by_hand():
     assert rows.tolist() == [[3.5, 1, 3.5, 2], [2.5, 2.5, 2.5, 2.5], [1, 2, 4, 3]]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(k=st.integers(1, 4), n=st.integers(1, 12), values=st.integers(1, 6), seed=st.integers(0, 999))
 def test_ranks_are_scipys(k, n, values, seed):
     x = np.random.default_rng(seed).integers(0, values, size=(k, n)).astype(float)

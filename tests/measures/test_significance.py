@@ -347,7 +347,7 @@ def test_a_judge_that_scores_higher_throughout_is_tested_at_the_level(name):
     assert seen[1] / 200 > 0.4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(n=st.integers(2, 12), values=st.integers(1, 4), seed=st.integers(0, 999))
 def test_a_mixture_is_spearmans_rho_whatever_the_ties(n, values, seed):
     rng = np.random.default_rng(seed)

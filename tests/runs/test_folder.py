@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from evalbias.runs import lock
 from evalbias.runs.folder import RunFolder, check_settings, default_path
 from evalbias.runs.listing import delete_run, read_run
 from evalbias.runs.lock import FILE, FolderInUse, holder
@@ -94,10 +95,9 @@ def test_settings_of_a_log_are_compared(tmp_path):
 
 
 OPENS = """
-import sys, time
+import sys
 from pathlib import Path
 from evalbias.runs.folder import RunFolder
-from evalbias.runs.listing import delete_run, read_run
 from evalbias.runs.lock import FolderInUse
 try:
     folder = RunFolder(Path(sys.argv[1]), {})
@@ -105,19 +105,20 @@ except FolderInUse as error:
     print(error)
     raise SystemExit(3)
 print("open", flush=True)
-time.sleep(float(sys.argv[2]))
+sys.stdin.read()
 """
 
 
-def opening(path, seconds):
-    command = [sys.executable, "-c", OPENS, str(path), str(seconds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def opening(path):
+    """Start a process that opens the folder, and holds it until its input ends."""
+    command = [sys.executable, "-c", OPENS, str(path)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
     with RunFolder(tmp_path, {}) as folder:
         assert holder(tmp_path) == os.getpid()
-        second = opening(tmp_path, 0)
+        second = opening(tmp_path)
         assert f"Process {os.getpid()} works in {tmp_path}" in second.communicate()[0]
         assert second.returncode == 3
         RunFolder(tmp_path, {}).close()  # the same process may open it twice
@@ -127,16 +128,19 @@ def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
     assert not (tmp_path / FILE).exists()
 
 
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path):
-    first = opening(tmp_path, 60)
-    assert first.stdout.readline() == "open\n"
-    with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
-        RunFolder(tmp_path, {})
-    with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
-        delete_run(tmp_path)
-    first.kill()
-    first.wait()
+@pytest.mark.parametrize("patience", [lock.PATIENCE, 0.0])  # 0 as if this process was paused after its first attempt
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patience):
+    monkeypatch.setattr(lock, "PATIENCE", patience)
+    with opening(tmp_path) as first:
+        assert first.stdout.readline() == "open\n"
+        with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
+            RunFolder(tmp_path, {})
+        with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
+            delete_run(tmp_path)
+        first.kill()
+    left = (tmp_path / FILE).read_bytes()
     assert read_run(tmp_path).status == "stopped"
+    (tmp_path / FILE).write_bytes(left)  # which the look at the run has removed
     (tmp_path / "run.json").unlink()  # as if it had been killed before it wrote its settings: only the lock is left
     with RunFolder(tmp_path, {}):
         assert holder(tmp_path) == os.getpid()
