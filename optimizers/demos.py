@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
-from evalbias.data.ratings import human_score
 from evalbias.evaluation.item_facts import human_scores
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.labels import label_of
+from evalbias.programs.labels import item_label
 from evalbias.programs.pointwise import PointwiseJudge
 
 
@@ -50,7 +49,7 @@ def with_demos(
         dspy.Example(
             source=e.source,
             output=e.output,
-            score=float(label_of(human_score(e, student.criterion.name), student.criterion, bins=bins)),
+            score=item_label(e, student.criterion, bins=bins),
         )
         for e in examples
     ]

@@ -122,8 +122,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             seed=seed,
             progress=progress,
         )
-        if not k or min(k) < 2:
-            raise ValueError(f"k={tuple(k)}: give numbers of demonstrations of 2 or more.")
+        if isinstance(k, int) or not k or min(k) < 2:
+            raise ValueError(f"k={k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8).")
         self.k = tuple(k)
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:

@@ -12,7 +12,7 @@ from evalbias.data.choices import chosen_candidate
 from evalbias.data.item_names import item_name
 from evalbias.data.ratings import human_score
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.labels import label_of
+from evalbias.programs.labels import item_label
 from evalbias.programs.metrics import ProgramMetric, tell_undefined
 from evalbias.programs.pair_labels import answer_of, preference_label
 from evalbias.programs.prompt import LETTERS, TIE
@@ -103,8 +103,8 @@ def labeled(
     """
     copies = []
     for example in examples:
-        label = label_of(human_score(example, criterion.name), criterion, bins=bins)
-        copies.append(example.copy(score=float(label)).with_inputs("source", "output"))
+        label = item_label(example, criterion, bins=bins)
+        copies.append(example.copy(score=label).with_inputs("source", "output"))
     return copies
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any
 
+from evalbias.data.item_names import item_name
+from evalbias.data.ratings import human_score
 from evalbias.programs.criterion import Criterion
 
 
@@ -40,6 +43,20 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
     low, high = criterion.scale
     if not low <= score <= high:
         raise ValueError(
-            f"The score {score:g} is outside the scale {low} to {high} of {criterion.name}: pass bins that map it."
+            f"The score {score:g} is outside the scale {low} to {high} of {criterion.name}: correct it, or give bins=, "
+            "edges that cut people's scores into labels."
         )
     return str(math.floor(score + 0.5))
+
+
+def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:
+    """Return the label that a demonstration shows for an item's human score, as a number; see ``label_of``.
+
+    Raises:
+        ValueError: The item has no score on the criterion, or its score fits no label.
+    """
+    score = human_score(example, criterion.name)
+    try:
+        return float(label_of(score, criterion, bins=bins))
+    except ValueError as error:
+        raise ValueError(f"The item {item_name(example)!r} has no label. {error}") from error

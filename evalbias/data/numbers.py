@@ -16,7 +16,7 @@ LARGEST = 1e30
 SMALLEST = 1e-9
 """Least size of the largest of several scores or ratings: below, their variance is taken for a rounding error of 0."""
 
-_BOOLEANS = ("true", "false", "yes", "no")
+_BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
 _LEADING = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*(?:/.*|\D+)?")
 
 
@@ -75,9 +75,9 @@ def remedy_for(value: object) -> str:
         ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
     """
     text = str(value).strip()
-    if text.lower() in _BOOLEANS:
-        true, false = ("yes", "no") if text.lower() in ("yes", "no") else ("true", "false")
-        return f"1 for {true} and 0 for {false}"
+    for one, zero in _BINARY:
+        if text.lower() in (one, zero):
+            return f"1 for {one} and 0 for {zero}"
     match = _LEADING.fullmatch(text) if isinstance(value, str) else None
     if match is None:
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 import dspy
 
 from evalbias.data.choices import TIE, chosen_candidate
-from evalbias.data.numbers import LARGEST, allowed, as_number
+from evalbias.data.numbers import LARGEST, allowed, as_number, remedy_for
 from evalbias.evaluation.formatting import joined
 from evalbias.evaluation.recorded_judge import is_on
 from evalbias.programs.metrics import ProgramMetric
@@ -62,7 +62,8 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
         return math.nan
     number = as_number(given)
     if abs(number) > LARGEST:
-        raise ValueError(f"the judge returned {value!r:.80}: return {allowed(number)}, or a prediction with 'score'")
+        wanted = remedy_for(given) or f"{allowed(number)}, or a prediction with 'score'"
+        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}")
     if scale is not None and not is_on(scale, number):
         raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
     return number

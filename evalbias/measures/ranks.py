@@ -44,14 +44,17 @@ def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
         y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
 
     Returns:
-        (k,) correlations in [-1, 1]; NaN for a constant row.
+        (k,) correlations in [-1, 1]; NaN for a constant or empty row.
 
     Examples:
         >>> pearson_rows(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), np.array([1.0, 2.0, 3.0])).tolist()
         [1.0, -1.0]
     """
     y = np.atleast_2d(y)
-    n, means = x.shape[1], (x.mean(axis=1), y.mean(axis=1))
+    n = x.shape[1]
+    if not n:
+        return np.full(len(x), np.nan)
+    means = x.mean(axis=1), y.mean(axis=1)
     x, y = x - means[0][:, None], y - means[1][:, None]
     squares = (_unless_constant((v * v).sum(axis=1), n, mean) for v, mean in zip((x, y), means, strict=True))
     return _correlations((x * y).sum(axis=1), *squares)
