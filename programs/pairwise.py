@@ -164,18 +164,23 @@ class PairwiseJudge(Program):
         return await asyncio.to_thread(self._single, answers, orders)  # contextual calibration asks the model once more
 
     def _reordered(self, source: str, candidates: Sequence[str]) -> tuple[list[Order], list[list[str]]]:
-        """The orders to ask in, and the candidates in each."""
+        """Return the orders to ask in, and the candidates in each.
+
+        Raises:
+            ValueError: The candidates cannot be compared, or the calibration is not fitted to as many.
+        """
         candidates = check_candidates(source, candidates)
+        if self.calibration in FITTED and len(candidates) not in self.corrections:
+            raise ValueError(
+                f"{self.calibration.capitalize()} calibration needs a batch: first call judge.calibrate(examples), on "
+                f"examples of {len(candidates)} candidates."
+            )
         orders = self._orders(len(candidates))
         return orders, [[candidates[i] for i in order] for order in orders]
 
     def _single(self, answers: Sequence[dspy.Prediction], orders: Sequence[Order]) -> dspy.Prediction:
         logprobs = np.array([[answer["logprobs"] for answer in answers]], dtype=np.float64)
         correction = self._fixed_correction(len(orders[0]), resolve_lm(None, self.predict))
-        if correction is None and self.calibration is not None:
-            raise ValueError(
-                f"{self.calibration.capitalize()} calibration needs a batch: call judge.calibrate(examples) first."
-            )
         comparisons = self.aggregate(logprobs, orders, correction)
         return predictions(comparisons, orders, ties=self.ties, samples=answers[0]["samples"])[0]
 

@@ -115,10 +115,15 @@ def test_batch_calibration_refuses_a_small_batch():
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
 
 
-def test_single_calls_are_calibrated_too():
+def test_a_single_call_needs_a_fitted_calibration_and_says_so_before_it_asks():
     judge = PairwiseJudge(C, calibration="batch")
-    with pytest.raises(ValueError, match="needs a batch"):
-        judge._single([{"logprobs": [-1.0, -2.0], "samples": None}], [(0, 1)])
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
+    with pytest.raises(ValueError, match="on examples of 3 candidates"):
+        judge(source="s", candidates=["a", "b", "c"])  # there is no model to ask
+
+
+def test_a_fitted_calibration_serves_other_items():
+    judge = PairwiseJudge(C, calibration="batch")
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
     (prediction,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
     assert prediction.probability == pytest.approx(sigmoid(-2))
