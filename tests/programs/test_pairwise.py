@@ -175,9 +175,14 @@ def test_low_coverage_is_undefined(debias):
     assert prediction.coverage == pytest.approx(0.05)
 
 
-def test_a_single_call_equals_the_batch_awaited_or_not(lms):
-    judge = PairwiseJudge(C, debias="permutation", calibration="contextual", min_coverage=0.0)
+@pytest.mark.parametrize("calibration", ["contextual", "batch", "pride", "calibraeval"])
+def test_a_single_call_equals_the_batch_awaited_or_not(lms, calibration):
+    judge = PairwiseJudge(C, debias="permutation", calibration=calibration, min_coverage=0.0)
     judge.predict.lm = lms["qwen2-chat"]
+    if calibration != "contextual":
+        words = ("sat", "mat", "dog", "ran")
+        judge.calibrate([dspy.Example(source=f"the {w}", candidates=[f"a {w}", f"the {w} sat on"]) for w in words])
+        assert judge.corrections
     given = {"source": "the cat", "candidates": ["a cat", "the mat sat"]}
     (expected,) = judge.batch([dspy.Example(**given)])
     for prediction in (judge(**given), asyncio.run(judge.acall(**given))):
