@@ -180,8 +180,9 @@ def test_a_single_call_equals_the_batch_awaited_or_not(lms, calibration):
     judge = PairwiseJudge(C, debias="permutation", calibration=calibration, min_coverage=0.0)
     judge.predict.lm = lms["qwen2-chat"]
     if calibration != "contextual":
-        words = ("sat", "mat", "dog", "ran")
-        judge.calibrate([dspy.Example(source=f"the {w}", candidates=[f"a {w}", f"the {w} sat on"]) for w in words])
+        judge.calibrate(
+            [pair(one, other) for one in range(4) for other in range(4) if one != other], lm=Comparer(lean=1.0)
+        )
         assert judge.corrections
     given = {"source": "the cat", "candidates": ["a cat", "the mat sat"]}
     (expected,) = judge.batch([dspy.Example(**given)])
