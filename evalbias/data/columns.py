@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from evalbias.data.dataset import DataError
@@ -30,8 +32,12 @@ EXPECTED = (
 )
 
 
+_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
+"""A comma before the name of a field."""
+
+
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``ours=theirs`` pairs, several between commas.
+    """Read ``ours=theirs`` pairs, several between commas; a column's own name may hold commas.
 
     Raises:
         ValueError: A text is no such pair, or a field is mapped twice.
@@ -39,9 +45,11 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
     Examples:
         >>> parse_mapping(["source=question,output=answer", "score=rating"])
         {'source': 'question', 'output': 'answer', 'score': 'rating'}
+        >>> parse_mapping(["source=the question, asked twice,output=answer"])
+        {'source': 'the question, asked twice', 'output': 'answer'}
     """
     mapping: dict[str, str] = {}
-    for pair in (pair for text in texts for pair in text.split(",")):
+    for pair in (pair for text in texts for pair in _BETWEEN_PAIRS.split(text)):
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
             raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
@@ -112,7 +120,7 @@ def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable
     if likely:
         alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
         option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
-        hint = f" {alike}: --map {option} (in Python, mapping={likely})."
+        hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
     return DataError(f"{place} has no column {wanted!r}; it has {_listed(columns)}.{hint}\n{EXPECTED}")
 
 

@@ -105,7 +105,7 @@ class Source:
         """
         records = _decode(content, path, 1)
         if not isinstance(records, list):
-            raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records.")
+            raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
         for index, record in enumerate(records):
             where = f"{path}[{index}]"
             yield where, _object(record, where)

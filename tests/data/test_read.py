@@ -13,6 +13,7 @@ import pytest
 
 from evalbias import data
 from evalbias.data import DataError
+from evalbias.data.columns import parse_mapping
 from evalbias.data.ratings import human_score, is_rated, single_ratings
 from evalbias.data.refinements import load_items, load_refinements
 
@@ -92,6 +93,22 @@ def test_a_mapping_to_a_column_that_does_not_exist_is_refused(tmp_path):
         DataError, match=r"a\.csv has no column 'anser' for 'output'; .*'answer'\. Did you mean output=an"
     ):
         data.read(path, mapping={"output": "anser"})
+
+
+def test_a_column_whose_name_holds_commas_is_mapped():
+    mapping = parse_mapping(["source=question, raw,output=the=answer", " rating_1 = Ann, MD", "rating_2=Ben"])
+    assert mapping == {"source": "question, raw", "output": "the=answer", "rating_1": "Ann, MD", "rating_2": "Ben"}
+    for text in ("source", "source,output=a", "source=", "=a", ""):
+        with pytest.raises(ValueError, match=f"--map {text.split(',')[0]}: write OURS=THEIRS"):
+            parse_mapping([text])
+
+
+def test_a_suggested_mapping_can_be_pasted_into_a_shell(tmp_path):
+    path = as_csv(tmp_path / "a.csv", [{"source": "q", "Output 1": "a", "Output 2": "b"}])
+    with pytest.raises(
+        DataError, match=r"--map 'output_1=Output 1,output_2=Output 2' \(in Python, mapping={'output_1'"
+    ):
+        data.read(path)
 
 
 def test_a_mapping_to_a_misspelt_field_is_refused():
