@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import aiohttp
@@ -36,8 +37,7 @@ class Browser:
         self._process = subprocess.Popen(
             [program(), *flags, f"--user-data-dir={self._profile.name}", "about:blank"],
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            stderr=subprocess.DEVNULL,
         )
         self._loop = asyncio.new_event_loop()
         try:
@@ -52,17 +52,15 @@ class Browser:
         if hasattr(self, "_session"):
             self._run(self._session.close())
         self._process.terminate()
-        self._process.wait(timeout=20)
-        self._process.stderr.close()
+        self._process.wait(timeout=120)
         self._loop.close()
         self._profile.cleanup()
 
     def open(self, file):
         """Load a file and wait until it is drawn."""
-        self._loaded = False
         self._address = Path(file).resolve().as_uri()
-        self.send("Page.navigate", url=self._address)
-        self._run(self._until(lambda: self._loaded))
+        loader = self.send("Page.navigate", url=self._address)["loaderId"]
+        self._run(self._until(lambda: loader in self._loaded))
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def evaluate(self, script):
@@ -97,21 +95,31 @@ class Browser:
         return self._run(self._send(method, **params))
 
     def _run(self, coroutine):
-        return self._loop.run_until_complete(asyncio.wait_for(coroutine, 60))
+        return self._loop.run_until_complete(asyncio.wait_for(coroutine, 300))
 
     def _port(self):
-        for line in self._process.stderr:
-            if "DevTools listening on" in line:
-                return line.split("127.0.0.1:")[1].split("/")[0]
+        file = Path(self._profile.name) / "DevToolsActivePort"
+        while self._process.poll() is None:
+            if file.exists() and len(lines := file.read_text().split("\n")) > 1:  # the port, and a path
+                return lines[0]
+            time.sleep(0.01)
         raise RuntimeError("The browser did not start.")
 
+    async def _page(self, port):
+        """Return the address of the first page, which may open after the browser listens."""
+        while True:
+            async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                for target in await answer.json():
+                    if target["type"] == "page":
+                        return target["webSocketDebuggerUrl"]
+            await asyncio.sleep(0.01)
+
     async def _connect(self, port):
-        self._session, self._number, self._loaded = aiohttp.ClientSession(), 0, False
-        async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-            address = next(t for t in await answer.json() if t["type"] == "page")["webSocketDebuggerUrl"]
-        self._socket = await self._session.ws_connect(address, max_msg_size=0)
+        self._session, self._number, self._loaded = aiohttp.ClientSession(), 0, set()
+        self._socket = await self._session.ws_connect(await self._page(port), max_msg_size=0)
         for domain in ("Page", "Runtime", "Network", "Log"):
             await self._send(f"{domain}.enable")
+        await self._send("Page.setLifecycleEventsEnabled", enabled=True)
         width, height = self._size
         device = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         await self._send("Emulation.setDeviceMetricsOverride", **device)
@@ -135,8 +143,8 @@ class Browser:
     async def _receive(self):
         message = json.loads((await self._socket.receive()).data)
         method, params = message.get("method"), message.get("params", {})
-        if method == "Page.loadEventFired":
-            self._loaded = True
+        if method == "Page.lifecycleEvent" and params["name"] == "load":
+            self._loaded.add(params["loaderId"])  # of this document; the empty page may be late
         elif method == "Runtime.consoleAPICalled":
             self.messages.append(str(params["args"]))
         elif method == "Runtime.exceptionThrown":

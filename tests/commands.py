@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from unittest import mock
 
 from rich.console import Console
@@ -57,15 +56,42 @@ def evalbias_process(*arguments, cwd, check=True):
     return done
 
 
-def kill_once(log, *arguments, cwd):
-    """Run a command and kill it as soon as its log exists; returns what the log held then."""
-    silent = subprocess.DEVNULL
-    process = subprocess.Popen([*COMMAND, *map(str, arguments)], cwd=cwd, stdout=silent, stderr=silent)
-    while process.poll() is None and not log.exists():
-        time.sleep(0.01)
-    assert process.poll() is None, "the command ended before it could be killed"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+SIGNALLING = """
+import math, os, signal, sys
+from pathlib import Path
+from evalbias.cli import main
+from evalbias.lm import journal
+from evalbias.runs.journal import Journal
+
+sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal.append_lines
+
+def appending(self, records):
+    append(self, records)
+    if self.path.resolve() == log and log.read_bytes().count(b"\\n") >= lines:
+        Journal.append_lines = append
+        os.kill(os.getpid(), sent)
+
+Journal.append_lines = appending
+journal.SECONDS = math.inf  # chunks of the same size, however busy the machine is
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+sys.argv[1:] = sys.argv[4:]
+main()
+"""
+
+
+def signalled(sent, log, *arguments, cwd, lines=1):
+    """Start a command in a process that sends itself a signal as soon as its log holds so many lines."""
+    command = [sys.executable, "-c", SIGNALLING, str(int(sent)), str(log), str(lines), *map(str, arguments)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    silent, pipe = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=silent, stderr=pipe, text=True)
+
+
+def kill_once(log, *arguments, cwd, lines=1):
+    """Run a command that is killed as soon as its log holds so many lines; returns what the log held then."""
+    with signalled(signal.SIGKILL, log, *arguments, cwd=cwd, lines=lines) as process:
+        _, told = process.communicate()
+    assert process.returncode == -signal.SIGKILL, told
     return log.read_text()
 
 

@@ -1,19 +1,17 @@
 """The commands, as a user runs them: in a process of their own."""
 
 import json
+import math
 import os
 import random
 import re
-import shutil
 import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pandas
 import pytest
 import typer
-from commands import COMMAND, evalbias
+from commands import evalbias, kill_once, signalled
 from lm.gguf_files import save_llama
 from lm.models import save
 
@@ -308,16 +306,10 @@ def test_a_direct_judge_scores_a_file_too(items, tmp_path):
     assert "answers asked 0" in evalbias("judge", *options, cwd=tmp_path).stdout
 
 
-def killed_at(journal, lines, command, cwd):
-    """Start a command and kill it with SIGKILL when its journal holds so many lines; the whole answers it leaves."""
-    process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < lines):
-        time.sleep(0.01)
-    assert process.poll() is None, "the command ended before it could be killed"
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    copy = Path(shutil.copy(journal, cwd / "copy.jsonl"))  # reading cuts off a chunk that the kill tore
-    whole = len(Journal(copy).read())
+def killed_at(journal, lines, options, cwd):
+    """Run a command that is killed when its journal holds so many lines; return how many whole answers it leaves."""
+    kill_once(journal, *options, cwd=cwd, lines=lines)
+    whole = len(Journal(journal).read())
     with journal.open("a") as file:
         file.write('{"key": "torn')  # what a kill in the middle of a write leaves
     return whole
@@ -335,14 +327,15 @@ def killed_at(journal, lines, command, cwd):
         ),
     ],
 )
-def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, command, kills, results):
+def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, monkeypatch, command, kills, results):
+    monkeypatch.setattr("evalbias.lm.journal.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     options = [*command, "--data", items, "--lm", "embedded", "--exact-resume"]
     options += ["--criterion", CRITERION] if "compile" in command else []
     evalbias(*options, "--out", "whole", cwd=tmp_path)
     journal, done = tmp_path / "killed/judgments.jsonl", 0
     for lines in kills:
-        done = killed_at(journal, lines, [*COMMAND, *map(str, options), "--out", "killed"], tmp_path)
+        done = killed_at(journal, lines, [*options, "--out", "killed"], tmp_path)
         assert not (tmp_path / "killed/result.json").exists()
     shown = evalbias(*options, "--out", "killed", cwd=tmp_path).stdout
     keys, whole = (
@@ -528,12 +521,13 @@ def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path):
+def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path, monkeypatch):
+    monkeypatch.setattr("evalbias.lm.journal.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", "--exact-resume", *WORLDLY, *SMALL]
     evalbias(*options, "--out", "whole", cwd=tmp_path)
     journal, done = tmp_path / "killed/judgments.jsonl", 0
     for lines in (1, 100, 250):
-        done = killed_at(journal, lines, [*COMMAND, *map(str, options), "--out", "killed"], tmp_path)
+        done = killed_at(journal, lines, [*options, "--out", "killed"], tmp_path)
     shown = evalbias(*options, "--out", "killed", cwd=tmp_path).stdout
     keys, whole = (
         [json.loads(line)["key"] for line in (tmp_path / name / "judgments.jsonl").read_text().splitlines()]
@@ -668,21 +662,19 @@ def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):
 def test_a_second_command_in_the_same_folder_is_refused(items, tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     options = ["judge", "--judge", "judge.json", "--data", items, "--lm", "embedded", "--out", "run"]
-    first = subprocess.Popen([*COMMAND, *map(str, options)], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    settings = tmp_path / "run/run.json"  # written once the folder is locked
-    while first.poll() is None and not settings.exists():
-        time.sleep(0.01)
-    first.send_signal(signal.SIGSTOP)  # it holds the folder as long as the test wants
+    first = signalled(signal.SIGSTOP, tmp_path / "run/judgments.jsonl", *options, cwd=tmp_path)
     try:
+        assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])  # it holds the folder as long as the test wants
         refused = evalbias(*options, cwd=tmp_path, check=False)
         listed = json.loads(evalbias("runs", "list", "--root", tmp_path, "--json", cwd=tmp_path).stdout)
         kept = evalbias("runs", "delete", "run", "--yes", cwd=tmp_path, check=False)
     finally:
         first.send_signal(signal.SIGCONT)
+        _, told = first.communicate()
     assert refused.returncode == kept.returncode == 2
     assert f"Process {first.pid} works in run" in refused.stderr
     assert listed[0]["status"] == f"running ({first.pid})"
-    assert first.wait() == 0
+    assert first.returncode == 0, told
     assert evalbias(*options, cwd=tmp_path).returncode == 0
 
 

@@ -119,12 +119,12 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, mo
     evalbias(*command, "--out", "here", cwd=tmp_path)
     pool = workers._pool
     actors, answers = [*pool._idle, *pool._starting.values()], pool.answers
-    pid = ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))
+    alive = [ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))]
 
     def killing(parts):
-        for count, answer in enumerate(answers(parts)):
-            if not count:
-                os.kill(pid, signal.SIGKILL)
+        for answer in answers(parts):
+            if alive:
+                os.kill(alive.pop(), signal.SIGKILL)
             yield answer
 
     monkeypatch.setattr(pool, "answers", killing)

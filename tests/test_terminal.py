@@ -3,16 +3,14 @@
 import doctest
 import errno
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 import types
 from dataclasses import replace
 
 import pytest
-from commands import COMMAND, evalbias
+from commands import evalbias, signalled
 from fakes import FormulaLM
 
 import evalbias as package
@@ -260,16 +258,7 @@ def test_after_ctrl_c_or_sigterm_the_same_command_goes_on(outputs, sent, code):
     rows = [{"source": e.source, "output": e.output} for e in world.examples(30_000, seed=1)]
     (outputs / "many.json").write_text(json.dumps(rows))
     options = ["judge", "--judge", "judge.json", "--data", "many.json", "--lm", "embedded", "--out", "run"]
-    process = subprocess.Popen(
-        [*COMMAND, *options],
-        cwd=outputs,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
-    )
-    while process.poll() is None and not (outputs / "run/judgments.jsonl").exists():
-        time.sleep(0.01)
-    os.kill(process.pid, sent)
+    process = signalled(sent, outputs / "run/judgments.jsonl", *options, cwd=outputs)
     _, told = process.communicate()
     assert process.returncode == code
     assert "plan: about 30,000 prompts to embedded" in told

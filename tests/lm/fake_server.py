@@ -33,6 +33,18 @@ class FakeServer:
         self.unknown = {"max_completion_tokens"}  # settings that the chat refuses, as older servers do
         self.most_top = 20  # how many top_logprobs the chat returns
 
+    def together(self, count):
+        """Return a fault that holds requests back until so many were in flight at once, and a moment longer."""
+
+        def hold(answer):
+            limit = time.monotonic() + 30
+            while self.most_in_flight < count and time.monotonic() < limit:
+                time.sleep(0.001)
+            time.sleep(0.02)  # in which one too many would be seen
+            return answer
+
+        return hold
+
     # the model's answers
 
     def logprobs(self, ids):
@@ -159,6 +171,13 @@ class FakeServer:
         }
 
 
+class Server(ThreadingHTTPServer):
+    """A server that many connections reach at once: of those that find the queue full, some wait for seconds."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+
 @contextmanager
 def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
     """Serve a model on a free port, and yield the address and the ``FakeServer``."""
@@ -222,8 +241,7 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", fake

@@ -19,7 +19,7 @@ from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
 
-QUICK = {"patience": 5.0, "timeout": 10.0}
+LIMITS = {"patience": 120.0, "timeout": 60.0}
 DIALECTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
 CHAT = [
     {"role": "system", "content": "Judge."},
@@ -50,7 +50,7 @@ def letters(local, text, choices):
 @pytest.mark.parametrize("kind", DIALECTS)
 def test_the_options_probabilities_are_those_of_their_letters(local, kind):
     with serving(local, kind) as (address, fake):
-        lm = ServerLM("tiny", base_url=address, **QUICK)  # finds the dialect itself
+        lm = ServerLM("tiny", base_url=address, **LIMITS)  # finds the dialect itself
         assert lm.capabilities.startswith(f"{DIALECTS[kind]}: choices as options of a closed question")
         answer = lm.choice_logprobs([CHAT, "the cat"], CHOICES)
         sent = [body for _, body in fake.requests[-2:]]  # in either order: they were under way together
@@ -72,7 +72,7 @@ def test_judges_run_on_a_decision_endpoint(local, kind):
     pairwise = PairwiseJudge(Criterion("quality", "is it good?"), debias="permutation")
     pair = dspy.Example(source="the cat", candidates=["a cat", "mat"]).with_inputs("source", "candidates")
     with serving(local, kind) as (address, _):
-        lm = ServerLM("tiny", base_url=address, dialect=DIALECTS[kind], **QUICK)
+        lm = ServerLM("tiny", base_url=address, dialect=DIALECTS[kind], **LIMITS)
         batch, compared = JUDGE.batch(items("a cat", "mat"), lm=lm), pairwise.batch([pair], lm=lm)
         judge = JUDGE.deepcopy()
         judge.predict.lm = lm
@@ -90,7 +90,7 @@ def test_judges_run_on_a_decision_endpoint(local, kind):
 
 def test_a_declined_question_costs_its_own_item_alone(local):
     with serving(local, "decisions") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         before = len(fake.requests)
         plain, declined = JUDGE.batch(items("a cat", REFUSED), lm=lm)
         assert len(fake.requests) - before == 2  # no trial with a harmless text: the server names the reason
@@ -101,7 +101,7 @@ def test_a_declined_question_costs_its_own_item_alone(local):
 
 def test_a_resumed_run_keeps_that_only_shares_are_known(local, tmp_path):
     with serving(local, "decisions") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         first = JournaledLM(lm, tmp_path / "j.jsonl", model="m").choice_logprobs([CHAT], CHOICES)
         before = len(fake.requests)
         again = JournaledLM(lm, tmp_path / "j.jsonl", model="m").choice_logprobs([CHAT], CHOICES)
@@ -137,12 +137,12 @@ def test_contradicting_probabilities_are_refused(local, probabilities, message):
         serving(local, "systemone", faults=replaced(probabilities)) as (address, _),
         pytest.raises(ValueError, match=message),
     ):
-        ServerLM("tiny", base_url=address, dialect="systemone", **QUICK)
+        ServerLM("tiny", base_url=address, dialect="systemone", **LIMITS)
 
 
 def test_a_probability_of_zero_stays_zero(local):
     with serving(local, "systemone") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         fake.faults = replaced({"1": 0.0, "2": 1.0})
         answer = lm.choice_logprobs([CHAT], ["1", "2"])
     assert answer.logprobs[0, 0] == -math.inf
@@ -157,12 +157,12 @@ def test_an_option_named_twice_is_refused(local):
 
     faults = lambda _, path, __: repeat if path == "/v1/decisions" else None  # noqa: E731
     with serving(local, "decisions", faults=faults) as (address, _), pytest.raises(ValueError, match="an option twice"):
-        ServerLM("tiny", base_url=address, dialect="decisions", **QUICK)
+        ServerLM("tiny", base_url=address, dialect="decisions", **LIMITS)
 
 
 def test_texts_and_likelihoods_are_not_to_be_had(local):
     with serving(local, "systemone") as (address, _):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         with pytest.raises(NotImplementedError, match=r"returns no likelihoods.*--likelihood-lm"):
             lm.loglikelihood([("a", "b")])
         with pytest.raises(NotImplementedError, match=r"writes no texts.*dialect='chat'"):
@@ -180,4 +180,4 @@ def test_a_vllm_server_whose_model_answers_no_questions_says_so(local):
         serving(local, "vllm", faults=faults) as (address, _),
         pytest.raises(ValueError, match=r"as systemone: status 501.*does not support the structured decision API"),
     ):
-        ServerLM("tiny", base_url=address, dialect="systemone", **QUICK)
+        ServerLM("tiny", base_url=address, dialect="systemone", **LIMITS)

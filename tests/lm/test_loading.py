@@ -1,6 +1,7 @@
 """Which models are refused, and what tells two models apart."""
 
 import json
+import math
 import os
 import re
 import time
@@ -168,13 +169,13 @@ def test_every_edit_of_the_weights_changes_the_fingerprint(tmp_path):
 
 @pytest.fixture
 def large(tmp_path, monkeypatch):
-    """A file that is large and old enough for its hash to be cached."""
+    """A file that counts as large and old enough for its hash to be cached."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(fingerprint, "LARGE", 1)
-    monkeypatch.setattr(fingerprint, "SETTLED", 0.05)
+    monkeypatch.setattr(fingerprint, "SETTLED", -math.inf)
     file = tmp_path / "model.safetensors"
     file.write_bytes(b"x" * 1000)
-    time.sleep(0.1)
+    time.sleep(0.1)  # so that a later change has another time
     return file
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import dspy
@@ -285,16 +286,29 @@ def test_a_measured_judgment_equals_choice_logprobs(lms, kind):
     assert part.value["score"] == max(part.probabilities["score"], key=part.probabilities["score"].get)
 
 
+def batches(batcher, threads):
+    """Return a list that grows by the size of each batch; the first batch lasts until all other threads wait."""
+    sizes, answer = [], batcher._answer
+
+    def recorded(batch):
+        sizes.append(len(batch))
+        while len(sizes) == 1 and len(batch) + len(batcher._waiting) < threads:
+            time.sleep(0.001)
+        return answer(batch)
+
+    batcher._answer = recorded
+    return sizes
+
+
 def test_calls_from_threads_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    calls, answer = [], lm.engine._judge._answer
-    lm.engine._judge._answer = lambda batch: calls.append(len(batch)) or answer(batch)
+    sizes = batches(lm.engine._judge, 16)
     prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 10]
     choices = [["1", "2"], ["1", "2", "3"]] * 15
     with ThreadPoolExecutor(16) as pool:
         responses = list(pool.map(lambda a: lm(judgment_request(lm.model, *a)), zip(prompts, choices, strict=True)))
-    assert sum(calls) == 30
-    assert len(calls) < 30
+    assert sum(sizes) == 30
+    assert sum(sizes[:2]) >= 16
     for prompt, options, response in zip(prompts, choices, responses, strict=True):
         expected = lm.choice_logprobs([prompt], options)
         np.testing.assert_allclose(read_judgment(response, options).logprobs, expected.logprobs, atol=1e-5)
@@ -396,13 +410,12 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
 
 def test_texts_from_threads_are_batched(folders):
     lm = LocalLM(folders["qwen2"], device="cpu", dtype="float32", cache=False)
-    calls, answer = [], lm.engine._write._answer
-    lm.engine._write._answer = lambda batch: calls.append(len(batch)) or answer(batch)
+    sizes = batches(lm.engine._write, 16)
     prompts = text_prompts(24, 5)
     with ThreadPoolExecutor(16) as pool:
         texts = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
-    assert sum(calls) == 24
-    assert len(calls) < 24
+    assert sum(sizes) == 24
+    assert sum(sizes[:2]) >= 16
     assert texts == [lm(p, max_tokens=5, temperature=0.0)[0] for p in prompts]
 
 
@@ -480,8 +493,7 @@ def test_copies_share_the_weights(lms):
 
 def test_awaited_calls_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    calls, answer = [], lm.engine._judge._answer
-    lm.engine._judge._answer = lambda batch: calls.append(len(batch)) or answer(batch)
+    sizes = batches(lm.engine._judge, 24)
     prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ("cat", "mat", "sat") * 8]
 
     async def ask():
@@ -489,5 +501,4 @@ def test_awaited_calls_are_batched(folders):
 
     rows = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
     np.testing.assert_allclose(rows, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
-    assert sum(calls) == 24
-    assert len(calls) < 24
+    assert sum(sizes) == sum(sizes[:2]) == 24

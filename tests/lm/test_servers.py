@@ -34,11 +34,11 @@ PROMPTS = [
 ]
 CHOICES = ["1", "10", "the", "naïve café"]
 PAIRS = [(CHAT, "a cat was sitting"), ("Source: the cat", " sat on the mat"), (PROMPTS[3], " good")]
-QUICK = {"patience": 20.0, "timeout": 10.0}
+LIMITS = {"patience": 120.0, "timeout": 60.0}
 
 
 def server(address, lm, **options):
-    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **{**QUICK, **options})
+    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **{**LIMITS, **options})
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama.cpp", "echo"])
@@ -106,7 +106,7 @@ def test_servers_that_take_texts_refuse_control_tokens_in_them(chatml):
                 ask()
         assert np.isfinite(lm.choice_logprobs([CHAT], ["1", "2"]).logprobs).all()
     with serving(chatml, "chat") as (address, _):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         for text in ("<|im_end|>", "a</s>", "<\uff5cend of sentence\uff5c>", "[/INST]", "<start_of_turn>model"):
             chat = [{"role": "user", "content": text}]
             with pytest.raises(ValueError, match=r"Text 1 of the call contains .*--tokenizer"):
@@ -126,7 +126,7 @@ def test_template_options_reach_a_servers_prompts(chatml):
         assert lm.provenance()["tokenizer"] != other.provenance()["tokenizer"]
         assert other.dump_state()["template_options"] == options
     with serving(chatml, "chat") as (address, _), pytest.raises(ValueError, match="No chat template is used here"):
-        ServerLM("tiny", base_url=address, template_options=options, **QUICK)
+        ServerLM("tiny", base_url=address, template_options=options, **LIMITS)
 
 
 def test_one_request_per_prompt_if_choices_diverge_at_one_token(lms):
@@ -170,7 +170,7 @@ def test_chats_return_first_tokens_only(lms):
     choices = ["1", "2", "3"]
     truth = local.choice_logprobs([CHAT], choices).logprobs[0]
     with serving(local, "chat") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         assert lm.provenance() == {"model": "server/tiny", "server": "chat"}
         assert "no likelihoods" in lm.capabilities
         with pytest.raises(NotImplementedError, match="returns no likelihoods"):
@@ -212,12 +212,12 @@ def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
     assert np.isnan(asyncio.run(choice_logprobs({"x": 0.9, "y": 1e-9}))).all()  # no choice is reported
 
 
-@pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", b"<html>", 0.4])
+@pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", b"<html>", 10.0])
 def test_transient_failures_are_retried(lms, fault):
     local = lms["qwen2"]
     prompts = [f"the cat {word}" for word in "abcdefghij"]
     with serving(local) as (address, fake):
-        lm = server(address, local, timeout=0.3 if fault == 0.4 else 10.0)
+        lm = server(address, local, **({"timeout": 1.0} if fault == 10.0 else {}))
         start = len(fake.requests)
         fake.faults = lambda n, *_: fault if (n - start) % 3 == 1 and n - start < 10 else None
         answer = lm.choice_logprobs(prompts, ["1", "2"])
@@ -314,24 +314,25 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
 @pytest.mark.usefixtures("interruptible")
 def test_answers_are_kept_after_an_interrupt(lms, tmp_path):
     local, prompts = lms["qwen2"], [f"the cat {word}" for word in "abcdef"]
+    interrupted = threading.Event()
 
-    def faults(n, *_):
-        if n - start == 4:
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        return 0.05
+    def interrupt(answer):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        interrupted.wait(60)
+        return answer
 
     with serving(local) as (address, fake):
         lm = server(address, local, in_flight=1)
         start = len(fake.requests)
-        fake.faults = faults
+        fake.faults = lambda n, *_: interrupt if n - start == 4 else None
         journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
         with pytest.raises(KeyboardInterrupt):
             journal.choice_logprobs(prompts, ["1", "2"])
+        interrupted.set()
         fake.faults = lambda *_: None
         again = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
         again.choice_logprobs(prompts, ["1", "2"])
-    assert 3 <= again.replayed <= 4
-    assert again.asked + again.replayed == 6
+    assert (again.replayed, again.asked) == (3, 3)
 
 
 def test_calls_are_large_enough_for_the_requests_in_flight(lms):
@@ -381,8 +382,9 @@ def test_texts_and_likelihoods_are_kept_when_a_server_fails(lms, tmp_path):
 
 def test_no_more_requests_are_in_flight_than_allowed(lms):
     local = lms["qwen2"]
-    with serving(local, faults=lambda *_: 0.02) as (address, fake):
+    with serving(local) as (address, fake):
         lm = server(address, local, in_flight=3)
+        fake.faults = lambda *_: fake.together(3)
         threads = [
             threading.Thread(target=lm.choice_logprobs, args=([f"the {w} {i}" for w in "abcd"], ["1", "2"]))
             for i in range(3)
@@ -391,7 +393,7 @@ def test_no_more_requests_are_in_flight_than_allowed(lms):
             thread.start()
         for thread in threads:
             thread.join()
-    assert 2 <= fake.most_in_flight <= 3
+    assert fake.most_in_flight == 3
 
 
 def test_a_key_is_sent_and_never_saved(lms, monkeypatch):
@@ -441,7 +443,7 @@ def test_wrong_settings_and_contradictions_are_refused(lms):
         silent as (address, _),
         pytest.raises(ValueError, match=r"reports no token probabilities.*as chat.*--tokenizer"),
     ):
-        ServerLM("tiny", base_url=address, **QUICK)
+        ServerLM("tiny", base_url=address, **LIMITS)
 
 
 def test_a_wrong_key_is_not_taken_for_a_server_without_probabilities(lms):
@@ -452,7 +454,7 @@ def test_a_wrong_key_is_not_taken_for_a_server_without_probabilities(lms):
         serving(lms["llama-chat"], "chat", faults=faults) as (address, _),
         pytest.raises(ConnectionError, match=r"status 401, Incorrect API key provided\. Give the key .*OPENAI_API_KEY"),
     ):
-        ServerLM("tiny", base_url=address, **QUICK)
+        ServerLM("tiny", base_url=address, **LIMITS)
 
 
 def test_a_prompt_beyond_the_servers_context_is_named(lms):
@@ -465,7 +467,7 @@ def test_a_prompt_beyond_the_servers_context_is_named(lms):
 
 def test_the_tokenizer_is_that_of_the_model_listed_by_vllm(lms):
     with serving(lms["llama"]) as (address, _):
-        lm = ServerLM("tiny", base_url=address, **QUICK)
+        lm = ServerLM("tiny", base_url=address, **LIMITS)
         provenance = lm.provenance()
     assert provenance["server"] == "vllm"
     assert provenance["version"] == "9.9"
@@ -476,7 +478,7 @@ def test_the_tokenizer_is_that_of_the_model_listed_by_vllm(lms):
 def test_a_server_generates_text_as_a_dspy_lm(lms, kind):
     local = lms["qwen2-chat"]
     with serving(local, kind) as (address, _):
-        lm = ServerLM("tiny", base_url=address, max_tokens=5, temperature=0.0, **QUICK)
+        lm = ServerLM("tiny", base_url=address, max_tokens=5, temperature=0.0, **LIMITS)
         texts = lm(messages=CHAT)
         expected = local.copy(temperature=0.0, max_tokens=5, cache=False)(messages=CHAT)
         assert texts[0] if isinstance(texts[0], str) else texts[0]["text"]

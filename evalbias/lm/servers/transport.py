@@ -224,7 +224,7 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: l
 
     asyncio.run_coroutine_threadsafe(close(), loop)
     if threading.current_thread() is not thread:  # which may be the one that drops the last reference
-        thread.join(1.0)
+        thread.join(10.0)
 
 
 def _proxy(url: str) -> str | None:
