@@ -37,6 +37,7 @@ CHOICE = ["optimizers/test_selection.py"]
 SHARED = {
     "measures": ["measures/test_conventions.py", "measures/test_checks.py"],
     "evaluation": ["evaluation/test_kinds_of_estimates.py"],
+    "optimizers": ["optimizers/test_conventions.py"],
 }
 TESTS = {
     "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
@@ -51,7 +52,12 @@ TESTS = {
     ],
     "measures.effect": [*EFFECT, "measures/test_curvature.py"],
     "measures.effect_statistic": [*EFFECT, "measures/test_effect_of_pairs.py", "evaluation/test_effect.py"],
-    "measures.equal_quality": [*EFFECT, "measures/test_family_wise.py", "evaluation/test_verbosity.py"],
+    "measures.equal_quality": [
+        *EFFECT,
+        "measures/test_curvature.py",
+        "measures/test_family_wise.py",
+        "evaluation/test_verbosity.py",
+    ],
     "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],
     "measures.group_gap": ["evaluation/test_verbosity.py"],
     "measures.instrumented": EFFECT,

@@ -11,6 +11,7 @@ from evalbias.evaluation.estimates import Estimate
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
 from evalbias.optimizers.compile_report import Cost
 from evalbias.optimizers.external_refine import ExternalFeedbackRefine
+from evalbias.optimizers.refine_rule import QualityRule, Ran
 from evalbias.optimizers.selection import FLATTERED, Candidate, choose
 from evalbias.optimizers.splits import hold_back
 from evalbias.optimizers.study import JudgeStudy
@@ -54,10 +55,10 @@ class Table:
         return answers[0], -answers[1]
 
 
-def chosen(rows, error=0.0):
+def chosen(rows, error=0.0, **more):
     names = list(rows)
     given, *others = (Candidate(name, name) for name in names)
-    return choose(given, others, [Table(rows, error)], spent=Cost, inputs=9)
+    return choose(given, others, [Table(rows, error), *more.values()], spent=Cost, inputs=9)
 
 
 GIVEN = (0.5, 0.4, float("nan"), "", 0)
@@ -97,6 +98,67 @@ def test_within_a_standard_error_of_the_smallest_bias_the_performance_decides(er
         "far, no better": (0.29, 0.45, 0.001, "", 0),
     }
     assert chosen(rows, error).chosen.name == name
+
+
+def test_of_equal_performances_the_smaller_bias_is_chosen():
+    rows = {"given": GIVEN, "larger": (0.15, 0.4, 0.001, "", 0), "smaller": (0.1, 0.4, 0.001, "", 0)}
+    assert chosen(rows, error=0.1).chosen.name == "smaller"
+
+
+class ByPerformance(Table):
+    """A second rule, whose p is that of the first less .04 and whose first cost is the performance."""
+
+    aim, level = "agreement", 0.05
+
+    def p_values(self, answers, given):
+        return [row[2] - 0.04 for row in answers]
+
+    def costs(self, answers):
+        return -answers[1], answers[0]
+
+
+def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
+    rows = {"given": GIVEN, "first": (0.4, 0.5, 0.06, "", 0), "second": (0.6, 0.7, 0.08, "", 0)}
+    found = chosen(rows, second=ByPerformance(rows, 0.0))
+    assert found.chosen.name == "second"  # both pass the second rule, with p of .02 and .04
+    assert '"second" was chosen out of 2 candidates on 9 held-back inputs, for agreement: ' in found.fields["decision"]
+    rows["first"] = (0.4, 0.5, 0.049, "", 0)
+    assert chosen(rows, second=ByPerformance(rows, 0.0)).chosen.name == "first"
+    rows |= {"first": (0.4, 0.5, 0.091, "", 0), "second": (0.6, 0.7, 0.092, "", 0)}
+    found = chosen(rows, second=ByPerformance(rows, 0.0))
+    assert found.chosen.name == "given"
+    assert "none of 2 candidates showed less bias, or agreement on 9 held-back inputs" in found.fields["decision"]
+    assert [one.p_value for one in found.fields["candidates"]][1:] == [0.091, 0.092]  # of the first rule
+
+
+def refined(quality, calls):
+    return Ran(np.array(quality, dtype=float), calls)
+
+
+def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
+    def rule(tolerance):
+        return QualityRule(None, None, None, tolerance=tolerance, n_resamples=4_000, seed=0)
+
+    given = refined([3.0] * 8, 24)
+    higher, lower, cheaper = refined([4.0] * 8, 24), refined([2.0] * 8, 24), refined([2.0] * 8, 8)
+    one_of_all = 1 / 2**8  # swaps of 8 equal differences
+    assert rule(0.0).p_values([higher], given) == pytest.approx([one_of_all], abs=0.003)
+    assert rule(0.0).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.003)
+    assert rule(0.0).p_values([given], given) == [0.5]
+    assert rule(1.5).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.003)  # as many requests
+    assert rule(1.5).p_values([cheaper], given) == pytest.approx([one_of_all], abs=0.003)
+    assert rule(0.5).p_values([cheaper], given) == pytest.approx([1 - one_of_all], abs=0.003)
+    assert rule(1.5).p_values([cheaper, higher], given) == pytest.approx([2 * one_of_all] * 2, abs=0.006)  # Holm
+    assert np.isnan(rule(0.0).p_values([refined([np.nan] * 8, 24)], given)).all()
+    assert rule(0.0).aim == "a higher quality"
+    assert rule(0.5).aim == "a higher quality, or fewer requests for at most 0.5 points"
+    half = refined([np.nan, 2.0, 5.0], 7)
+    assert rule(0.0).costs(half) == (-3.5, 7.0)
+    assert (rule(0.0).undefined(half, refined([1.0] * 3, 9)), rule(0.0).undefined(refined([1.0] * 3, 9), half)) == (
+        1,
+        -1,
+    )
+    assert rule(0.0).estimates(half)["quality"].value == 3.5
 
 
 @pytest.mark.parametrize(

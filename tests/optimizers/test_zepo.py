@@ -32,6 +32,7 @@ from evalbias.optimizers.zepo import (
     Proposal,
     StrictImprovement,
 )
+from evalbias.optimizers.zepo.rule import ObjectiveRule
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -559,3 +560,56 @@ def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     found = compiled(Short(), [*pairs, pair(0, 1, source="s" * 600)])
     assert found.predict.signature.instructions == expected.predict.signature.instructions
     assert found.report.history == expected.report.history
+
+
+class First:
+    """Mean probability of the first position; keeps which inputs it was computed from."""
+
+    name, content_free = "first", False
+
+    def __init__(self):
+        self.inputs = []
+
+    def __call__(self, judged):
+        self.inputs.append(sorted(judged.inputs))
+        return float(judged.answers[:, 0, 0].mean())
+
+
+def first_rule(firsts, inputs):
+    """A rule on held-back pairs, and the judge that gives these probabilities to the first position."""
+    examples = [pair(1, 2, source=one) for one in inputs]
+    answers = np.stack([firsts, 1 - np.array(firsts)], axis=1)[:, None]
+    judged = Judged(tuple(map(str, range(len(inputs)))), "quality", answers, inputs=inputs)
+    return ObjectiveRule(First(), examples, Wording(), seed=0), judged
+
+
+def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
+    # of 5 inputs, 1 has a 1: the mean of 5 draws is X / 5, X binomial with P(X <= 2) = .942 and P(X <= 3) = .993
+    rule, judged = first_rule([1.0, 0.0, 0.0, 0.0, 0.0], list("abcde"))
+    found = rule.estimates(judged)["first"]
+    assert (found.value, found.low, found.high, found.n) == (pytest.approx(0.2), 0.0, pytest.approx(0.6), 5)
+    assert {len(inputs) for inputs in rule.objective.inputs} == {5}
+    rule, judged = first_rule([1.0, 0.0, 0.5, 0.5], list("aabb"))
+    rule.estimates(judged)
+    assert {"".join(inputs) for inputs in rule.objective.inputs} == {"aaaa", "aabb", "bbbb"}  # whole inputs
+
+
+def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
+    higher, given = ([1.0, 0.9, 0.8], [0.3, 0.2, 0.1])
+    rule, candidate = first_rule(higher, list("abc"))
+    _, other = first_rule(given, list("abc"))
+    assert rule.p_values([candidate], other) == pytest.approx([1 / 8], abs=0.02)  # no swap, of 2^3
+    assert rule.p_values([other], candidate) == [1.0]
+    _, together = first_rule(higher, list("aab"))
+    grouped, start = first_rule(given, list("aab"))
+    assert grouped.p_values([together], start) == pytest.approx([1 / 4], abs=0.03)
+    assert rule.p_values([other, other], other) == [1.0, 1.0]  # ties
+    monkeypatch.setattr("evalbias.optimizers.zepo.rule.N_RESAMPLES", 1)
+    assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
+
+
+def test_held_back_pairs_are_judged_without_a_content_free_input():
+    rule, _ = first_rule([0.5, 0.5], list("ab"))
+    judged = rule.answers(PairwiseJudge(C))
+    assert judged.content_free is None
+    assert (len(judged.ids), len(rule.lm.asked)) == (2, 2)
