@@ -71,7 +71,7 @@ check: $(STAMP)
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
 
-# Small faults in the measures: what share do their tests notice?
+# Small faults in the measures and estimators: what share do their tests notice?
 mutants: $(STAMP)
 	$(PIP) install --quiet "cosmic-ray>=8.4,<9"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.mutants

@@ -107,7 +107,7 @@ TESTS = {
     ],
     "evaluation.sample_size": ["evaluation/test_sample_size.py"],
     "evaluation.scale_use": ["evaluation/test_scale_use.py"],
-    "evaluation.self_bias": ["evaluation/test_loops.py", "report/test_self_bias_shown.py"],
+    "evaluation.self_bias": ["evaluation/test_self_bias.py", "report/test_self_bias_shown.py"],
     "evaluation.self_preference": ["evaluation/test_self_preference.py"],
     "evaluation.verbosity": ["evaluation/test_verbosity.py", *PAIRS],
     "optimizers.agreement_rule": ["optimizers/test_agreement_rule.py"],
@@ -182,7 +182,7 @@ def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivale
     killed, different = len(judged) - len(same) - len(survivors), len(judged) - len(same)
     modules = len({one.module for one in judged})
     parts = [
-        "## Faults that the tests of the measures notice",
+        "## Faults that the tests of the measures and estimators notice",
         f"{len(judged)} of {len(chosen)} drawn mutants were tried, of {modules} modules (seed {seed}): {killed} "
         f"noticed, {len(same)} mean the same as the code, {len(survivors)} survive: "
         f"{100 * killed / max(different, 1):.0f} % of those that differ in meaning are noticed.",

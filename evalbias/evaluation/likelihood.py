@@ -123,7 +123,8 @@ class _Correlation(Statistic):
         self.references = (difference,)
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        return spearman_rows(np.broadcast_to(references[0], scores.shape), scores)
+        (difference,) = references
+        return spearman_rows(np.broadcast_to(difference, scores.shape), scores)
 
 
 class _Orders(Statistic):
@@ -134,11 +135,13 @@ class _Orders(Statistic):
         self.references = inner.references
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
+        (difference,) = references
         k, _, orders = scores.shape
-        signed = np.stack([references[0], -references[0]][:orders], axis=2)
+        signed = np.stack([difference, -difference][:orders], axis=2)
         return self._inner.rows(scores.reshape(k, -1), signed.reshape(len(signed), -1))
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         inner, orders = copy.copy(self._inner), scores.shape[1]
-        inner.references = (np.concatenate([self.references[0], -self.references[0]][:orders]),)
+        (difference,) = self.references
+        inner.references = (np.concatenate([difference, -difference][:orders]),)
         return inner.resampled(scores.T.ravel(), np.tile(counts, orders))

@@ -107,8 +107,6 @@ def _advantages(judged: Judged) -> FloatArray:
 def _are_shares(values: FloatArray, most: int) -> bool:
     """Return whether all numbers between -1 and 1 are multiples of 1/m for an m up to ``most``."""
     distinct = np.unique(values[~np.isnan(values)])
-    if len(distinct) > 2 * most + 1:
-        return False
     return any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, most + 1))
 
 

@@ -31,6 +31,7 @@ def test_a_mean_score():
     assert (corrected.n, corrected.undefined, corrected.null) == (200, 0, None)
     assert found["judge_mean"].value == pytest.approx(scores.mean())
     assert (found["people_mean"].value, found["people_mean"].n) == (pytest.approx(human[:30].mean()), 30)
+    assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # scores, and no differences
 
 
 def test_outputs_of_one_input_count_together():

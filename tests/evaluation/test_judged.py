@@ -75,8 +75,10 @@ def test_the_balanced_rate_is_the_first_positions():
         (None, [1, 5.1], False),
         (None, [2.4, 2.9], True),  # the ratings reach over half of the scores and ratings together
         (None, [2.4, 2.8], False),
-        (None, [3, 9], False),  # nothing in common: the scores end where the ratings begin
-        (None, [-4, 2], False),
+        (None, [3, 4.5], False),  # nothing in common: the scores end where the ratings begin
+        (None, [0.5, 2], False),
+        (None, [2.9, 4.4], True),
+        (None, [0.6, 2.1], True),
     ],
 )
 def test_people_rate_on_the_judges_scale(scale, human, same):
