@@ -72,12 +72,12 @@ def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):
     RunFolder(tmp_path / "run", there).close()
     with pytest.raises(ValueError, match="holds a run with other settings") as raised:
         RunFolder(tmp_path / "run", now)
-    shown = str(raised.value)
+    shown = str(raised.value).replace(str(tmp_path), "")
     assert "criteria[0].definition: 'is it witty?' there, 'xxx" in shown
     assert "data_sha256: abababab... there, cdcdcdcd... now" in shown
     assert "limit: None there, [1, 2] now" in shown
     assert "name" not in shown
-    assert len(shown) < 500 + len(str(tmp_path))
+    assert len(shown) < 500
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}"])
