@@ -74,7 +74,7 @@ def drop(
     """
     leader = min([incumbent, *rivals], key=worst_last)
     answered = len(rivals[0].answers)
-    counts = imagined(alike(_judged(incumbent), max(1, answered // GROUP)), answered, rng)
+    counts = imagined(alike(_judged(incumbent), answered // GROUP), answered, rng)
     dropped = {}
     for rival in rivals:
         if rival is leader:

@@ -34,6 +34,7 @@ def test_only_a_higher_agreement_passes_and_families_of_different_items_share_th
     half = np.arange(100, 200)
     everywhere, (late,) = rule().p_values([sharp], dull)[0], rule().p_values([sharp.take(half)], dull.take(half))
     assert rule().p_values([sharp, sharp.take(half)], dull) == pytest.approx([2 * everywhere, 2 * late])
+    assert rule().p_values([dull, dull.take(half)], sharp) == [1.0, 1.0]  # and not 2
     undefined = replace(sharp, answers=np.full(200, np.nan))
     assert math.isnan(rule().p_values([undefined], dull)[0])
 

@@ -72,6 +72,7 @@ def test_families_of_different_items_share_the_level_and_the_given_judge_must_be
     everywhere, (late,) = rule().p_values([fair], given)[0], rule().p_values([fair.take(half)], given.take(half))
     both = rule().p_values([fair, fair.take(half)], given)
     assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
+    assert rule().p_values([given, given.take(half)], given) == [1.0, 1.0]  # and not 2
     assert rule().undefined(fair.take(half), given) == 0
     unclear = replace(given, answers=np.where(np.arange(200) < 100, with_effect(-0.6).answers, given.answers))
     assert rule().p_values([fair.take(half)], unclear)[0] > 0.05  # biased one way and the other: 0 over all

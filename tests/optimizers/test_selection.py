@@ -1,5 +1,7 @@
 """Choosing between candidates and the given program on held-back items."""
 
+from types import SimpleNamespace
+
 import dspy
 import numpy as np
 import pytest
@@ -139,17 +141,17 @@ def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
     def rule(tolerance):
         return QualityRule(None, None, None, tolerance=tolerance, n_resamples=4_000, seed=0)
 
-    given = refined([3.0] * 8, 24)
-    higher, lower, cheaper = refined([4.0] * 8, 24), refined([2.0] * 8, 24), refined([2.0] * 8, 8)
-    one_of_all = 1 / 2**8  # swaps of 8 equal differences
-    assert rule(0.0).p_values([higher], given) == pytest.approx([one_of_all], abs=0.003)
-    assert rule(0.0).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.003)
+    given = refined([3.0] * 4, 24)
+    higher, lower, cheaper = refined([4.0] * 4, 24), refined([2.0] * 4, 24), refined([2.0] * 4, 8)
+    one_of_all = 1 / 2**4  # swaps of 4 equal differences
+    assert rule(0.0).p_values([higher], given) == pytest.approx([one_of_all], abs=0.008)
+    assert rule(0.0).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.008)
     assert rule(0.0).p_values([given], given) == [0.5]
-    assert rule(1.5).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.003)  # as many requests
-    assert rule(1.5).p_values([cheaper], given) == pytest.approx([one_of_all], abs=0.003)
-    assert rule(0.5).p_values([cheaper], given) == pytest.approx([1 - one_of_all], abs=0.003)
-    assert rule(1.5).p_values([cheaper, higher], given) == pytest.approx([2 * one_of_all] * 2, abs=0.006)  # Holm
-    assert np.isnan(rule(0.0).p_values([refined([np.nan] * 8, 24)], given)).all()
+    assert rule(1.5).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.008)  # as many requests
+    assert rule(1.5).p_values([cheaper], given) == pytest.approx([one_of_all], abs=0.008)
+    assert rule(0.5).p_values([cheaper], given) == pytest.approx([1 - one_of_all], abs=0.008)
+    assert rule(1.5).p_values([cheaper, higher], given) == pytest.approx([2 * one_of_all] * 2, abs=0.016)  # Holm
+    assert np.isnan(rule(0.0).p_values([refined([np.nan] * 4, 24)], given)).all()
     assert rule(0.0).aim == "a higher quality"
     assert rule(0.5).aim == "a higher quality, or fewer requests for at most 0.5 points"
     half = refined([np.nan, 2.0, 5.0], 7)
@@ -159,6 +161,21 @@ def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
         -1,
     )
     assert rule(0.0).estimates(half)["quality"].value == 3.5
+
+
+def test_each_loop_runs_over_the_held_back_items_under_a_name_of_its_own():
+    problem, asked = SimpleNamespace(held_back=["x", "y"], calls=5), []
+
+    def run(program, items, name):
+        asked.append((program, items, name))
+        loops = [SimpleNamespace(calls=2), SimpleNamespace(calls=3)]
+        return SimpleNamespace(loops=loops, quality=lambda items, scorer: np.array([[1.0, 2.0], [3.0, 4.0]]))
+
+    rule = QualityRule(problem, run, None, tolerance=0.0, n_resamples=9, seed=0)
+    found = [rule.answers(program) for program in ("given", "other")]
+    assert asked == [("given", ["x", "y"], "held-back-1"), ("other", ["x", "y"], "held-back-2")]
+    assert [one.quality.tolist() for one in found] == [[3.0, 4.0]] * 2  # of the last round
+    assert ([one.calls for one in found], problem.calls) == ([5, 5], 15)
 
 
 @pytest.mark.parametrize(

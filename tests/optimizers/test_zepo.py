@@ -604,8 +604,17 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     grouped, start = first_rule(given, list("aab"))
     assert grouped.p_values([together], start) == pytest.approx([1 / 4], abs=0.03)
     assert rule.p_values([other, other], other) == [1.0, 1.0]  # ties
+    many = [f"s{k}" for k in range(60)]
+    of_many, better = first_rule([0.9] * 60, many)
+    assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
     monkeypatch.setattr("evalbias.optimizers.zepo.rule.N_RESAMPLES", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
+
+
+def test_examples_without_an_answer_are_counted_beyond_the_given_judges():
+    rule, two = first_rule([math.nan, math.nan, 0.5], list("abc"))
+    _, one = first_rule([0.5, math.nan, 0.5], list("abc"))
+    assert (rule.undefined(two, one), rule.undefined(one, two), rule.undefined(two, two)) == (1, -1, 0)
 
 
 def test_held_back_pairs_are_judged_without_a_content_free_input():
