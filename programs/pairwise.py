@@ -170,8 +170,8 @@ class PairwiseJudge(Program):
             ValueError: The candidates cannot be compared, or the calibration is not fitted to as many.
         """
         candidates = check_candidates(source, candidates)
-        fits = self.calibration in FITTED and self.sampling is None  # with sampled answers, ``_measuring`` refuses it
-        if fits and len(candidates) not in self.corrections:
+        fits = self.sampling is None  # with sampled answers, ``_measuring`` refuses the calibration
+        if fits and self.calibration in FITTED and len(candidates) not in self.corrections:
             raise ValueError(
                 f"{self.calibration.capitalize()} calibration needs a batch: first call judge.calibrate(examples), on "
                 f"examples of {len(candidates)} candidates."
