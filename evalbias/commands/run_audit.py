@@ -23,8 +23,8 @@ from evalbias.evaluation.audit import Audit, audit_answers
 from evalbias.evaluation.audited import answers_of, load_any_judge, pairs_for, recorded_fields
 from evalbias.evaluation.audited_criterion import criterion_asked
 from evalbias.evaluation.groups import group_field
-from evalbias.evaluation.item_facts import candidates_of
 from evalbias.programs import PairwiseJudge, PointwiseJudge
+from evalbias.programs.usable import candidates_of
 from evalbias.report.audit import audit_view
 from evalbias.runs.fingerprint import file_digest
 
