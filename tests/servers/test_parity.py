@@ -5,6 +5,7 @@ Run by ``make test-servers``, which sets the servers up.
 
 import os
 import signal
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -101,7 +102,8 @@ def test_control_tokens_in_judged_texts_are_plain_text_for_a_real_server(server,
             lm.choice_logprobs(prompts, CHOICES)
         return
     jobs = lm.engine.dialect.choice_jobs(prompts, CHOICES)
-    assert all(set(job.ids[1:]).isdisjoint({0, 1, 2}) for job in jobs)
+    read = [struct.unpack(f">{len(job.key) // 4}I", job.key) for job in jobs]  # see key_of
+    assert all(set(ids[1:]).isdisjoint({0, 1, 2}) for ids in read)
     truth = local.choice_logprobs(prompts, CHOICES).logprobs
     np.testing.assert_allclose(lm.choice_logprobs(prompts, CHOICES).logprobs, truth, atol=TOLERANCE)
     if lm.engine.dialect.likelihoods:
