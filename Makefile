@@ -66,7 +66,7 @@ models: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf build  # setuptools adds to build/lib, so a removed module would stay
+	rm -rf $(TYPED) build/lib  # pip adds to the one and setuptools to the other, so a removed module would stay
 	$(PIP) install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
@@ -79,7 +79,7 @@ mutants: $(STAMP)
 # The pages of docs/ as a site that needs no network: build/site/index.html.
 docs: $(STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable ".[docs]"
-	rm -rf build  # as in check
+	rm -rf $(TYPED) build/lib  # as in check
 	$(PIP) install --quiet --no-deps --target $(TYPED) .
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(SITE)
 

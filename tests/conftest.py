@@ -32,19 +32,32 @@ def pytest_unconfigure():
 
 
 ROOT = Path(__file__).parent.parent
+PUBLISHED = "Put the published data sets there (CONTRIBUTING.md, Recorded data, lists them)"
 sys.path.insert(0, str(Path(__file__).parent / "lm"))  # models.py and fake_server.py are shared
+
+
+def outside(variable, default, remedy):
+    """Return a folder that is not part of the repository; skip without it, or fail where CI demands it."""
+    path = Path(os.environ.get(variable, default)).resolve()
+    if path.is_dir():
+        os.environ[variable] = str(path)  # benchmarks under test read the same folder, from any directory
+        return path
+    reason = f"{path} does not exist. {remedy}, or set {variable}."
+    if os.environ.get("EVALBIAS_REQUIRE_DATA") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def data_dir():
-    path = Path(os.environ.get("EVALBIAS_DATA", ROOT.parent / "shared" / "data"))
-    if not path.is_dir():
-        pytest.fail(
-            f"{path} does not exist: set EVALBIAS_DATA to the folder with the published data sets, which are not part "
-            "of this repository. Other tests do not need them.",
-            pytrace=False,
-        )
-    return path
+    """The folder of recorded data; benchmarks that a test calls read it too."""
+    return outside("EVALBIAS_DATA", ROOT.parent / "shared" / "data", PUBLISHED)
+
+
+@pytest.fixture(scope="session")
+def models_dir():
+    """The folder of the small pretrained models."""
+    return outside("EVALBIAS_MODELS", ROOT / ".models", "Run make models")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
-from examples import MODELS, PAGES, ROOT, examples_of, run_page, same
+from examples import PAGES, ROOT, examples_of, run_page, same
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if examples_of(page.read_text(encoding="utf-8"))]
 
@@ -27,12 +27,16 @@ def test_the_examples_of_a_page_run(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if marks(name) & {"slow", "needs models"}])
+@pytest.mark.parametrize("name", [name for name in NAMES if "slow" in marks(name)])
 def test_the_slow_examples_of_a_page_run(name, tmp_path):
-    models = {"needs models"} if MODELS.is_dir() else set()
-    if not models and "slow" not in marks(name):
-        pytest.skip("make models fetches the model that these examples need")
-    check(name, tmp_path, {"slow", *models})
+    check(name, tmp_path, {"slow"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in NAMES if "needs models" in marks(name)])
+@pytest.mark.usefixtures("models_dir")
+def test_the_examples_of_a_page_with_a_pretrained_model_run(name, tmp_path):
+    check(name, tmp_path, {"needs models"})
 
 
 def test_every_command_has_the_options_that_a_page_gives_it():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.pretrained import SMOLLM2, models_folder
+from benchmarks.pretrained import SMOLLM2
 from benchmarks.tuned_judge import train
 from benchmarks.tuned_judge.packing import answer_losses, pack
 from benchmarks.tuned_judge.questions import (
@@ -106,8 +106,8 @@ def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
 
 
-def test_no_input_is_on_both_sides(data_dir, monkeypatch):
-    monkeypatch.setenv("EVALBIAS_DATA", str(data_dir))
+@pytest.mark.usefixtures("data_dir")
+def test_no_input_is_on_both_sides():
     for name in ("tmu-gfm", "summeval"):
         sets = rated(name)
         assert not {e.source for e in sets.train} & {e.source for e in sets.test}
@@ -153,11 +153,9 @@ def test_the_adapter_that_ships_is_the_recorded_one():
 
 
 @pytest.mark.slow
-def test_the_adapter_teaches_the_model_to_answer_with_labels():
-    if not (models_folder() / SMOLLM2).exists():
-        pytest.skip(f"{models_folder() / SMOLLM2} does not exist: make models, or set EVALBIAS_MODELS.")
+def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
     judge = PointwiseJudge(TMU_GFM[0])
     example = dspy.Example(source="He go to school .", output="He goes to school .")
     for adapter, low, high in ((None, 0.0, 0.1), (str(ADAPTER), 0.9, 1.0)):
-        lm = LocalLM(str(models_folder() / SMOLLM2), adapter=adapter)
+        lm = LocalLM(str(models_dir / SMOLLM2), adapter=adapter)
         assert low < judge.batch([example], lm=lm)[0].coverage <= high

@@ -124,8 +124,8 @@ def test_the_writer_answers_in_every_format():
         assert prediction.reason == prediction.proposed_instruction
 
 
-def test_documents_of_the_search_are_never_ranked(data_dir, monkeypatch):
-    monkeypatch.setenv("EVALBIAS_DATA", str(data_dir))
+@pytest.mark.usefixtures("data_dir")
+def test_documents_of_the_search_are_never_ranked():
     for dataset in command.CRITERIA:
         train, test = command.documents(dataset, 10, 20, longest=None, seed=0)
         assert len({e.input_id for e in train}) == 10
@@ -164,11 +164,13 @@ def test_the_formula_leans_as_its_wordings_say():
     assert first.sum(axis=1) == pytest.approx(np.ones(len(pool)))
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_recorded_pairs_with_an_empty_output_are_left_out():
     fit, test = recorded_pairs("pandalm", 300, 1000, seed=1)
     assert all(text.strip() for e in [*fit, *test] for text in e.candidates)
 
 
+@pytest.mark.usefixtures("data_dir")
 @pytest.mark.parametrize("name", ["llmbar", "pandalm"])
 def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name):
     fit, test = recorded_pairs(name, 30, 50, seed=1)

@@ -11,7 +11,7 @@ import torch
 from gguf_files import save_llama, write
 from safetensors.numpy import load_file, save_file
 
-from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
+from benchmarks.pretrained import GEMMA3, SMOLLM2
 from evalbias import LocalLM
 from evalbias.lm import gguf
 from evalbias.lm.loading import load_tokenizer
@@ -164,16 +164,10 @@ def test_another_file_has_another_fingerprint(folder, file, tmp_path):
 
 
 @pytest.fixture
-def pretrained(monkeypatch):
-    """A function that returns a model of ``make models``; its unpacked weights are kept in the user's cache."""
+def pretrained(models_dir, monkeypatch):
+    """The folder of ``make models``; its models' unpacked weights are kept in the user's cache."""
     monkeypatch.delenv("EVALBIAS_CACHE")
-
-    def find(name):
-        if not (models_folder() / name).exists():
-            pytest.skip(f"{models_folder() / name} does not exist: make models, or set EVALBIAS_MODELS.")
-        return str(models_folder() / name)
-
-    return find
+    return models_dir
 
 
 KNOWN = json.loads((Path(__file__).parent / "gguf_tokens.json").read_text(encoding="utf-8"))
@@ -183,7 +177,7 @@ KNOWN = json.loads((Path(__file__).parent / "gguf_tokens.json").read_text(encodi
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [SMOLLM2, GEMMA3])
 def test_texts_have_the_tokens_that_llama_cpp_gives_them(pretrained, name):
-    tokenizer = load_tokenizer(pretrained(name))
+    tokenizer = load_tokenizer(str(pretrained / name))
     for text, tokens in zip(KNOWN["texts"], KNOWN[name], strict=True):
         assert tokenizer(text).input_ids == tokens, text
 
@@ -193,7 +187,7 @@ def test_texts_have_the_tokens_that_llama_cpp_gives_them(pretrained, name):
 def test_likelihoods_equal_plain_teacher_forcing(pretrained, name):
     from transformers import AutoModelForCausalLM
 
-    file, text = Path(pretrained(name)), KNOWN["texts"][-1]
+    file, text = pretrained / name, KNOWN["texts"][-1]
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     tokens = KNOWN[name][-1]
     with torch.no_grad():
