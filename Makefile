@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 TYPED := build/typed
 SITE := build/site
 
-.PHONY: demo test test-all test-integrations test-servers models check mutants docs clean
+.PHONY: demo test test-all test-integrations test-servers models check mutants docs lock clean
 
 demo: $(CORE)  # what evalbias itself needs, no development tools
 	$(BIN)/evalbias demo
@@ -67,7 +67,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf $(TYPED) build/lib  # pip adds to the one and setuptools to the other, so a removed module would stay
-	$(PIP) install --quiet --no-deps --target $(TYPED) .  # types are checked as users get them
+	$(PIP) install --quiet --no-deps --no-build-isolation --target $(TYPED) .  # types are checked as users get them
 	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
 	$(BIN)/mypy $(TYPED)/evalbias
 
@@ -78,28 +78,45 @@ mutants: $(STAMP)
 
 # The pages of docs/ as a site that needs no network: build/site/index.html.
 docs: $(STAMP)
-	$(PIP) install --quiet --constraint constraints.txt --editable ".[docs]"
 	rm -rf $(TYPED) build/lib  # as in check
-	$(PIP) install --quiet --no-deps --target $(TYPED) .
+	$(PIP) install --quiet --no-deps --no-build-isolation --target $(TYPED) .
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(SITE)
 
 # On x86 Linux the torch of the package registry brings CUDA, several GB that nothing here uses: the CPU build of
 # PyTorch's own index is taken instead, unless pip finds one without it. `make demo TORCH_INDEX=` keeps the registry's.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+TORCH := torch==2.13.0  # its builds differ by index, so it is pinned by version only; all others by their hashes
+LOCKED := $(PIP) install --quiet --no-deps --require-hashes --requirement
 
 $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "evalbias needs Python 3.10 or newer")'
 	$(PYTHON) -m venv .venv
+	$(LOCKED) constraints.txt
 	index="$(TORCH_INDEX)"; test -z "$$index" \
-		|| ! $(PIP) install --dry-run --constraint constraints.txt torch 2>/dev/null | grep --quiet -E 'nvidia|cuda' \
-		|| $(PIP) install --quiet --constraint constraints.txt --extra-index-url "$$index" torch
-	$(PIP) install --quiet --constraint constraints.txt torch  # first: what is there is kept
-	$(PIP) install --quiet --constraint constraints.txt --editable .
+		|| ! $(PIP) install --dry-run $(TORCH) 2>/dev/null | grep --quiet -E 'nvidia|cuda' \
+		|| $(PIP) install --quiet --no-deps --index-url "$$index" $(TORCH)
+	$(PIP) install --quiet $(TORCH)  # what is there is kept
+	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-$(STAMP): $(CORE)
-	$(PIP) install --quiet --constraint constraints.txt --editable ".[dev]"
+$(STAMP): $(CORE) constraints-dev.txt
+	$(LOCKED) constraints-dev.txt
 	touch $@
+
+# Exact versions with hashes, for every supported Python and platform: constraints.txt is what evalbias needs,
+# constraints-dev.txt what its development adds. `make lock` keeps the pinned versions that still fit; delete a line to
+# take the newest.
+UV := .servers/uv/bin/uv
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command "make lock" \
+	--no-emit-package torch --no-emit-package triton
+
+lock:
+	$(PYTHON) -m venv .servers/uv
+	.servers/uv/bin/pip install --quiet "uv>=0.13,<0.14"
+	echo "$(TORCH)" > .servers/torch.txt
+	$(LOCK) --constraint .servers/torch.txt --group build pyproject.toml --output-file constraints.txt
+	$(LOCK) --constraint .servers/torch.txt --constraint constraints.txt --extra dev --extra docs pyproject.toml \
+		$$(sed -n '/sys_platform/!s/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' constraints.txt) --output-file constraints-dev.txt
 
 clean:
 	rm -rf .venv .servers build dist *.egg-info

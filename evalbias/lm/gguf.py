@@ -11,6 +11,7 @@ import copy
 import json
 import logging
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def _reader(file: Path) -> Any:
         from gguf import GGUFReader
     except ImportError as error:
         raise ImportError(f"{file} is a GGUF file, which takes an extra: pip install 'evalbias[gguf]'.") from error
+    if sys.version_info < (3, 11):
+        raise ImportError(f"{file} is a GGUF file, which takes Python 3.11 or newer.")
     try:
         return GGUFReader(file)
     except (ValueError, IndexError) as error:

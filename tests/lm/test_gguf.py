@@ -16,6 +16,8 @@ from evalbias import LocalLM
 from evalbias.lm import gguf
 from evalbias.lm.loading import load_tokenizer
 
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="GGUF files take Python 3.11 or newer")
+
 PAIRS = [("Judge the output on 2020  items:", " yes, a naïve café."), ("Source: the cat", " sat on 12 mats.")]
 CHAT = [{"role": "user", "content": "Score: 10 or 9?"}]
 
