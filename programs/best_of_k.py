@@ -46,7 +46,7 @@ class BestOfK(Program):
     """
 
     kind = "best of k"
-    k = NumberSetting(1, whole=True)
+    k = NumberSetting(1, 1000, whole=True)
     seed = NumberSetting(0, whole=True)
     field = Setting[str]()
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import dspy
 
-from evalbias.lm.saved import restored_lm
+from evalbias.lm.saved import check_lm, restored_lm, written_lm
 
 NAMES = "field_names"
+WRITTEN = ("traces", "train", "demos", "signature", "fields", "lm", NAMES)
+"""Names in the state of a predictor."""
 
 
 class Predictor(dspy.Predict):  # type: ignore[misc]
@@ -21,21 +23,23 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
     """
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
-        """Return instructions, demonstrations, field names and settings of the model.
+        """Return instructions, demonstrations, field names and those settings of the model that shape its answers.
 
-        Keys are left out, by DSPy, and the headers of requests, in which keys are sent too.
+        Settings that may hold a secret are left out, and their names logged.
         """
         state: dict[str, Any] = {**super().dump_state(json_mode), NAMES: list(self.signature.fields)}
         if state["lm"] is not None:
-            state["lm"] = {name: value for name, value in state["lm"].items() if "headers" not in name}
+            state["lm"] = written_lm(state["lm"])
         return state
 
     def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> Predictor:
         """Replace instructions, demonstrations and model; see ``dspy.Predict``.
 
         Raises:
-            ValueError: The state is of a predictor with other fields, or holds no instructions or demonstrations.
+            ValueError: The state is of a predictor with other fields, holds no instructions or demonstrations, or a
+                name that ``dump_state`` does not write.
         """
+        check_predictor(state, trusted=allow_unsafe_lm_state)
         names, own = list(self.signature.fields), dict(state)
         saved = own.pop(NAMES, None)
         if saved != names:
@@ -51,6 +55,20 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
         if lm is not None:
             self.lm = lm
         return self
+
+
+def check_predictor(state: Mapping[str, Any], *, trusted: bool) -> None:
+    """Refuse a predictor's state that holds more than ``dump_state`` writes: DSPy makes each name an attribute.
+
+    An attribute ``config``, for one, is sent with every request, and may say where to.
+
+    Raises:
+        ValueError: The message names what is unknown or too large.
+    """
+    if unknown := [name for name in state if name not in WRITTEN]:
+        raise ValueError(f"It holds {unknown[0]!r:.80}, which no saved program does: remove it from the file.")
+    if lm := state.get("lm"):
+        check_lm(lm, trusted=trusted)
 
 
 def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:

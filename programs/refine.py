@@ -112,7 +112,7 @@ class SelfRefine(Program):
     """
 
     kind = "refine loop"
-    max_iterations = NumberSetting(0, whole=True)
+    max_iterations = NumberSetting(0, 1000, whole=True)
     accept = AcceptSetting()
     perfect = PerfectSetting(optional=True)
     plateau = NumberSetting(1, whole=True, optional=True)

@@ -60,11 +60,13 @@ def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
         raise ValueError(f"{path} is not a saved {kind}: it is not JSON ({error}).") from error
     settings = state.get("settings") if isinstance(state, dict) else None
     saved = settings.get("kind") if isinstance(settings, dict) else None
-    if saved is None:
+    if not isinstance(saved, str):
         raise ValueError(
             f"{path} is not a saved {kind}: load a program that contains one by its own load, or save the {kind} to "
             "a file of its own."
         )
     if saved != kind:
-        raise ValueError(f"{path} is not a saved {kind} but a {saved}: {READERS.get(saved, 'its own load reads it')}.")
+        raise ValueError(
+            f"{path} is not a saved {kind} but a {saved:.40}: {READERS.get(saved, 'its own load reads it')}."
+        )
     return {name: value for name, value in state.items() if name != "metadata"}

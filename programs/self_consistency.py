@@ -46,7 +46,7 @@ class SelfConsistencyRefine(Program):
 
     field = "output"
     kind = "self-consistency loop"
-    max_iterations = NumberSetting(0, whole=True)
+    max_iterations = NumberSetting(0, 1000, whole=True)
     seed = NumberSetting(0, whole=True)
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:

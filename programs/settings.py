@@ -17,6 +17,7 @@ import dspy
 from dspy.predict.parameter import Parameter
 
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.predictor import check_predictor
 
 Value = TypeVar("Value")
 MALFORMED = (TypeError, KeyError, AttributeError)
@@ -222,9 +223,15 @@ class Program(dspy.Module):  # type: ignore[misc]
         """
         frozen = self._frozen()
         inside = [f"{path}.{name}" for path, part in frozen.items() for name, _ in part.named_parameters()]
-        missing = [name for name in [*dict(self.named_parameters()), *inside] if name not in state]
+        parameters = dict(self.named_parameters())
+        missing = [name for name in [*parameters, *inside] if name not in state]
         if missing:
             raise ValueError(f"The state is not of a {self.kind} like this one: it has no {missing[0]!r}.")
+        unknown = [name for name in state if name not in {*parameters, *inside, "metadata"}]
+        if unknown:
+            raise ValueError(f"The saved {self.kind} holds {unknown[0]!r:.80}, which it has not: remove it.")
+        for path in [*parameters, *inside]:
+            _check_part(path, state[path], trusted=bool(options.get("allow_unsafe_lm_state")))
         try:
             super().load_state(state, **options)
             for path, part in frozen.items():
@@ -233,6 +240,19 @@ class Program(dspy.Module):  # type: ignore[misc]
             raise ValueError(
                 f"The saved {self.kind} is damaged ({type(error).__name__}: {error}): save it again."
             ) from error
+
+    def load(self, path: Any, *args: Any, **options: Any) -> None:
+        """Replace the settings, instructions and demonstrations by those of a file that ``save`` wrote.
+
+        Raises:
+            ValueError: The file does not hold this kind of program.
+        """
+        try:
+            super().load(path, *args, **options)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        except (*MALFORMED, RecursionError) as error:
+            raise ValueError(f"{path} is not a saved {self.kind} ({type(error).__name__}: {error}).") from error
 
     def _frozen(self) -> dict[str, dspy.Module]:
         """Return the parts that an optimizer compiled, by path: DSPy freezes them, and leaves them out of a state."""
@@ -243,6 +263,19 @@ class Program(dspy.Module):  # type: ignore[misc]
             for path, part in parts.items()
             if getattr(part, "_compiled", False) and not isinstance(part, Parameter)
         }
+
+
+def _check_part(path: str, state: Any, *, trusted: bool) -> None:
+    """Refuse the state of a predictor, ours or DSPy's, that holds what no ``dump_state`` writes.
+
+    Raises:
+        ValueError: The message names the part and what is unknown or too large.
+    """
+    if isinstance(state, Mapping) and "signature" in state:
+        try:
+            check_predictor(state, trusted=trusted)
+        except ValueError as error:
+            raise ValueError(f"{path!r} of the saved program: {error}") from error
 
 
 def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:

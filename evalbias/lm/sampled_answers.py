@@ -12,6 +12,9 @@ from evalbias.lm.reading import named_choice
 from evalbias.lm.types import ChoiceLogprobs, Prompt
 from evalbias.runs.fingerprint import digest
 
+MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000
+"""Limits of what a file of settings can make a judge ask for."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -34,8 +37,11 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.samples < 2 or self.temperature <= 0 or self.max_tokens < 1:
-            raise ValueError(f"{self} cannot be drawn: give 2 or more samples, and a temperature and a limit above 0.")
+        if not (2 <= self.samples <= MOST_SAMPLES and self.temperature > 0 and 1 <= self.max_tokens <= MOST_TOKENS):
+            raise ValueError(
+                f"{self} cannot be drawn: give 2 to {MOST_SAMPLES} samples, a temperature above 0, and a limit of 1 to "
+                f"{MOST_TOKENS} tokens."
+            )
 
     def seeds(self, prompt: Prompt, rollout_id: int | None = None) -> list[int]:
         """Return one seed for each answer to a prompt; different prompts and rollouts have different seeds."""

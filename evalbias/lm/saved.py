@@ -7,7 +7,9 @@ machine that lacks the saved one.
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
+import logging
 import threading
 import weakref
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ from typing import Any
 import dspy
 
 from evalbias.lm.dspy_compat import LM_CLASS
+from evalbias.runs.fingerprint import model_settings, without_login
 
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.recorded.RecordedLM")
 """Classes that any file may name: making one of them runs no code from the file."""
@@ -24,10 +27,20 @@ UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
 """Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and the
 value that they have otherwise."""
 
+ADDRESSES = ("api_base", "base_url")
+"""Where requests go. It is saved without the user's password, and read from a trusted file only."""
+
+OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")
+"""What DSPy writes besides: it shapes no answer, and is read from a trusted file only."""
+
+LARGEST = {"n": 100, "num_retries": 100, "max_tokens": 1_000_000, "max_completion_tokens": 1_000_000}
+"""Settings by which a file could make requests expensive, and their largest values."""
+
 PENDING = "_pending"
 """Attribute that holds the state of a model that is not loaded yet."""
 
 _LOADING = threading.RLock()
+logger = logging.getLogger(__name__)
 
 
 class SavedLM(dspy.LM):  # type: ignore[misc]
@@ -106,6 +119,53 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
 _IN_MEMORY: weakref.WeakSet[SavedLM] = weakref.WeakSet()
 
 
+def written_lm(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a model as a file may hold it: no secrets, and addresses without a password."""
+    own = _arguments(state)
+    kept = {name: without_login(state[name]) for name in ADDRESSES if isinstance(state.get(name), str)}
+    own |= {LM_CLASS, "engine", "async_engine"}
+    known = {name: value for name, value in state.items() if name in own}
+    left_out = sorted(state.keys() - model_settings(state).keys() - known.keys() - kept.keys() - set(OF_TRAINING))
+    if left_out:
+        logger.warning("The settings %s of %s are not saved: they may hold a secret.", left_out, state.get("model"))
+    return {**model_settings(state), **known, **kept}
+
+
+def check_lm(state: Any, *, trusted: bool) -> None:
+    """Refuse the state of a model that holds more than ``written_lm`` returns, unless the file is trusted.
+
+    Raises:
+        ValueError: The message names the setting, and its limit if it has one.
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"'lm' is {state!r:.80}: give an object with the model's settings, or null.")
+    if trusted:
+        return
+    allowed = {LM_CLASS, *ADDRESSES, *OF_TRAINING, *_arguments(state)}
+    for name in state.keys() - model_settings(state).keys() - allowed:
+        raise ValueError(
+            f"'lm' holds {name!r:.80}, which no saved program does: remove it from the file, or load the file with "
+            "allow_unsafe_lm_state=True if you trust it."
+        )
+    for name, most in LARGEST.items():
+        value = state.get(name)
+        if value is not None and not (isinstance(value, int | float) and value <= most):
+            raise ValueError(f"{name!r} of 'lm' is {value!r:.80}: give a number of {most} at most, or null.")
+
+
+def _arguments(state: Mapping[str, Any]) -> frozenset[str]:
+    """Return the arguments of our own models, none of which holds a secret; of DSPy's, none."""
+    if state.get(LM_CLASS) not in CLASSES:
+        return frozenset()
+    return frozenset(inspect.signature(_class(state).__init__).parameters) - {"api_key", "kwargs"}
+
+
+def _class(state: Mapping[str, Any]) -> type[SavedLM]:
+    module, _, name = state[LM_CLASS].rpartition(".")
+    cls: type[SavedLM] = getattr(importlib.import_module(module), name)
+    return cls
+
+
 def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | None:
     """Return the model that a program's file names, not loaded yet; None if it names none of ours.
 
@@ -115,8 +175,7 @@ def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | 
     """
     if state is None or state.get(LM_CLASS) not in CLASSES:
         return None
-    module, _, name = state[LM_CLASS].rpartition(".")
-    cls: type[SavedLM] = getattr(importlib.import_module(module), name)
+    cls = _class(state)
     kept = {} if trusted else {key: value for key, value in UNTRUSTED.items() if key in state}
     return cls.load_state({**state, **kept})
 

@@ -8,12 +8,32 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from pathlib import Path
-from types import CodeType, FunctionType
+from datetime import date
+from enum import Enum
+from functools import partial
+from pathlib import Path, PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-PRIVATE = re.compile("key|token$|secret|headers|base|url|cache$|callbacks")
-"""Settings of a language model that name a secret or a place, or decide nothing."""
+ANSWER_SETTINGS = frozenset(
+    {
+        *("model", "model_type", "cache", "num_retries", "rollout_id", "prompt_cache", "use_developer_role"),
+        *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "stop", "max_tokens"),
+        *("max_completion_tokens", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"),
+        *("logprobs", "top_logprobs", "response_format", "reasoning", "reasoning_effort", "thinking", "modalities"),
+        *("enable_thinking", "verbosity", "service_tier", "finetuning_model", "extra_body", "chat_template_kwargs"),
+    }
+)
+"""Settings of a language model that are ever written: they shape its answers. Secrets have too many names to list."""
+NESTED = ("extra_body", "chat_template_kwargs")
+"""Settings that hold settings."""
+PRIVATE = re.compile("key|token$|secret|pass|credential|auth|headers|base|url|endpoint|organi|query|cache$|callback")
+"""Other settings that name a secret or a place, or decide nothing: two models that differ in these alone are one."""
+SECRET = re.compile(
+    "apikey|.key(_id)?$|passw|secret|credential|authorization|(^|_)token$|headers$|query$", re.IGNORECASE
+)
+"""Names in other objects whose values are never written; they grant access and decide no answer."""
+_LOGIN = re.compile("(?<=://)[^/@\\s]*@")
 NEUTRAL = ("history", "callbacks", "report")
 """Attributes of a DSPy module that do not change what it does."""
 
@@ -29,31 +49,54 @@ def file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def without_login(address: str) -> str:
+    """Return an address without the user's name and password."""
+    return _LOGIN.sub("", address)
+
+
+def model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a language model that may be written: those in ``ANSWER_SETTINGS``, at every depth."""
+    return {
+        name: model_settings(value) if name in NESTED and isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if name in ANSWER_SETTINGS
+    }
+
+
 def describe(part: Any) -> dict[str, Any]:
     """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
 
-    A language model counts by its name and settings, without keys and addresses; a function by its code. Attributes
-    that begin with an underscore do not count.
+    A language model counts by its name and settings, without keys and addresses; a function by its code, its defaults
+    and what it encloses; a partial by its function and arguments; a bound method by its function and object; any other
+    object by its attributes. Attributes of modules that begin with an underscore do not count.
+
+    Raises:
+        ValueError: A part has nothing by which it could be told from another.
     """
+    return _describe(part, ())
+
+
+def _describe(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    around = (*around, part)
     if _is_predictor(part):
-        return _describe_predictor(part)
+        return _describe_predictor(part, around)
     settings = {name: value for name, value in vars(part).items() if name not in NEUTRAL and not name.startswith("_")}
-    return {"kind": type(part).__name__, **{name: _plain(value) for name, value in settings.items()}}
+    return {"kind": type(part).__name__, **{name: _plain(value, around) for name, value in settings.items()}}
 
 
 def _is_predictor(part: Any) -> bool:
     return hasattr(part, "signature") and hasattr(part, "demos")
 
 
-def _describe_predictor(part: Any) -> dict[str, Any]:
+def _describe_predictor(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     import dspy
 
     return {
         "instructions": part.signature.instructions,
         "fields": {name: _describe_field(field) for name, field in part.signature.fields.items()},
-        "demos": [_plain(dict(demo)) for demo in part.demos],
-        "config": _plain(part.config),
-        "lm": _plain(part.lm or dspy.settings.lm),
+        "demos": [_plain(dict(demo), around) for demo in part.demos],
+        "config": _describe_settings(part.config),
+        "lm": _plain(part.lm or dspy.settings.lm, around),
     }
 
 
@@ -63,18 +106,48 @@ def _describe_field(field: Any) -> dict[str, str]:
 
 
 def _describe_lm(lm: Any) -> Any:
-    settings = getattr(lm, "kwargs", None) or {}
-    kept = {name: _plain(value) for name, value in settings.items() if not PRIVATE.search(name)}
-    return {"model": str(lm.model), **kept} if kept else str(lm.model)
+    settings = _describe_settings(getattr(lm, "kwargs", None) or {})
+    return {"model": str(lm.model), **settings} if settings else str(lm.model)
 
 
-def _describe_function(function: Any) -> dict[str, Any]:
-    around = inspect.getclosurevars(function).nonlocals
-    enclosed = {
-        name: _code(one.__code__) if isinstance(one, FunctionType) else _plain(one) for name, one in around.items()
-    }
-    given = [_plain(function.__defaults__), _plain(function.__kwdefaults__), enclosed]
+def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a model's settings; one that is not known may decide and may be a secret, so its digest counts."""
+    public = {name: value for name, value in settings.items() if not PRIVATE.search(name)}
+    known = {name: _plain(value) for name, value in model_settings(public).items()}
+    return {**known, **{name: digest(_plain(value)) for name, value in public.items() if name not in ANSWER_SETTINGS}}
+
+
+def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    around = (*around, function)
+    enclosed = {name: _plain(one, around) for name, one in inspect.getclosurevars(function).nonlocals.items()}
+    given = [_plain(function.__defaults__, around), _plain(function.__kwdefaults__, around), enclosed]
     return {"function": function.__qualname__, "code": digest([_code(function.__code__), *given])}
+
+
+def _describe_object(value: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    """Describe an object by its class, what calling it does, and its attributes.
+
+    Raises:
+        ValueError: It has no attributes, or one of them cannot be described.
+    """
+    cls, around = type(value), (*around, value)
+    slots = [name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if hasattr(value, name)]
+    if not hasattr(value, "__dict__") and not slots:
+        raise ValueError(
+            f"{value!r:.80} cannot be told from another {cls.__qualname__}, so answers to it cannot be kept: give a "
+            "function, a functools.partial of one, or an object with attributes."
+        )
+    attributes = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+    described: dict[str, Any] = {"kind": f"{cls.__module__}.{cls.__qualname__}"}
+    if isinstance(call := cls.__dict__.get("__call__"), FunctionType):
+        described["call"] = _describe_function(call, around)
+    for name, one in attributes.items():
+        try:
+            described |= _plain({name: one}, around)
+        except ValueError:
+            if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
+                raise
+    return described
 
 
 def _code(code: CodeType) -> list[Any]:
@@ -88,21 +161,35 @@ def _constant(value: Any) -> Any:
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)  # a set has no order of its own
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Return a value as JSON data; ``around`` are the objects that hold it, which are not described once more."""
+    if isinstance(value, str):
+        return without_login(value)
+    if value is None or isinstance(value, int | float):
+        return value
+    if any(value is one for one in around):
+        return {"again": type(value).__qualname__}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        around = (*around, value)
+        return {str(key): "" if SECRET.search(str(key)) else _plain(item, around) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, (*around, value)) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(item, around) for item in value), key=repr)
     if hasattr(value, "tolist"):
         return value.tolist()
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if hasattr(value, "model"):
-        return _describe_lm(value)
+    if isinstance(value, partial):
+        return {"partial": _plain(value.func, around), "args": _plain([*value.args, value.keywords], around)}
+    if isinstance(value, MethodType):
+        return {"method": _describe_function(value.__func__, around), "object": _plain(value.__self__, around)}
     if isinstance(value, FunctionType):
-        return _describe_function(value)
-    if is_dataclass(value):
+        return _describe_function(value, around)
+    if isinstance(value, type | BuiltinFunctionType | ModuleType):
+        return getattr(value, "__qualname__", value.__name__)
+    if hasattr(value, "model") and (hasattr(value, "kwargs") or hasattr(value, "choice_logprobs")):
+        return _describe_lm(value)
+    if is_dataclass(value) or isinstance(value, PurePath | bytes | complex | Enum | date | re.Pattern):
         return repr(value)
     if _is_predictor(value) or hasattr(value, "named_parameters") or type(value).__module__.startswith("evalbias."):
-        return describe(value)
-    return getattr(value, "__qualname__", type(value).__name__)
+        return _describe(value, around)
+    return _describe_object(value, around)

@@ -36,7 +36,7 @@ class ConsistencyFeedback(Program):
     name = "majority of its own paths"
     low, high = 0.0, 1.0
     kind = "self-consistency feedback"
-    paths = NumberSetting(1, whole=True)
+    paths = NumberSetting(1, 1000, whole=True)
     seed = NumberSetting(0, whole=True)
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:

@@ -1,5 +1,6 @@
 """Every program survives every way of saving it, alone and inside another program, with and without its model."""
 
+import contextlib
 import copy
 import json
 import math
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from fake_server import KEY, serving
 from fakes import Comparer, FormulaLM, items, pair
+from hypothesis import given
+from hypothesis import strategies as st
 from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_judge
@@ -300,14 +303,96 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         assert trusting(**example).score == pytest.approx(expected, abs=1e-6)
 
 
-def test_headers_of_requests_are_never_written(tmp_path):
+def test_only_settings_that_shape_answers_are_written(tmp_path, caplog):
     judge = PointwiseJudge(QUALITY)
-    secret = {"Authorization": f"Bearer {KEY}"}
-    judge.predict.lm = dspy.LM("openai/x", api_key=KEY, headers=secret, extra_headers=secret, temperature=0.5)
+    secrets = {
+        **dict.fromkeys(("api_key", "aws_secret_access_key", "vertex_credentials", "hf_token", "password"), KEY),
+        **{name: {"Authorization": f"Bearer {KEY}"} for name in ("headers", "extra_headers", "extra_query")},
+        "extra_body": {"api_key": KEY, "top_k": 5},
+        "api_base": f"http://user:{KEY}@localhost:1/v1",
+    }
+    judge.predict.lm = dspy.LM("openai/x", temperature=0.5, **secrets)
     judge.save(str(tmp_path / "judge.json"))
-    assert KEY not in (tmp_path / "judge.json").read_text()
-    assert load_judge(tmp_path / "judge.json").predict.lm.kwargs["temperature"] == 0.5
-    assert judge.predict.lm.kwargs["headers"] == secret
+    text = (tmp_path / "judge.json").read_text()
+    assert KEY not in text
+    assert '"http://localhost:1/v1"' in text
+    assert "'aws_secret_access_key'" in caplog.text
+    assert KEY not in caplog.text
+    lm = load_judge(tmp_path / "judge.json").predict.lm
+    assert lm.kwargs == {"temperature": 0.5, "max_tokens": None, "extra_body": {"top_k": 5}}
+    assert judge.predict.lm.kwargs["headers"] == secrets["headers"]
+
+
+STRANGE = "http://127.0.0.1:9/v1"
+"""An address that a stranger writes into a saved program."""
+
+
+@pytest.mark.parametrize(
+    ("part", "written", "message"),
+    [
+        ({"config": {"api_base": STRANGE}}, True, "holds 'config', which no saved program does"),
+        ({"callbacks": [STRANGE]}, True, "holds 'callbacks'"),
+        ({"lm": {"model": "openai/x", "azure_endpoint": STRANGE}}, True, "'lm' holds 'azure_endpoint'"),
+        ({"lm": {"model": "openai/x", "n": 5000}}, True, "'n' of 'lm' is 5000: give a number of 100 at most"),
+        ({"lm": {"model": "openai/x", "max_tokens": "9" * 99}}, True, "'max_tokens' of 'lm' is '999"),
+        ({"lm": [STRANGE]}, True, "'lm' is .* give an object"),
+        ({"max_iterations": 10**9}, False, "max_iterations=1000000000: give a whole number from 0 to 1000"),
+        ({"api_base": STRANGE}, False, "has the settings .*'api_base'"),
+    ],
+)
+@pytest.mark.parametrize("plain", [False, True], ids=["ours", "dspy.Predict"])
+def test_a_saved_loop_holds_what_was_written_and_nothing_else(part, written, message, plain, tmp_path):
+    made = loop(PointwiseJudge(QUALITY))
+    if plain:
+        made.generate = dspy.Predict("data -> text")
+    made.save(str(tmp_path / "loop.json"))
+    state = json.loads((tmp_path / "loop.json").read_text())
+    name = next(name for name in state if name.startswith("generate")) if written else "settings"
+    state[name] = {**state[name], **part}
+    (tmp_path / "loop.json").write_text(json.dumps(state))
+    before = made.dump_state()
+    with pytest.raises(ValueError, match=message) as refusal:
+        made.load(str(tmp_path / "loop.json"))
+    assert not written or f"'{name}' of the saved program" in str(refusal.value)
+    assert made.dump_state() == before
+    state[name], state[f"{name}.lm"] = before[name], {"api_base": STRANGE}
+    (tmp_path / "loop.json").write_text(json.dumps(state))
+    with pytest.raises(ValueError, match=r"holds '.*\.lm', which it has not"):
+        made.load(str(tmp_path / "loop.json"))
+
+
+@given(data=st.data())
+def test_no_address_in_a_saved_program_reaches_a_model(data):
+    made = data.draw(st.sampled_from([pointwise, pairwise, lambda: loop(PointwiseJudge(QUALITY))]))()
+    state = json.loads(json.dumps(made.dump_state()))
+    names = st.sampled_from([*vars(dspy.Predict("a -> b")), *dspy.LM("openai/x").dump_state(), "api_base", "x"])
+    values = st.recursive(
+        st.just(STRANGE) | st.none() | st.integers(), lambda v: st.dictionaries(names, v) | st.lists(v)
+    )
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = state[data.draw(st.sampled_from(list(state)))]
+        for _ in range(data.draw(st.integers(0, 3))):  # down to any depth
+            inner = [one for one in (place.values() if isinstance(place, dict) else []) if isinstance(one, dict)]
+            place = data.draw(st.sampled_from(inner)) if inner else place
+        if isinstance(place, dict):
+            place[data.draw(names | st.sampled_from([*place, "x"]))] = data.draw(values)
+    with contextlib.suppress(ValueError):
+        made.load_state(state)
+    for _, one in made.named_predictors():
+        assert one.config == {}
+        assert one.callbacks == []
+        assert STRANGE not in json.dumps(one.lm.kwargs if isinstance(one.lm, dspy.LM) else {})
+
+
+@pytest.mark.parametrize("kind", [[], {}, 3, None])
+def test_a_kind_that_is_no_word_is_refused(kind, tmp_path):
+    (tmp_path / "judge.json").write_text(json.dumps({"settings": {"kind": kind}}))
+    with pytest.raises(ValueError, match=r"judge\.json is not a saved pointwise judge"):
+        load_judge(tmp_path / "judge.json")
+    for text in (json.dumps({"settings": {}}), "[" * 10_000, "{}"):
+        (tmp_path / "judge.json").write_text(text)
+        with pytest.raises(ValueError, match=r"judge\.json"):
+            PointwiseJudge(QUALITY).load(str(tmp_path / "judge.json"))
 
 
 def test_a_restored_recording_begins_at_its_beginning(tmp_path):

@@ -1,10 +1,14 @@
 """Fingerprints differ where answers may differ, and are the same in another process."""
 
+import json
 import os
 import subprocess
 import sys
+import threading
+from functools import partial
 
 import dspy
+import pytest
 
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.programs.feedback import ScorerFeedback
@@ -44,6 +48,89 @@ def test_a_predictor_counts_with_its_fields_and_its_models_settings_but_without_
     assert plain != judged(temperature=0.0, max_tokens=60)
     assert plain != judged(temperature=1.0, max_tokens=50)
     assert plain != judged("how good it is", temperature=0.0, max_tokens=50)
+
+
+def tuned(source, output, reference, alpha=0.0):
+    return alpha * len(output)
+
+
+class Scorer:
+    def __init__(self, alpha, **others):
+        self.alpha = alpha
+        self.model = "a name, and no language model"
+        vars(self).update(others)
+
+    def score(self, source, output, reference):
+        return self.alpha
+
+    __call__ = score
+
+
+class Slotted:
+    __slots__ = ("alpha",)
+
+    def __init__(self, alpha):
+        self.alpha = alpha
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda alpha: partial(tuned, alpha=alpha),
+        lambda alpha: Scorer(alpha).score,
+        Scorer,
+        Slotted,
+        lambda alpha: Scorer(0, inside=[Slotted(alpha)]),
+        lambda alpha: lambda *texts: Scorer(alpha).score(*texts),
+        lambda alpha: Scorer(0, names={str(alpha)}),
+        lambda alpha: partial(tuned, [Scorer(alpha)]),
+    ],
+)
+def test_whatever_holds_another_number_has_another_fingerprint(made):
+    first, again, other = (digest(describe(source(made(alpha)))) for alpha in (0.1, 0.1, 0.9))
+    assert first == again != other
+
+
+def test_an_object_that_holds_itself_is_described_and_one_that_holds_nothing_is_refused():
+    scorer = Scorer(1)
+    scorer.own, scorer._lock = scorer, threading.Lock()
+    assert describe(source(scorer))["score"]["own"] == {"again": "Scorer"}
+    with pytest.raises(ValueError, match="cannot be told from another lock, so answers to it cannot be kept"):
+        describe(source(Scorer(1, lock=threading.Lock())))
+    with pytest.raises(ValueError, match="cannot be told from another object"):
+        describe(source(object()))
+
+
+SECRETS = (
+    *("api_key", "aws_secret_access_key", "aws_session_token", "aws_access_key_id", "azure_ad_token"),
+    *("vertex_credentials", "hf_token", "token", "password", "client_secret", "watsonx_apikey", "organization"),
+)
+
+
+def hidden(mark):
+    """Settings with a secret in every place where clients take one."""
+    return {
+        **{name: f"{mark}-{name}" for name in SECRETS},
+        "extra_headers": {"Authorization": mark},
+        "headers": {"x": mark},
+        "extra_body": {"api_key": mark, "top_k": 5},
+        "extra_query": {"key": mark},
+        "api_base": f"http://user:{mark}@localhost/v1",
+        "metadata": {"user": mark},
+    }
+
+
+def test_no_secret_is_described_and_a_setting_that_is_not_known_still_counts():
+    predict = dspy.Predict("text -> score", **hidden("canary"))
+    predict.lm = dspy.LM("openai/x", **hidden("canary"))
+    for part in (predict, source(Scorer(1, client=Scorer(2, **hidden("canary")), headers={"x": "canary"}))):
+        text = json.dumps(describe(part))
+        if part is predict:
+            assert "canary" not in text
+            assert text.count('"top_k": 5') == 2
+        assert "canary" not in text.replace("canary-organization", "").replace('{"user": "canary"}', "")
+    assert judged(temperature=0.0, custom=1) != judged(temperature=0.0, custom=2)
+    assert judged(temperature=0.0, hf_token="a") == judged(temperature=0.0, hf_token="b")
 
 
 def test_a_function_has_one_fingerprint_in_every_process():
