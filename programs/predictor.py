@@ -44,8 +44,8 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
         saved = own.pop(NAMES, None)
         if saved != names:
             raise ValueError(
-                f"The state is another predictor's: its fields are {saved}, not {names}. Load it into a program with "
-                "the same signatures."
+                f"The state is another predictor's: its fields are {saved!r:.200}, not {names}. Load it into a "
+                "program with the same signatures."
             )
         _check_prompt(own, names)
         lm = restored_lm(own["lm"], trusted=allow_unsafe_lm_state)

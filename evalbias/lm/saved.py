@@ -13,12 +13,13 @@ import logging
 import threading
 import weakref
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import dspy
 
 from evalbias.lm.dspy_compat import LM_CLASS
-from evalbias.runs.fingerprint import model_settings, without_login
+from evalbias.runs.fingerprint import ANSWER_SETTINGS, NESTED, model_settings, without_login
 
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.recorded.RecordedLM")
 """Classes that any file may name: making one of them runs no code from the file."""
@@ -92,7 +93,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         Raises:
             ValueError: The state has lost its server's address.
         """
-        if "base_url" in state and state["base_url"] is None:
+        if "base_url" in _arguments(state) and state.get("base_url") is None:
             raise ValueError(
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
@@ -141,16 +142,22 @@ def check_lm(state: Any, *, trusted: bool) -> None:
         raise ValueError(f"'lm' is {state!r:.80}: give an object with the model's settings, or null.")
     if trusted:
         return
-    allowed = {LM_CLASS, *ADDRESSES, *OF_TRAINING, *_arguments(state)}
-    for name in state.keys() - model_settings(state).keys() - allowed:
-        raise ValueError(
-            f"'lm' holds {name!r:.80}, which no saved program does: remove it from the file, or load the file with "
-            "allow_unsafe_lm_state=True if you trust it."
-        )
-    for name, most in LARGEST.items():
-        value = state.get(name)
-        if value is not None and not (isinstance(value, int | float) and value <= most):
-            raise ValueError(f"{name!r} of 'lm' is {value!r:.80}: give a number of {most} at most, or null.")
+    _check_settings(state, "lm", allowed={LM_CLASS, *ADDRESSES, *OF_TRAINING, *_arguments(state)})
+
+
+def _check_settings(settings: Mapping[str, Any], path: str, *, allowed: AbstractSet[str] = frozenset()) -> None:
+    """Refuse settings that ``model_settings`` leaves out, at every depth, and those that make requests expensive."""
+    for name, value in settings.items():
+        if name not in ANSWER_SETTINGS and name not in allowed:
+            raise ValueError(
+                f"{path!r} holds {name!r:.80}, which no saved program does: remove it from the file, or load the file "
+                "with allow_unsafe_lm_state=True if you trust it."
+            )
+        most = LARGEST.get(name)
+        if most is not None and value is not None and not (isinstance(value, int | float) and value <= most):
+            raise ValueError(f"{name!r} of {path!r} is {value!r:.80}: give a number of {most} at most, or null.")
+        if name in NESTED and isinstance(value, Mapping):
+            _check_settings(value, f"{path}.{name}")
 
 
 def _arguments(state: Mapping[str, Any]) -> frozenset[str]:

@@ -296,6 +296,11 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         assert not any(KEY.encode() in content for content in written)
         with pytest.raises(ValueError, match=r"has no address: .* allow_unsafe_lm_state=True"):
             load_judge(tmp_path / "0" / "state.json")(**example)
+        state = json.loads((tmp_path / "0" / "state.json").read_text())
+        state["predict"]["lm"]["api_base"] = state["predict"]["lm"].pop("base_url")  # an argument that ServerLM lacks
+        (tmp_path / "other.json").write_text(json.dumps(state))
+        with pytest.raises(ValueError, match="has no address"):
+            load_judge(tmp_path / "other.json")(**example)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         judge.predict.lm = None
         trusting = PointwiseJudge(QUALITY)
@@ -335,6 +340,8 @@ STRANGE = "http://127.0.0.1:9/v1"
         ({"lm": {"model": "openai/x", "azure_endpoint": STRANGE}}, True, "'lm' holds 'azure_endpoint'"),
         ({"lm": {"model": "openai/x", "n": 5000}}, True, "'n' of 'lm' is 5000: give a number of 100 at most"),
         ({"lm": {"model": "openai/x", "max_tokens": "9" * 99}}, True, "'max_tokens' of 'lm' is '999"),
+        ({"lm": {"model": "openai/x", "extra_body": {"proxy": STRANGE}}}, True, r"'lm\.extra_body' holds 'proxy'"),
+        ({"lm": {"model": "openai/x", "extra_body": {"n": 5000}}}, True, r"'n' of 'lm\.extra_body' is 5000"),
         ({"lm": [STRANGE]}, True, "'lm' is .* give an object"),
         ({"max_iterations": 10**9}, False, "max_iterations=1000000000: give a whole number from 0 to 1000"),
         ({"api_base": STRANGE}, False, "has the settings .*'api_base'"),
