@@ -19,7 +19,7 @@ from typing import Any
 import dspy
 
 from evalbias.lm.dspy_compat import LM_CLASS
-from evalbias.runs.fingerprint import ANSWER_SETTINGS, NESTED, model_settings, without_login
+from evalbias.runs.fingerprint import ANSWER_SETTINGS, NESTED, model_settings, plain_address
 
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.recorded.RecordedLM")
 """Classes that any file may name: making one of them runs no code from the file."""
@@ -29,7 +29,7 @@ UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
 value that they have otherwise."""
 
 ADDRESSES = ("api_base", "base_url")
-"""Where requests go. It is saved without the user's password, and read from a trusted file only."""
+"""Where requests go. It is saved without login and query, and read from a trusted file only."""
 
 OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")
 """What DSPy writes besides: it shapes no answer, and is read from a trusted file only."""
@@ -121,9 +121,9 @@ _IN_MEMORY: weakref.WeakSet[SavedLM] = weakref.WeakSet()
 
 
 def written_lm(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state of a model as a file may hold it: no secrets, and addresses without a password."""
+    """Return the state of a model as a file may hold it: no secrets, and addresses without login and query."""
     own = _arguments(state)
-    kept = {name: without_login(state[name]) for name in ADDRESSES if isinstance(state.get(name), str)}
+    kept = {name: plain_address(state[name]) for name in ADDRESSES if isinstance(state.get(name), str)}
     own |= {LM_CLASS, "engine", "async_engine"}
     known = {name: value for name, value in state.items() if name in own}
     left_out = sorted(state.keys() - model_settings(state).keys() - known.keys() - kept.keys() - set(OF_TRAINING))

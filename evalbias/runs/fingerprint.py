@@ -34,6 +34,7 @@ SECRET = re.compile(
 )
 """Names in other objects whose values are never written; they grant access and decide no answer."""
 _LOGIN = re.compile("(?<=://)[^/@\\s]*@")
+_QUERY = re.compile("[?#].*", re.DOTALL)
 NEUTRAL = ("history", "callbacks", "report")
 """Attributes of a DSPy module that do not change what it does."""
 
@@ -52,6 +53,11 @@ def file_digest(path: Path) -> str:
 def without_login(address: str) -> str:
     """Return an address without the user's name and password."""
     return _LOGIN.sub("", address)
+
+
+def plain_address(address: str) -> str:
+    """Return an address without a login and without the query, in which some gateways take the key."""
+    return _QUERY.sub("", without_login(address))
 
 
 def model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

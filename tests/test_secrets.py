@@ -1,0 +1,81 @@
+"""No secret that a model holds reaches a file, a log or an error: saving, loops, searches and failures."""
+
+import json
+import logging
+
+import dspy
+import pytest
+from fake_server import serving
+from fakes import Comparer, pair
+
+from evalbias import load_judge, run_loops
+from evalbias.optimizers.zepo import ZEPO, Epochs, LMParaphraser
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs.feedback import ConceptsFeedback
+from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.refine import SelfRefine
+from evalbias.runs.fingerprint import describe
+
+MARK = "canary-7f3a"
+ARGUMENTS = (
+    *("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_bedrock_runtime_endpoint"),
+    *("aws_web_identity_token", "azure_ad_token", "azure_password", "azure_username", "client_secret", "credentials"),
+    *("hf_token", "vertex_credentials", "watsonx_apikey", "zen_api_key", "token", "password", "passphrase", "cookie"),
+    *("organization", "project", "user", "tenant_id", "client_id", "bearer", "private_key", "authorization", "session"),
+)
+"""Arguments of dspy.LM and litellm, and some that no list knows, in which a key or an account may stand."""
+
+
+NESTED = {"Authorization": MARK, "api_key": MARK}
+PLACES = ("headers", "extra_headers", "default_headers", "extra_query", "extra_body", "metadata", "litellm_params")
+
+
+def check_clean(folder, caplog):
+    files = {file: file.read_text() for file in folder.rglob("*") if file.is_file()}
+    assert files
+    for name, text in {**files, "log": caplog.text}.items():
+        assert MARK not in text, f"{name}: {text[max(0, text.index(MARK) - 200) :][:300]}"
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.DEBUG, logger="evalbias")
+    return caplog
+
+
+def test_saved_judges_hold_no_secret(tmp_path, log):
+    secrets = {**dict.fromkeys(ARGUMENTS, MARK), **{name: dict(NESTED) for name in PLACES}}
+    secrets |= dict.fromkeys(("api_base", "base_url"), f"https://user:{MARK}@localhost:1/v1?key={MARK}")
+    for number, judge in enumerate([PointwiseJudge(Criterion("q", "is it good?")), PairwiseJudge(Criterion("q", "?"))]):
+        judge.set_lm(dspy.LM("openai/canary", temperature=0.5, **secrets))
+        judge.save(str(tmp_path / f"{number}.json"))
+        assert MARK not in json.dumps(describe(judge))
+    assert load_judge(tmp_path / "0.json").predict.lm.kwargs["temperature"] == 0.5
+    assert '"https://localhost:1/v1"' in (tmp_path / "1.json").read_text()
+    check_clean(tmp_path, log)
+
+
+def test_logs_of_loops_and_searches_hold_no_secret_also_where_the_model_fails(tmp_path, log, lms):
+    items = [dspy.Example(id=str(i), concepts=["dog", "run"]) for i in range(2)]
+    loop = SelfRefine(
+        PlainPredict("concepts -> text", max_tokens=3),
+        ConceptsFeedback(),
+        PlainPredict("concepts, draft, feedback -> text", max_tokens=3),
+        field="text",
+        max_iterations=1,
+    )
+    with serving(lms["llama-chat"], "chat", key=MARK) as (address, server):
+        server.unknown = set()
+        lm = dspy.LM("openai/tiny", api_base=address, cache=False, num_retries=0, api_key=MARK)
+        loop.set_lm(lm)
+        assert not run_loops(loop, items, log_dir=tmp_path / "loops").failed
+        search = ZEPO(
+            LMParaphraser(lm, max_tokens=4), population=2, stopping=Epochs(1), select=False, log_dir=tmp_path / "search"
+        )
+        search.compile(PairwiseJudge(Criterion("q", "is it good?")), trainset=[pair(1, 2)], lm=Comparer())
+        assert len(lm.history) > 4
+        server.faults = lambda *_: 400
+        more = [*items, dspy.Example(id="3", concepts=["cat"])]
+        assert len(run_loops(loop, more, log_dir=tmp_path / "loops").failed) == 1
+    loop.save(str(tmp_path / "loop.json"))
+    check_clean(tmp_path, log)
