@@ -9,6 +9,7 @@ from typing import Any
 from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import identity, open_lm
 from evalbias.commands.refine_options import SAME, LoopOptions, RefineOptions
+from evalbias.commands.run import ModelWatch
 from evalbias.commands.terminal import Resumable
 from evalbias.commands.translation_metric import TranslationMetric
 from evalbias.data.columns import parse_mapping
@@ -85,6 +86,11 @@ class Refining(Resumable):
         if isinstance(self.external, InstructScore):
             settings |= {"instructscore": identity(self.external.lm), "prompt": self.external.prompt}
         self.folder = RunFolder(loop.out, settings)
+        try:
+            self.watch = ModelWatch(self.folder, measuring(self.lm), lambda: self.folder.path.rglob("*.jsonl"))
+        except BaseException:
+            self.close()
+            raise
         self.scorer = CachedScorer(self.task.external, self.folder.path / "quality.jsonl")
 
     def _opened_for_aspects(self, models: ModelOptions) -> Any:

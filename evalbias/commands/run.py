@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,14 +20,16 @@ from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import PlainConsole, Resumable, Shown, progress
 from evalbias.evaluation.coverage import coverage_warning
-from evalbias.lm.contract import measuring
+from evalbias.lm.contract import ContractLM, measuring
+from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.journal import JournaledLM
-from evalbias.lm.types import SAME_MODEL
+from evalbias.lm.types import ModelChanged
+from evalbias.measures.arrays import FloatArray
 from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE
 from evalbias.report.html.run_page import write_report
 from evalbias.report.tables import coverage_note
-from evalbias.runs.folder import RunFolder
+from evalbias.runs.folder import RunFolder, read_json
 from evalbias.runs.journal import write_whole
 from evalbias.runs.values import to_json
 
@@ -91,13 +95,16 @@ class Run(Resumable):
         if self._sampling is not None:
             settings["sampling"] = asdict(self._sampling)
         self._shown: Shown | None = None
-        self._left, self._planned = 0, False
+        self._left, self._planned, self._verified = 0, False, 0
         self._name, self._yes, self._exact = lm or likelihood_lm or "", opened.yes, opened.exact_resume
         self._hosted = None if opened.api_base is not None else hosted_name(self._name)
         self.folder = RunFolder(out, settings)
         try:
-            check_same_model(self.folder, judge)
-            self._journals = [] if judge is None else [self._journaled(judge, self.folder.journal)]
+            asked = None if judge is None else measuring(judge)
+            self._watch = ModelWatch(
+                self.folder, asked, lambda: [self.folder.journal], sampled=self._sampling is not None
+            )
+            self._journals = [] if judge is None else [self._journaled(asked, self.folder.journal)]
             self.lm: Any = None if judge is None else measuring(self._journals[0], self._sampling)
             if likelihood_lm is not None:
                 self._journals.append(self._journaled(likelihood, self.folder.path / "likelihoods.jsonl"))
@@ -118,6 +125,7 @@ class Run(Resumable):
         with progress(self._left, "judging") as self._shown:
             try:
                 yield
+                self._check_model()
                 self._shown.end()
             finally:
                 self._shown = None
@@ -148,6 +156,7 @@ class Run(Resumable):
             more: Further sections of the report.
             verdict: First sentence of the report; empty leaves it to the findings.
         """
+        self._check_model()
         self.folder.write_result(result)
         content = result if found is None else found
         warning = coverage_warning(coverage)
@@ -167,6 +176,7 @@ class Run(Resumable):
             model=model,
             progress=self._advance,
             before=self._plan,
+            between=self._watch.check_again,
             exact_resume=self._exact,
         )
 
@@ -177,34 +187,121 @@ class Run(Resumable):
             with self._shown.paused():
                 plan(questions, self._left, self._name, hosted=self._hosted, yes=self._yes)
 
+    def _check_model(self) -> None:
+        """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
+        asked = sum(lm.asked for lm in self._journals)
+        if asked > self._verified:
+            self._watch.check()
+            self._verified = asked
+
     def _advance(self, count: int) -> None:
         self._left -= count
         if self._shown is not None:
             self._shown.advance(count)
 
 
-def check_same_model(folder: RunFolder, lm: Any) -> None:
-    """Refuse a server that answers otherwise than when the run began: any weights may be served under one name.
+class ModelWatch:
+    """Refuses the answers of another model under the name of a run's model: any weights may be served under it.
+
+    The model is asked for its sample (see ``evalbias.lm.fingerprint``) when a run begins or goes on, every ``EVERY``
+    seconds, and after the last answer. Where two samples in a row differ, the answers between them may be either
+    model's: they are cut off the run's journals.
+
+    Args:
+        folder: The run's folder, which keeps the first sample.
+        lm: Model of the run. One without samples is known by its files, and not watched.
+        journals: Function that returns the files to which answers are appended.
+        sampled: Whether probabilities are estimated from answers. Any ``dspy.LM``, which need not report them then, is
+            only known by the names in its answers.
 
     Raises:
-        ValueError: The answers to a fixed text differ.
+        ModelChanged: Another model answered when the run began.
+        ValueError: The sample in the folder is damaged.
     """
-    sample = getattr(lm, "sample", None)
-    if sample is None:
-        return
-    file = folder.path / "sample.json"
-    if not file.exists():
-        write_whole(file, json.dumps(sample.tolist()))
-        return
-    try:
-        before = np.array(json.loads(file.read_text(encoding="utf-8")), dtype=np.float64)
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged ({error}): delete the folder {folder.path} to start over.") from error
-    if before.shape != sample.shape or not np.allclose(before, sample, rtol=0, atol=SAME_MODEL):
-        raise ValueError(
-            f"The server answers otherwise than when {folder.path} was begun: is there another model under the same "
-            "name? Choose another --out or delete the folder."
-        )
+
+    EVERY = 60.0
+    ATTEMPTS = 3  # now and then a hosted model differs from itself by more than rounding
+
+    def __init__(
+        self, folder: RunFolder, lm: Any, journals: Callable[[], Iterable[Path]], *, sampled: bool = False
+    ) -> None:
+        self._folder, self._lm, self._journals = folder, lm, journals
+        self._file = folder.path / "sample.json"
+        self._watched = hasattr(lm, "samples")
+        self._unsampled = sampled and isinstance(lm, ContractLM)
+        self._first: FloatArray | None = None
+        self._sure: dict[Path, int] | None = None  # sizes of the journals at the last check
+        if self._watched:
+            self._read()
+            self.check()
+
+    def check_again(self) -> None:
+        """Compare the model with the first one if that was done ``EVERY`` seconds ago; see ``check``."""
+        if self._watched and time.monotonic() - self._checked >= self.EVERY:
+            self.check()
+
+    def check(self) -> None:
+        """Compare the model with the first one.
+
+        Raises:
+            ModelChanged: It is another one. What was journaled since the last check is cut off.
+        """
+        if not self._watched:
+            return
+        sizes = {path: path.stat().st_size for path in self._journals() if path.exists()}
+        for _ in range(self.ATTEMPTS):
+            samples = [] if self._unsampled else self._lm.samples()
+            if self._first is None or all(same_sample(self._first, sample) for sample in samples):
+                break
+        else:
+            raise ModelChanged(
+                f"{self._lm.model} answers otherwise than when {self._folder.path} was begun: is there another model "
+                f"under the same name? {self._cut()}Serve the first model again and repeat the command, or choose "
+                "another --out or delete the folder."
+            )
+        if self._sure is None and self._first is None and samples:
+            self._first = samples[0]
+        self._sure, self._checked = sizes, time.monotonic()
+        self._write()
+
+    def _cut(self) -> str:
+        """Cut the answers since the last check off the journals and say how many, unless the run is only going on."""
+        lost = 0
+        for path in self._journals() if self._sure is not None else []:
+            if path.exists():
+                sure = self._sure.get(path, 0)
+                lost += path.read_bytes()[sure:].count(b"\n")
+                os.truncate(path, sure)
+        return f"Its last {lost} answers are dropped, as they may be either model's. " if lost else ""
+
+    def _read(self) -> None:
+        """Read the first model's sample and names, where the run goes on.
+
+        Raises:
+            ModelChanged: Answers carry other names.
+            ValueError: The file is damaged.
+        """
+        if not self._file.exists():
+            return
+        kept = read_json(self._file)
+        try:
+            self._first = None if kept["sample"] is None else np.array(kept["sample"], dtype=np.float64)
+            names = {str(kind): list(map(str, known)) for kind, known in kept["names"].items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self._file} is damaged ({error!r}): delete the folder {self._folder.path} to start over."
+            ) from error
+        for answering in self._lm.answering:
+            answering.expect(names)
+
+    def _write(self) -> None:
+        names: dict[str, list[str]] = {}
+        for answering in self._lm.answering:
+            for kind, name in answering.names.items():
+                names[kind] = sorted({*names.get(kind, []), name})
+        content = json.dumps({"sample": None if self._first is None else self._first.tolist(), "names": names})
+        if not self._file.exists() or self._file.read_text(encoding="utf-8") != content:
+            write_whole(self._file, content)
 
 
 def print_result(

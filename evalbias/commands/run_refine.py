@@ -44,6 +44,7 @@ def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
         outcome = run_loops(
             program, run.items, lm=run.lm, log_dir=run.folder.path, num_threads=threads, progress=advance
         )
+    run.watch.check()
     if len(outcome.failed) == len(outcome.loops):
         raise ValueError(f"No item came through the loop: {next(iter(outcome.failed.values()))}")
     quality = outcome.quality(run.items, run.scorer)
@@ -92,6 +93,7 @@ def compile_loop(run: Refining, *, threads: int, as_json: bool, keep_worse: bool
     )
     with counting((len(optimizer.margins) + 2) * len(train) + 2 * len(test), "refining") as optimizer.progress:
         compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.lm)
+    run.watch.check()
     report, path = compiled.report, run.folder.path / "program.json"
     kept = keep(compiled, report, path, compared=report.comparison, keep_worse=keep_worse, kind="loop")
     sides_plot(report, run.folder.path / "sides.png")
@@ -118,6 +120,7 @@ def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
             progress=advance,
             seed=run.seed,
         )
+    run.watch.check()
     before, after = (side.samples["bias"].values for side in (report.before, report.after))
     names = ("given output", "own paraphrase")
     differences_plot(before, after, run.folder.path / "differences.png", names=names)

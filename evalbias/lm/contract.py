@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import dspy
+import numpy as np
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 
 from evalbias.lm.asking import measured, text_after, texts_of
 from evalbias.lm.conversation import Conversation, concurrently, explained, hold
+from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
 from evalbias.lm.refusals import harmless, settled
 from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
@@ -20,13 +22,17 @@ from evalbias.lm.types import (
     Interrupted,
     LogLikelihood,
     MeasuringLM,
+    ModelChanged,
+    NoProbabilities,
     Prompt,
     PromptRefused,
+    RequestRefused,
     Unanswered,
     as_messages,
     stacked,
 )
 from evalbias.lm.wrapped import WrappedLM
+from evalbias.measures.arrays import FloatArray
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -136,11 +142,13 @@ def _named_errors(lm: Any) -> Iterator[None]:
     except LMError as error:
         if reason_of(error) is not None:
             raise
-        if isinstance(error.__cause__, ValueError):
-            raise error.__cause__ from error
+        if isinstance(cause := error.__cause__, ValueError):
+            raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows forever
         raise ConnectionError(
             f"{lm.model} did not answer: {error} Check that the server runs, and its address."
         ) from error
+    except ModelChanged as error:  # a connection error: the other answers of the call are kept
+        raise ConnectionError(f"An answer of {lm.model} cannot be used: {error}.") from error
 
 
 class ContractLM:
@@ -149,10 +157,22 @@ class ContractLM:
     Texts are sent as they are. The provider applies its own template and tokenizer, so a text that spells a control
     token (``<|im_end|>``) may end its own turn, as it does at the chat endpoints of vLLM, SGLang and llama.cpp;
     ``ServerLM`` protects from it.
+
+    Attributes:
+        answering: Names that the answers carry.
     """
 
     def __init__(self, lm: Any) -> None:
-        self._lm = lm
+        self._lm = _Named(lm)
+        self.answering = [self._lm.answering]
+
+    def samples(self) -> list[FloatArray]:
+        """Return the sample of the answers to a fixed question; none if the model does not report probabilities."""
+        try:
+            (row,) = np.exp(self.choice_logprobs([SAMPLE_QUESTION], DIGITS).logprobs)
+        except (NoProbabilities, PromptRefused, RequestRefused):
+            return []
+        return [] if np.isnan(row).any() else [sample_of(row)]
 
     @property
     def model(self) -> str:
@@ -196,6 +216,20 @@ class ContractLM:
             f"{self.model} returns no likelihoods of given texts: name a local model for them with "
             "likelihood_lm=LocalLM(...), or --likelihood-lm on the command line."
         )
+
+
+class _Named(WrappedLM):
+    """A ``dspy.LM`` whose answers must all carry the same model's name."""
+
+    def __init__(self, lm: Any) -> None:
+        super().__init__(lm)
+        self.answering = Answering()
+
+    def __call__(self, request: lm15.Request, **options: Any) -> lm15.Response:
+        ask: Any = self._lm
+        response: lm15.Response = ask(request, **options)
+        self.answering.check("answer", response.model, response.provider_data or {})
+        return response
 
 
 class SampledLM(WrappedLM):

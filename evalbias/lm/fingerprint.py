@@ -2,17 +2,28 @@
 
 Hashing gigabytes takes seconds, so the hash of a large file is kept in the user's cache directory and reused while
 the file's path, size, times and inode stay the same.
+
+The files of a model behind a server cannot be seen, and any weights may be served under one name. Such a model is known
+by the probabilities that it gives to a fixed text, its *sample*, and by the name that its answers carry. Weights that
+differ by no more than 16-bit rounding, and models that prefer the same answers, are not told apart.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalbias.lm.types import SAME_MODEL, ModelChanged
+from evalbias.measures.arrays import FloatArray
 
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
 """Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""
@@ -24,6 +35,18 @@ SETTLED = 2.0
 """Seconds since the last change after which a hash is cached; a file may change again within a tick of its clock."""
 
 BUFFER = 1 << 22
+
+SAMPLE_QUESTION = "Answer with a random whole number from 1 to 9."
+"""Fixed question to models that report the probabilities of answers only; models prefer different numbers."""
+
+DIGITS = tuple("123456789")
+"""Answers to ``SAMPLE_QUESTION``."""
+
+FLOOR = 0.05
+"""Probability added to those of a sample, so that rare answers, whose log-probabilities vary most, hardly count."""
+
+FINGERPRINT = "system_fingerprint"
+"""Field in which OpenAI's protocol names the configuration that answered; several may answer in turn."""
 
 
 def model_fingerprint(model: str, details: Iterable[object]) -> str:
@@ -89,3 +112,71 @@ def store(entry: Path, content: object) -> None:
         draft.replace(entry)
     except OSError:
         pass  # a home that cannot be written to: the next start computes the content again
+
+
+def sample_of(probabilities: FloatArray) -> FloatArray:
+    """Return the probabilities of answers to ``SAMPLE_QUESTION`` as a sample, which ``same_sample`` compares."""
+    return np.asarray(np.log(probabilities + FLOOR), dtype=np.float64)
+
+
+def same_sample(first: FloatArray, second: FloatArray) -> bool:
+    """Return whether two samples are those of one model: they differ by at most ``SAME_MODEL`` nats everywhere."""
+    return first.shape == second.shape and bool(np.allclose(first, second, rtol=0, atol=SAME_MODEL))
+
+
+class Answering:
+    """The names that a model's answers carry; they need not be the name that was asked for.
+
+    Attributes:
+        names: Kind of answer -> the name of its model, and ``FINGERPRINT`` -> that of its configuration.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self._warned = False
+
+    def expect(self, names: Mapping[str, list[str]]) -> None:
+        """Take the names in an earlier run's answers as those of the first answers.
+
+        Args:
+            names: Kind of answer -> the names, of which several servers may have one each.
+
+        Raises:
+            ModelChanged: The model already answered under another name.
+        """
+        for kind, known in names.items():
+            if (name := self.names.setdefault(kind, known[0])) not in known and kind != FINGERPRINT:
+                raise _changed(name, known[0])
+
+    def check(self, kind: str, model: Any, details: Mapping[str, Any]) -> None:
+        """Compare an answer's names with those of the first answer of its kind.
+
+        Another configuration of the same model is logged once, because some services change between several.
+
+        Args:
+            kind: Kind of answer, such as the path of the request.
+            model: Name of the model in the answer; anything but a text is none.
+            details: Fields of the answer, of which ``FINGERPRINT`` is read.
+
+        Raises:
+            ModelChanged: The model has another name.
+        """
+        if isinstance(model, str) and (first := self.names.setdefault(kind, model)) != model:
+            raise _changed(model, first)
+        backend = details.get(FINGERPRINT)
+        if not isinstance(backend, str) or self.names.setdefault(FINGERPRINT, backend) == backend or self._warned:
+            return
+        self._warned = True
+        logging.getLogger(__name__).warning(
+            "The service's configuration differs between answers (%s %.80r, first %.80r): probabilities may shift.",
+            FINGERPRINT,
+            backend,
+            self.names[FINGERPRINT],
+        )
+
+
+def _changed(name: str, first: str) -> ModelChanged:
+    return ModelChanged(
+        f"it is by the model {name!r:.80}, but earlier ones are by {first!r:.80}: is there another model under the "
+        "same name? Serve the first one again, or start over"
+    )

@@ -66,6 +66,7 @@ class JournaledLM:
         model: Identity of the model's numbers (name, revision, dtype); part of every key.
         progress: Called with the number of answers, after every chunk and for replayed answers.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
+        between: Called after every chunk that the model answered; it may raise to end the run.
         chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
             ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``.
         exact_resume: Whether the last digits of an answer must not depend on earlier chunks, which a resumed run skips.
@@ -87,6 +88,7 @@ class JournaledLM:
         model: str,
         progress: Callable[[int], None] | None = None,
         before: Callable[[Sequence[Any]], None] | None = None,
+        between: Callable[[], None] | None = None,
         chunk: int | None = None,
         exact_resume: bool = False,
     ) -> None:
@@ -95,6 +97,7 @@ class JournaledLM:
         self._model = model
         self._progress = progress or (lambda _: None)
         self._before = before or (lambda _: None)
+        self._between = between or (lambda: None)
         self._exact = exact_resume
         self.in_flight = getattr(lm, "in_flight", 0)  # of the wrapped model, for ``chunk_of``
         self.model = getattr(lm, "model", model)
@@ -205,6 +208,7 @@ class JournaledLM:
             if records:
                 records[-1][NEXT] = self._chunk
             self._keep(records)
+            self._between()
             refused |= {part[i][0]: reason for i, reason in reasons.items()}
             start += len(part)
         check_refused(keys, refused, kept)

@@ -8,7 +8,7 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.top_logprobs import first_token_row, first_tokens
-from evalbias.lm.types import ChoiceLogprobs, Message, NoProbabilities
+from evalbias.lm.types import ChoiceLogprobs, Message, NoProbabilities, PromptRefused
 
 FIELD = "score"
 LOGPROBS = "candidate_logprobs"
@@ -62,6 +62,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     Raises:
         NoProbabilities: The response has no measured probabilities.
         ValueError: The response has those of other choices.
+        PromptRefused: The probabilities sum to more than 1.
     """
     part = _data(response)
     if part is None or part.probabilities is None:
@@ -72,13 +73,16 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
             f"{response.model} returned probabilities of {sorted(shares)}, not of {sorted(choices)}: use another model."
         )
     details = response.provider_data or {}
+    coverage = details.get(COVERAGE, {}).get(FIELD)
     if LOGPROBS in details:
         row = np.array([details[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)  # (c,)
-        return ChoiceLogprobs(tuple(choices), row[None])
-    coverage = details.get(COVERAGE, {}).get(FIELD)
-    with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
-        row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
-    return ChoiceLogprobs(tuple(choices), row[None], renormalized=coverage is None)
+    else:
+        with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
+            row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
+    try:
+        return ChoiceLogprobs(tuple(choices), row[None], renormalized=LOGPROBS not in details and coverage is None)
+    except ValueError as error:
+        raise PromptRefused({0: f"has an answer that cannot be used: {error}."}) from error
 
 
 def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from evalbias.lm.chat_template import ChatTemplate, template_of
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.engine_base import AsyncEngine
+from evalbias.lm.fingerprint import Answering
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.saved import SavedLM
@@ -24,6 +25,7 @@ from evalbias.lm.servers.probe import Served, check_alike, find_dialect, read_li
 from evalbias.lm.servers.transport import Pool
 from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.measures.arrays import FloatArray
 
 Answer = TypeVar("Answer")
 
@@ -59,8 +61,6 @@ class ServerLM(DecidingLM, SavedLM):
 
     Attributes:
         in_flight: Number of simultaneous requests to all servers together.
-        sample: Log-probabilities of some tokens of a fixed text, which reveal other weights under the same name; None
-            for chats and decision endpoints.
 
     Raises:
         ConnectionError: The server does not answer, answers with a web page, or rejects the key.
@@ -110,16 +110,14 @@ class ServerLM(DecidingLM, SavedLM):
         loaded = _tokenizer(model, tokenizer, only, self._served)
         template = template_of(loaded, template_options)
         dialects: list[Dialect] = []
-        samples: list[Any] = []
         for connection, served in zip(connections, listings, strict=True):
             endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))
-            samples.append(_run(pool, connection, model, dialects[-1].sample()))
-        check_alike(connections, dialects, samples)
-        self.sample = samples[0]
         self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
         replicas = [Replica(*pair) for pair in zip(connections, dialects, strict=True)]
         engine = ServerEngine(Fleet(replicas, pool, patience=patience), model)
+        if len(replicas) > 1:
+            check_alike(connections, dialects, [_run(pool, r.connection, model, r.dialect.sample()) for r in replicas])
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -178,6 +176,31 @@ class ServerLM(DecidingLM, SavedLM):
             Unanswered: An item has no answer; the exception holds the answers of the others.
         """
         return self._engine.drawn(prompts, seeds, sampling)
+
+    def samples(self) -> list[FloatArray]:
+        """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.
+
+        Of several servers, those that fail are left out.
+
+        Raises:
+            ConnectionError: No server answers.
+            ModelChanged: An answer names another model than earlier ones.
+        """
+        fleet, samples = self._engine.fleet, []
+        for replica in fleet.replicas:
+            try:
+                samples.append(_run(fleet.pool, replica.connection, self._served_name, replica.dialect.sample()))
+            except ConnectionError as error:
+                failure = error
+        if not samples:
+            raise failure
+        return samples
+
+    @property
+    def answering(self) -> list[Answering]:
+        """Names that each server's answers carry; none where a file's name may stand for them, and its weights tell."""
+        dialects = [replica.dialect for replica in self._engine.fleet.replicas]
+        return [dialect.answering for dialect in dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""

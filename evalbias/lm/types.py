@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -15,6 +16,10 @@ Prompt = str | Sequence[Message]
 
 SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
+
+
+MOST = math.exp(SAME_MODEL)
+"""Largest sum of the probabilities of choices, which exclude each other; each may come from a run of its own."""
 
 
 def as_messages(prompt: Prompt) -> Sequence[Message]:
@@ -91,6 +96,10 @@ class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others
         )
 
 
+class ModelChanged(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model is no longer the one that gave the earlier answers."""
+
+
 class Interrupted(KeyboardInterrupt):
     """The user interrupted a call; the answers so far are kept.
 
@@ -156,6 +165,9 @@ class ChoiceLogprobs:
         renormalized: Whether the model returned only shares that sum to 1; the coverage is NaN then.
         samples: Number of answers from which each row is estimated; None for measured log-probabilities.
 
+    Raises:
+        ValueError: The probabilities of a row sum to more than ``MOST``: the choices exclude each other.
+
     Example:
         >>> answer = ChoiceLogprobs(("yes", "no"), np.log([[0.3, 0.1]]))
         >>> answer.coverage.round(3), answer.probabilities.round(3)
@@ -166,6 +178,14 @@ class ChoiceLogprobs:
     logprobs: FloatArray
     renormalized: bool = False
     samples: int | None = None
+
+    def __post_init__(self) -> None:
+        with np.errstate(over="ignore"):
+            total = float(np.nanmax(np.exp(self.logprobs).sum(axis=1), initial=0.0))
+        if total > MOST:
+            raise ValueError(
+                f"the probabilities of the choices {list(self.choices)!r:.80} sum to {total:.3g}, not to at most 1"
+            )
 
     def rows(self) -> list[ChoiceLogprobs]:
         """Return the answers to each prompt."""

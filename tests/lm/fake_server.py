@@ -242,7 +242,7 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
             pass
 
     server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # looks for the end that often
     try:
         yield f"http://127.0.0.1:{server.server_port}/v1", fake
     finally:

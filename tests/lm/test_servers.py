@@ -14,14 +14,12 @@ from dspy import lm15
 from fake_server import KEY, serving
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
-from evalbias.commands.run import check_same_model
 from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
 from evalbias.lm.types import PromptRefused, Unanswered, chunk_of
 from evalbias.programs import Criterion
-from evalbias.runs.folder import RunFolder
 
 pytestmark = pytest.mark.slow
 
@@ -341,19 +339,6 @@ def test_calls_are_large_enough_for_the_requests_in_flight(lms):
         assert chunk_of(server(address, local, in_flight=1000)) == 8000
         assert chunk_of(JournaledLM(server(address, local, in_flight=1000), "unused.jsonl", model="m")) == 8000
     assert chunk_of(local) == 256
-
-
-@pytest.mark.slow
-def test_other_weights_under_the_same_name_are_refused(lms, tmp_path):
-    folder = RunFolder(tmp_path, {"command": "judge"})
-    for dialect in ("vllm", "sglang", "llama.cpp", "echo"):
-        (tmp_path / "sample.json").unlink(missing_ok=True)
-        with serving(lms["qwen2"], dialect) as (address, _):
-            check_same_model(folder, server(address, lms["qwen2"]))
-            check_same_model(folder, server(address, lms["qwen2"]))
-        with serving(lms["gpt2"], dialect) as (address, _), pytest.raises(ValueError, match="another model under"):
-            check_same_model(folder, server(address, lms["gpt2"]))
-    check_same_model(folder, lms["gpt2"])  # a local model is identified by its weights
 
 
 def test_texts_and_likelihoods_are_kept_when_a_server_fails(lms, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from evalbias.lm.types import ModelChanged
+
 TRANSIENT = frozenset({408, 409, 429})
 """Statuses below 500 that are retried."""
 
@@ -86,7 +88,7 @@ def is_missing(error: BaseException) -> bool:
 
 def is_fatal(error: BaseException) -> bool:
     """Return whether every other request of the call would fail in the same way."""
-    return is_denied(error) or is_missing(error)
+    return is_denied(error) or is_missing(error) or isinstance(error, ModelChanged)
 
 
 def describe_error(error: Exception) -> str:

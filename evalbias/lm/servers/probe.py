@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.dialects.tokenized import WrongTokenizer
 from evalbias.lm.servers.errors import NotJSON, StatusError, describe_error, is_denied, is_missing
-from evalbias.lm.types import SAME_MODEL, NoProbabilities
+from evalbias.lm.types import NoProbabilities
+from evalbias.measures.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def together(listings: Sequence[Served]) -> Served:
     )
 
 
-def check_alike(connections: Sequence[Connection], dialects: Sequence[Dialect], samples: Sequence[Any]) -> None:
+def check_alike(connections: Sequence[Connection], dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
     """Check that several servers serve the same model.
 
     Args:
@@ -88,7 +88,7 @@ def check_alike(connections: Sequence[Connection], dialects: Sequence[Dialect], 
     for connection, dialect, sample in zip(connections, dialects, samples, strict=True):
         if dialect.name != dialects[0].name:
             difference = f"is a {dialect.name} server, {connections[0].base_url} a {dialects[0].name} server"
-        elif sample is not None and not np.allclose(sample, samples[0], rtol=0, atol=SAME_MODEL):
+        elif not same_sample(sample, samples[0]):
             difference = f"gives a text other probabilities than {connections[0].base_url}"
         else:
             continue

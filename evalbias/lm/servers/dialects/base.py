@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from dspy import lm15
 
+from evalbias.lm.fingerprint import Answering
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.connection import Connection
 from evalbias.lm.top_logprobs import TOLERANCE
@@ -51,6 +52,7 @@ class Dialect(ABC):
         version_path: Path at which the server reports its version; None if it has none.
         needs_tokenizer: Whether the dialect renders and tokenizes prompts itself.
         likelihoods: Whether the server returns the log-probabilities of given texts.
+        answering: Names that the server's answers carry.
     """
 
     name: ClassVar[str]
@@ -60,6 +62,7 @@ class Dialect(ABC):
     likelihoods: ClassVar[bool] = True
 
     def __init__(self, endpoint: Endpoint) -> None:
+        self.answering = Answering()
         self._connection = endpoint.connection
         self._model = endpoint.model
 
@@ -80,9 +83,20 @@ class Dialect(ABC):
         """Description of what the server returns, for the log."""
         return f"choices{' and' if self.likelihoods else ', no'} likelihoods, tokenized locally"
 
-    async def sample(self) -> FloatArray | None:
-        """Return log-probabilities of a fixed text, a signature of the weights; None if the server has none."""
-        return None
+    @abstractmethod
+    async def sample(self) -> FloatArray:
+        """Return log-probabilities of a fixed text, which tell the model's weights from others; see ``fingerprint``."""
+
+    async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
+        """Send a request and return the answer; see ``Connection.post``.
+
+        Raises:
+            ModelChanged: The answer names another model than earlier ones.
+        """
+        answer = await self._connection.post(path, body, heavy=heavy)
+        if isinstance(answer, dict):
+            self.answering.check(path, answer.get("model"), answer)
+        return answer
 
     @abstractmethod
     def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:

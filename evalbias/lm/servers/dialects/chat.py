@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from dspy import lm15
 
 from evalbias.lm.control_tokens import ControlTokenInText
+from evalbias.lm.fingerprint import SAMPLE_QUESTION, sample_of
 from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import ALL_NEUTRAL, NEUTRAL, part
 from evalbias.lm.servers.call import Job
@@ -22,8 +25,19 @@ from evalbias.lm.top_logprobs import TOP, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, as_messages
 from evalbias.measures.arrays import FloatArray
 
-CONTROL = re.compile(r"<[|\uff5c][^<>\n]+[|\uff5c]>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?INST\]")
-"""Control tokens of common models; the tokenizer of a chat server is not known here."""
+CONTROL = re.compile(
+    r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
+    r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"
+    r"|</?(?:think|tool_(?:call|response))>|<(?:start|end)_of_(?:turn|image)>|<sop>|<eop>|\[[gs]MASK\]"
+    r"|<(?:extra_id_|SPECIAL_|reserved_|unused|mask:)\d+>|\[UNUSED_TOKEN_\d+\]"
+    r"|\[/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|\[TOOL_(?:CALLS|CONTENT)\]|<</?SYS>>"  # Mistral
+    r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
+    r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
+)
+"""Control tokens of common models: a best effort, because the tokenizer of a chat server is not known here."""
+
+BINS = 16
+"""Number of values in a chat's sample; its reported tokens are others from model to model."""
 
 
 class Chat(Dialect):
@@ -60,6 +74,13 @@ class Chat(Dialect):
         """Description of what the server returns, for the log."""
         return f"choices of one token among the {TOP} most probable, no likelihoods"
 
+    async def sample(self) -> FloatArray:
+        """Return the sample of the first tokens of an answer, which ``BINS`` hold by a hash of their text."""
+        probabilities = np.zeros(BINS)
+        for token, logprob in (await self._top([{"role": "user", "content": SAMPLE_QUESTION}])).items():
+            probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
+        return sample_of(probabilities)
+
     def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:
         """Return one job per prompt; see ``Dialect``.
 
@@ -95,7 +116,7 @@ class Chat(Dialect):
         body = {"model": self._model, "messages": [dict(m) for m in messages], **sampling(config, self._limit)}
         if config.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": config.logprobs}
-        answer = await self._connection.post("/v1/chat/completions", body)
+        answer = await self._post("/v1/chat/completions", body)
         choice = part(answer, "choices", 0)
         logprobs = None
         if config.logprobs is not None:
@@ -110,7 +131,7 @@ class Chat(Dialect):
     async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
         """Return the most probable first tokens of an answer with their log-probabilities."""
         body = {"model": self._model, "messages": messages, "logprobs": True, "top_logprobs": TOP, self._limit: 1}
-        answer = await self._connection.post("/v1/chat/completions", {**body, **self._neutral})
+        answer = await self._post("/v1/chat/completions", {**body, **self._neutral})
         entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
         if len(entries) < 2:
             raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")

@@ -43,7 +43,7 @@ class Decisions(QuestionDialect):
         """Ask one ``choice`` question; see ``QuestionDialect``."""
         question = _sglang_question(choices) if self._sglang else _openai_question(choices)
         body = {"model": self._model, "input": text, "questions": [question]}
-        answer = await self._connection.post("/v1/decisions", body)
+        answer = await self._post("/v1/decisions", body)
         if self._sglang:
             given = part(answer, "answers", NAME, kind=dict)
             return answer_of(choices, part(given, "probabilities", kind=dict), part(given, "label_mass"))

@@ -81,7 +81,7 @@ class Echo(TokenizedDialect):
     async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
         """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
         request = {"model": self._model, "prompt": self.prompt(text, ()), "max_tokens": 1, **NEUTRAL, **body}
-        answer = await self._connection.post("/v1/completions", request)
+        answer = await self._post("/v1/completions", request)
         theirs = part(answer, "usage", "prompt_tokens", kind=int)
         if theirs != count:
             raise Unreadable(

@@ -43,6 +43,6 @@ class LlamaCpp(NextTokenDialect):
     async def _most_probable(self, ids: Ids, count: int) -> dict[int, float]:
         settings = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[self._whole_token, 1e4]]}
         request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
-        answer = await self._connection.post("/completion", request)
+        answer = await self._post("/completion", request)
         top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
         return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from dspy import lm15
 
+from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.refusals import HARMLESS, each
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
@@ -23,6 +24,7 @@ from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.text import as_text
 from evalbias.lm.tokens import check_choices
 from evalbias.lm.types import ChoiceLogprobs, Prompt
+from evalbias.measures.arrays import FloatArray
 
 QUESTION = "Which answer follows?"
 """The question about a prompt that ends where the answer is missing."""
@@ -59,6 +61,10 @@ class QuestionDialect(Dialect):
             Declined: The model declines to answer about this text.
             StatusError: The server refuses the request.
         """
+
+    async def sample(self) -> FloatArray:
+        """Return the sample of the answers to a fixed question; see ``Dialect``."""
+        return sample_of(np.exp((await self.ask(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
 
     @property
     def capabilities(self) -> str:

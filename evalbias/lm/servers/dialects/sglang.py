@@ -42,4 +42,4 @@ class SGLang(NextTokenDialect):
     async def _generate(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         settings = {"max_new_tokens": 1, **ALL_NEUTRAL}
         request = {"input_ids": ids, "return_logprob": True, "sampling_params": settings, **body}
-        return part(await self._connection.post("/generate", request, heavy=heavy), "meta_info")
+        return part(await self._post("/generate", request, heavy=heavy), "meta_info")

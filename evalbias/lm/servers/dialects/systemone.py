@@ -19,7 +19,7 @@ class SystemOne(QuestionDialect):
         """Ask one ``choice`` question; see ``QuestionDialect``."""
         question = {"type": "choice", "instructions": QUESTION, "criteria": dict.fromkeys(choices)}
         body = {"model": self._model, "state": text, "questions": {NAME: question}}
-        answer = await self._connection.post("/v1/systemone", body)
+        answer = await self._post("/v1/systemone", body)
         shares = part(answer, "answers", NAME, "probabilities", kind=dict)
         diagnostics = part(answer, kind=dict).get("diagnostics")
         coverage = None if diagnostics is None else part(diagnostics, NAME, "label_mass")

@@ -16,10 +16,11 @@ from evalbias.lm.refusals import each
 from evalbias.lm.servers.answers import check_agreement, part
 from evalbias.lm.servers.call import Job
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
-from evalbias.lm.servers.errors import StatusError
+from evalbias.lm.servers.errors import StatusError, Unreadable
 from evalbias.lm.servers.generation import response, sampling, token_logprob
 from evalbias.lm.text import Joined, Rendered
 from evalbias.lm.tokens import Ids, Scored, check_known, check_length, check_lengths, choice_sequences, joint, key_of
+from evalbias.lm.top_logprobs import ROUNDING
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
 
@@ -162,7 +163,7 @@ class TokenizedDialect(Dialect):
         body = {"model": self._model, "prompt": prompt, **sampling(config, "max_tokens")}
         if config.logprobs is not None:
             body["logprobs"] = config.logprobs
-        answer = await self._connection.post("/v1/completions", body)
+        answer = await self._post("/v1/completions", body)
         choice = part(answer, "choices", 0, kind=dict)
         logprobs = None
         if config.logprobs is not None:
@@ -198,7 +199,7 @@ class NextTokenDialect(TokenizedDialect):
         """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
         names = {"model": self._model, "prompt": text, "add_special_tokens": False}  # of vLLM and SGLang
         try:  # llama.cpp takes the other two names
-            answer = await self._connection.post("/tokenize", {**names, "content": text, "add_special": False})
+            answer = await self._post("/tokenize", {**names, "content": text, "add_special": False})
         except StatusError:
             return None
         return list(part(answer, "tokens", kind=list))
@@ -216,7 +217,11 @@ class NextTokenDialect(TokenizedDialect):
             check_agreement(after, within)
 
     async def choices(self, row: Sequence[Scored]) -> FloatArray:
-        """Send one request for every position at which the choices' tokens diverge, most often one."""
+        """Send one request for every position at which the choices' tokens diverge, most often one.
+
+        Raises:
+            Unreadable: The probabilities of a position sum to more than 1.
+        """
         shared = min(scored.start for scored in row)
         prefix = row[0].ids[:shared]
         following: dict[Ids, set[int]] = {}  # tokens after the shared prefix -> the tokens to score next
@@ -224,4 +229,7 @@ class NextTokenDialect(TokenizedDialect):
             for place in range(scored.start, len(scored.ids)):
                 following.setdefault(scored.ids[shared:place], set()).add(scored.ids[place])
         logprobs = {ids: await self.next_tokens(prefix + ids, sorted(tokens)) for ids, tokens in following.items()}
+        total = max(float(np.exp(list(values.values())).sum()) for values in logprobs.values())
+        if total > 1.0 + ROUNDING:
+            raise Unreadable(f"the probabilities of the next token sum to {total:.3g}")
         return np.array([sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])

@@ -45,4 +45,4 @@ class VLLM(NextTokenDialect):
 
     async def _complete(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         request = {"model": self._model, "prompt": ids, "max_tokens": 1, **ALL_NEUTRAL, **body}
-        return part(await self._connection.post("/v1/completions", request, heavy=heavy), "choices", 0)
+        return part(await self._post("/v1/completions", request, heavy=heavy), "choices", 0)

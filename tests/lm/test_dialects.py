@@ -1,0 +1,330 @@
+"""Every server dialect in short: the numbers are the model's own, and those of another model are noticed."""
+
+import dataclasses
+import json
+import math
+from copy import deepcopy
+
+import dspy
+import numpy as np
+import pytest
+import torch
+from commands import evalbias
+from dspy import lm15
+from fake_decisions import asked
+from fake_server import serving
+from texts import writer
+
+from evalbias import PointwiseJudge, ServerLM
+from evalbias.commands.run import ModelWatch
+from evalbias.lm.contract import measuring
+from evalbias.lm.fingerprint import same_sample
+from evalbias.lm.journal import JournaledLM
+from evalbias.lm.judgment import LOGPROBS, judgment_request, read_judgment
+from evalbias.lm.servers.dialects import DIALECTS
+from evalbias.lm.servers.dialects.chat import CONTROL
+from evalbias.lm.servers.dialects.question import QUESTION
+from evalbias.lm.types import ChoiceLogprobs, ModelChanged, PromptRefused, Unanswered
+from evalbias.programs import Criterion
+from evalbias.runs.folder import RunFolder
+
+TOKENIZED = ("vllm", "sglang", "llama.cpp", "echo")
+ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
+KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
+LIMITS = {"patience": 60.0, "timeout": 60.0}
+PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
+CHOICES = ["1", "the", "10"]
+
+
+def opened(address, local, kind):
+    tokenizer = local.engine.loaded.arguments["model"] if kind in TOKENIZED else None
+    return ServerLM("tiny", base_url=address, tokenizer=tokenizer, dialect=ENDPOINTS.get(kind, kind), **LIMITS)
+
+
+def truth(local, fake, kind, prompt):
+    """Return choices that a kind of server can answer, and their log-probabilities as the model gives them itself."""
+    if kind in TOKENIZED:
+        return CHOICES, local.choice_logprobs([prompt], CHOICES).logprobs[0]
+    if kind == "chat":  # answers with first tokens: those that are one token as a text too
+        content = fake.chat({"messages": prompt, "max_tokens": 1, "top_logprobs": 20, "logprobs": True})
+        tops = [e["token"] for e in content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]]
+        tokenize = local.engine.loaded.tokenizer.tokenize
+        choices = [token for token in tops if tokenize(token) == [token]][:3]
+        return choices, local.choice_logprobs([prompt], choices).logprobs[0]
+    message, letters = asked(prompt[0]["content"], QUESTION, CHOICES)
+    row = local.choice_logprobs([[{"role": "user", "content": message}]], list(letters)).logprobs[0]
+    return CHOICES, row - np.log(np.exp(row).sum()) if kind == "decisions" else row  # OpenAI gives shares only
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_numbers_of_a_dialect_are_the_models(lms, kind):
+    local = lms["qwen2-chat"]
+    with serving(local, kind) as (address, fake):
+        lm = opened(address, local, kind)
+        choices, expected = truth(local, fake, kind, PROMPTS[0])
+        np.testing.assert_allclose(lm.choice_logprobs(PROMPTS[:1], choices).logprobs[0], expected, atol=1e-4)
+        assert len(choices) == 3
+        assert np.isfinite(expected).all()
+        if kind in TOKENIZED and kind != "llama.cpp":
+            pair = (PROMPTS[0], "a cat was sitting")
+            theirs = lm.loglikelihood([pair])[0].per_token
+            np.testing.assert_allclose(theirs, local.loglikelihood([pair])[0].per_token, atol=1e-4)
+
+
+def test_every_dialect_is_tested():
+    assert {ENDPOINTS.get(kind, kind) for kind in KINDS} == {dialect.name for dialect in DIALECTS}
+
+
+@pytest.fixture(scope="module")
+def other(lms):
+    """Other weights of the same shape and tokenizer."""
+    loaded = lms["qwen2-chat"].engine.loaded
+    model = deepcopy(loaded.model)
+    with torch.no_grad():
+        for number, parameter in enumerate(model.parameters()):
+            parameter.mul_(1.0 + 0.2 * (-1) ** number)
+    return dataclasses.replace(loaded, model=model)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
+    local = lms["qwen2-chat"]
+    folder = RunFolder(tmp_path / "run", {"command": "judge"})
+    with folder, serving(local, kind) as (address, fake):
+        lm, choices = opened(address, local, kind), truth(local, fake, kind, PROMPTS[0])[0]
+        watch = ModelWatch(folder, lm, lambda: [folder.journal])
+        journal = JournaledLM(lm, folder.journal, model="m")
+        journal.choice_logprobs(PROMPTS[:2], choices)
+        watch.check()
+        kept = folder.journal.read_bytes()
+        first, fake.loaded = fake.loaded, other
+        journal.choice_logprobs(PROMPTS[2:5], choices)
+        with pytest.raises(ModelChanged, match=r"another model under .* Its last 3 answers are dropped"):
+            watch.check()
+        assert folder.journal.read_bytes() == kept
+        with pytest.raises(ModelChanged, match=r"answers otherwise than when .*run was begun: is there another model"):
+            ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+        assert folder.journal.read_bytes() == kept
+        fake.loaded = first
+        ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_refuses_other_weights_from_some_request_on(lms, other, kind, tmp_path):
+    local, rows = lms["qwen2-chat"], [{"id": str(n), "source": "the cat", "output": f"a cat {n}"} for n in range(24)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["judge", "--criterion", "quality: is it good?", "--data", "items.jsonl", "--lm", "tiny"]
+    command += ["--dialect", ENDPOINTS.get(kind, kind), "--in-flight", "2", "--refused", "undefined"]
+    command += ["--tokenizer", local.engine.loaded.arguments["model"]] if kind in TOKENIZED else []
+    with serving(local, kind) as (address, fake):
+        fake.context = 4096
+        command += ["--api-base", address]
+        evalbias(*command, "--out", "whole", cwd=tmp_path)
+        first, start = fake.loaded, len(fake.requests)
+
+        def swap(number, *_):
+            fake.loaded = other if number > start + 20 else first
+
+        fake.faults = swap
+        swapped = evalbias(*command, "--out", "run", cwd=tmp_path, check=False)
+        assert swapped.returncode == 2
+        assert "another model under the same name? Its last 24 answers are dropped" in swapped.stderr
+        assert not (tmp_path / "run" / "scores.jsonl").exists()
+        resumed = evalbias(*command, "--out", "run", cwd=tmp_path, check=False)
+        assert (resumed.returncode, "another model under" in resumed.stderr) == (2, True)
+        fake.faults, fake.loaded = lambda *_: None, first
+        evalbias(*command, "--out", "run", cwd=tmp_path)
+    scores = [(tmp_path / name / "scores.jsonl").read_text() for name in ("whole", "run")]
+    assert scores[0] == scores[1]
+
+
+def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, monkeypatch):
+    local = lms["qwen2-chat"]
+    monkeypatch.setattr(ModelWatch, "EVERY", 0.0)
+    monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
+    with RunFolder(tmp_path, {"command": "judge"}) as folder, serving(local) as (address, fake):
+        lm = opened(address, local, "vllm")
+        watch = ModelWatch(folder, lm, lambda: [folder.journal])
+
+        def between():
+            watch.check_again()
+            fake.loaded = other
+
+        journal = JournaledLM(lm, folder.journal, model="m", chunk=1, between=between)
+        with pytest.raises(ModelChanged, match="Its last 1 answers are dropped"):
+            journal.choice_logprobs(PROMPTS, CHOICES)
+        kept = JournaledLM(lm, folder.journal, model="m")._answers
+    assert len(kept) == 1
+
+
+def named(names):
+    """Return a fault that writes the next of some models' names into each answer."""
+
+    def change(answer):
+        if not isinstance(answer, dict):  # the server has nothing there
+            return answer
+        return {**answer, "model": names.pop(0) if len(names) > 1 else names[0]}
+
+    return lambda _, path, __: change if path.startswith(("/v1/c", "/v1/d", "/v1/s", "/c", "/g")) else None
+
+
+@pytest.mark.parametrize("kind", ["vllm", "sglang", "chat", "decisions"])
+def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind):
+    local = lms["qwen2-chat"]
+    with serving(local, kind, named(["an alias"])) as (address, fake):  # not the name that is asked for
+        lm = opened(address, local, kind)
+        choices = truth(local, fake, kind, PROMPTS[0])[0] if kind == "chat" else ["1", "2"]  # one request for each item
+        lm.choice_logprobs(PROMPTS[:1], choices)
+        fake.faults = named(["an alias", "an alias", "\x1bother"])
+        with pytest.raises(
+            Unanswered, match=r"by the model '\\x1bother', but earlier ones are by 'an alias'"
+        ) as raised:
+            lm.choice_logprobs(PROMPTS, choices)
+    assert len(raised.value.answered) == 2
+
+
+class Answers:
+    """An engine that answers as its model does, under the next of some names."""
+
+    def __init__(self, engine, names, fingerprints=()):
+        self.engine, self.names, self.fingerprints = engine, list(names), list(fingerprints)
+
+    def complete(self, request):
+        name = self.names.pop(0) if len(self.names) > 1 else self.names[0]
+        data = {"system_fingerprint": self.fingerprints.pop(0)} if self.fingerprints else None
+        return dataclasses.replace(self.engine.complete(request), model=name, provider_data=data)
+
+
+def ordinary(probabilities, *names, fingerprints=()):
+    _, engine = writer(probabilities, top=9)
+    lm = dspy.LM("test/alias", engine=Answers(engine, names, fingerprints), cache=False, num_retries=0)
+    return measuring(lm)
+
+
+def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
+    digits = {str(n): n / 45 for n in range(1, 10)}
+    with RunFolder(tmp_path, {"command": "judge"}) as folder:
+        watched = lambda lm, **options: ModelWatch(folder, lm, lambda: [], **options)  # noqa: E731
+        watched(ordinary(lambda *_: digits, "a")).check()
+        watched(ordinary(lambda *_: {n: (int(n) + 1) / 54 for n in digits}, "a"))
+        with pytest.raises(ModelChanged, match="test/alias answers otherwise"):
+            watched(ordinary(lambda *_: dict(zip(digits, reversed(digits.values()), strict=True)), "a"))
+        with pytest.raises(ConnectionError, match=r"An answer of test/alias .* by the model 'b', but .* by 'a'"):
+            watched(ordinary(lambda *_: digits, "b"))
+        estimated = ordinary(lambda *_: digits, "b")
+        watched(estimated, sampled=True)  # it is not asked until its first answer
+        with pytest.raises(ConnectionError, match="by the model 'b'"):
+            estimated.written(PROMPTS, max_tokens=1)
+    assert not caplog.text
+    with pytest.raises(ValueError, match="robabilities do not sum to 1"):  # of the engine itself
+        ordinary(lambda *_: {"1": 0.5}, "a").choice_logprobs(PROMPTS[:1], ["1"])
+    lm = ordinary(lambda *_: digits, "a", fingerprints=["f1", "f1", "f2", "f3"])
+    lm.choice_logprobs(PROMPTS[:4], list(digits))
+    assert caplog.text.count("system_fingerprint 'f") == 1
+    lm = ordinary(lambda *_: digits, "a", "a", "b")
+    with pytest.raises(Unanswered) as raised:
+        lm.choice_logprobs(PROMPTS[:3], list(digits))
+    assert len(raised.value.answered) == 2
+
+
+def test_a_model_that_reports_no_probabilities_has_no_sample(tmp_path):
+    with RunFolder(tmp_path, {"command": "judge"}) as folder:
+        lm = measuring(writer(lambda *_: {"fine": 1.0})[0])
+        ModelWatch(folder, lm, lambda: []).check()
+    assert json.loads((tmp_path / "sample.json").read_text())["sample"] is None
+
+
+def test_a_damaged_sample_is_named(lms, tmp_path):
+    with RunFolder(tmp_path, {"command": "judge"}) as folder:
+        for content in ("[]", "{}", '{"sample": "x", "names": {}}', '{"sample": null, "names": []}'):
+            (tmp_path / "sample.json").write_text(content)
+            with pytest.raises(ValueError, match=r"sample.json is damaged .*: delete the folder"):
+                ModelWatch(folder, ordinary(lambda *_: {"1": 1.0}, "a"), lambda: [])
+        ModelWatch(folder, lms["gpt2"], lambda: []).check()  # a local model is identified by its weights
+
+
+def test_samples_differ_by_more_than_rounding():
+    sample = np.log([0.5, 0.3, 0.2])
+    assert same_sample(sample, sample + 0.19)
+    assert not same_sample(sample, sample + np.array([0, 0.21, 0]))
+    assert not same_sample(sample, sample[:2])
+
+
+def test_probabilities_that_sum_to_more_than_one_are_refused():
+    pair = ("yes", "no")
+    for row in ([0.6, 0.6], [1.0, 0.0], [0.0, 0.0], [math.nan, 1.0]):
+        with np.errstate(divide="ignore"):
+            assert ChoiceLogprobs(pair, np.log([row])).logprobs.shape == (1, 2)
+    for row, total in (([0.6, 0.7], "1.3"), ([1.0, 1.0], "2"), ([1e300, 1e300], "2e\\+300")):
+        with pytest.raises(ValueError, match=rf"choices \['yes', 'no'\] sum to {total}, not to at most 1"):
+            ChoiceLogprobs(pair, np.log([[0.1, 0.1], row]))
+    with pytest.raises(ValueError, match="sum to inf"):
+        ChoiceLogprobs(pair, np.array([[800.0, 0.0]]))
+
+
+def test_impossible_probabilities_cost_only_their_own_item(lms, tmp_path):
+    local = lms["qwen2-chat"]
+
+    def believe(answer):
+        tops = answer["choices"][0]["logprobs"]["top_logprobs"]
+        tops[0] = dict.fromkeys(tops[0], math.log(0.53))
+        return answer
+
+    with serving(local) as (address, fake):
+        lm = opened(address, local, "vllm")
+        start = len(fake.requests)
+        fake.faults = lambda n, *_: believe if n == start + 2 else None
+        with pytest.raises(Unanswered, match=r"5 answered, 1 failed.*of the next token sum to 1.06") as raised:
+            lm.choice_logprobs(PROMPTS, ["1", "2"])
+    assert len(raised.value.answered) == 5
+
+    request = judgment_request("m", PROMPTS[0], ["1", "2"])
+    shares = {"score": {"1": 0.5, "2": 0.5}}
+    part = lm15.DataPart(value={"score": "1"}, probabilities=shares, method="candidate_sequence_likelihood")
+
+    class Believing:
+        calls = 0
+
+        def complete(self, asked):
+            self.calls += 1
+            row = {"1": -1.0, "2": 5.0 if asked.messages[-1].text == "the cat on" else -1.0}
+            return lm15.Response(
+                id=None,
+                model="m",
+                message=lm15.Message.assistant([part]),
+                finish_reason="stop",
+                usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
+                provider_data={LOGPROBS: {"score": row}},
+            )
+
+    assert read_judgment(Believing().complete(request), ["1", "2"]).coverage == pytest.approx(2 * math.exp(-1))
+    lm = dspy.LM("test/believing", engine=Believing(), cache=False)
+    with pytest.raises(
+        PromptRefused, match=r"Text 1 .* answer that cannot be used: the probabilities .* sum to"
+    ) as one:
+        measuring(lm).choice_logprobs(PROMPTS, ["1", "2"])
+    assert sorted(one.value.answered) == [0, 2, 3, 4, 5]
+
+
+CONTROLS = """
+[SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CALLS] [AVAILABLE_TOOLS] [TOOL_RESULTS] [THINK] [/THINK] [INST] [/INST] <<SYS>>
+</s> <|im_start|> <|im_end|> <|endoftext|> <think> </think> <tool_call> </tool_call> <|eot_id|> <|header_start|> <|eot|>
+<start_of_turn> <end_of_turn> <eos> <start_of_image> <turn|> <|turn> <|user|> <\uff5cUser\uff5c> [|user|] [|assistant|]
+[|endofturn|] <|START_OF_TURN_TOKEN|> <EOS_TOKEN> <BOS_TOKEN> <extra_id_1> <SPECIAL_12> <seed:bos> <seed:eos> ]~b] [e~[
+]~!b[ <reserved_106> [UNUSED_TOKEN_145] [gMASK] <sop> <|channel|> [BOS] [EOS] <pad> <mask:0> <EOS> <BOS> <unused7>
+"""
+PLAIN = """
+<div class="a">x</div> <br/> <b>bold</b> <videos><boss id="1"/></videos> List<Photos> Map<Bos, Eos2> <template> <Seed>
+[INFO] [ERROR] [WARNING] started [TODO] [x] [NAME] [OPTIONS] [ARGS] [1] [PREFIX] [CITATION_NEEDED] [image](url.png)
+a < b | c > d; if (a<b || c>d) x |= y; std::vector<int> v; E[|X|] <= |y|; [|x|]; cat <in >out; x |> f; <a|b>
+<thinking> I <think it is good> think. </thought> <tool> <masks> <T extends string|number> USER: ASSISTANT: [[link]]
+"""
+
+
+def test_control_tokens_of_many_families_are_known_and_ordinary_texts_have_none():
+    assert [token for token in CONTROLS.split() if not CONTROL.search(f"a {token} b")] == []
+    assert [line for line in PLAIN.splitlines() if CONTROL.search(line)] == []
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    assert not CONTROL.search(str(judge.messages(dspy.Example(source="s", output="o"))))
