@@ -248,7 +248,7 @@ class ModelWatch:
         """
         if not self._watched:
             return
-        sizes = {path: path.stat().st_size for path in self._journals() if path.exists()}
+        sizes = {path: path.stat().st_size for path in filter(Path.exists, self._journals())}
         for _ in range(self.ATTEMPTS):
             samples = [] if self._unsampled else self._lm.samples()
             if self._first is None or all(same_sample(self._first, sample) for sample in samples):
@@ -266,12 +266,13 @@ class ModelWatch:
 
     def _cut(self) -> str:
         """Cut the answers since the last check off the journals and say how many, unless the run is only going on."""
+        if self._sure is None:
+            return ""
         lost = 0
-        for path in self._journals() if self._sure is not None else []:
-            if path.exists():
-                sure = self._sure.get(path, 0)
-                lost += path.read_bytes()[sure:].count(b"\n")
-                os.truncate(path, sure)
+        for path in filter(Path.exists, self._journals()):
+            sure = self._sure.get(path, 0)
+            lost += path.read_bytes()[sure:].count(b"\n")
+            os.truncate(path, sure)
         return f"Its last {lost} answers are dropped, as they may be either model's. " if lost else ""
 
     def _read(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -176,6 +177,11 @@ class Server(ThreadingHTTPServer):
 
     request_queue_size = 128
     daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Say nothing of clients that left, which may be long after their test."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager

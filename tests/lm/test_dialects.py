@@ -21,7 +21,7 @@ from evalbias.lm.contract import measuring
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import LOGPROBS, judgment_request, read_judgment
-from evalbias.lm.servers.dialects import DIALECTS
+from evalbias.lm.servers.dialects import DIALECTS, tokenized
 from evalbias.lm.servers.dialects.chat import CONTROL
 from evalbias.lm.servers.dialects.question import QUESTION
 from evalbias.lm.types import ChoiceLogprobs, ModelChanged, PromptRefused, Unanswered
@@ -89,6 +89,7 @@ def other(lms):
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
+    monkeypatch.setattr(tokenized, "TEXT", "the cat sat on the mat.")  # a tiny vocabulary has many tokens of a text
     local = lms["qwen2-chat"]
     folder = RunFolder(tmp_path / "run", {"command": "judge"})
     with folder, serving(local, kind) as (address, fake):
@@ -144,6 +145,7 @@ def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, mon
     local = lms["qwen2-chat"]
     monkeypatch.setattr(ModelWatch, "EVERY", 0.0)
     monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
+    monkeypatch.setattr(tokenized, "TEXT", "the cat sat on the mat.")
     with RunFolder(tmp_path, {"command": "judge"}) as folder, serving(local) as (address, fake):
         lm = opened(address, local, "vllm")
         watch = ModelWatch(folder, lm, lambda: [folder.journal])
@@ -186,20 +188,20 @@ def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind)
 
 
 class Answers:
-    """An engine that answers as its model does, under the next of some names."""
+    """An engine that answers as its model does, under a name that depends on the last message."""
 
     def __init__(self, engine, names, fingerprints=()):
-        self.engine, self.names, self.fingerprints = engine, list(names), list(fingerprints)
+        self.engine, self.names, self.fingerprints = engine, names, list(fingerprints)
 
     def complete(self, request):
-        name = self.names.pop(0) if len(self.names) > 1 else self.names[0]
+        name = self.names.get(request.messages[-1].text, self.names[""])
         data = {"system_fingerprint": self.fingerprints.pop(0)} if self.fingerprints else None
         return dataclasses.replace(self.engine.complete(request), model=name, provider_data=data)
 
 
-def ordinary(probabilities, *names, fingerprints=()):
+def ordinary(probabilities, name, fingerprints=(), **names):
     _, engine = writer(probabilities, top=9)
-    lm = dspy.LM("test/alias", engine=Answers(engine, names, fingerprints), cache=False, num_retries=0)
+    lm = dspy.LM("test/alias", engine=Answers(engine, {"": name, **names}, fingerprints), cache=False, num_retries=0)
     return measuring(lm)
 
 
@@ -223,10 +225,11 @@ def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
     lm = ordinary(lambda *_: digits, "a", fingerprints=["f1", "f1", "f2", "f3"])
     lm.choice_logprobs(PROMPTS[:4], list(digits))
     assert caplog.text.count("system_fingerprint 'f") == 1
-    lm = ordinary(lambda *_: digits, "a", "a", "b")
+    lm = ordinary(lambda *_: digits, "a", **{"the cat the": "b"})
+    lm.choice_logprobs(PROMPTS[:2], list(digits))
     with pytest.raises(Unanswered) as raised:
         lm.choice_logprobs(PROMPTS[:3], list(digits))
-    assert len(raised.value.answered) == 2
+    assert 2 not in raised.value.answered
 
 
 def test_a_model_that_reports_no_probabilities_has_no_sample(tmp_path):

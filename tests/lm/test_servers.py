@@ -194,7 +194,7 @@ def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
 
     async def choice_logprobs(top, tolerance=1e-3, choices=("1", "2", "10")):
         class Answers:
-            async def post(self, *_):
+            async def post(self, *_, **__):
                 tops = [{"token": token, "logprob": math.log(p)} for token, p in top.items()]
                 return {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
 
@@ -517,7 +517,7 @@ def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
         result = json.loads(evalbias(*command, cwd=tmp_path).stdout)
         again = [body for path, body in fake.requests[before:] if "logprob_token_ids" in body]
     assert result["n"] == 12
-    assert len(again) == 9  # eight that identify the server's model, and the unanswered one
+    assert len(again) == 16  # eight and, at the end, seven that identify the model, and the unanswered one
     judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
     items = [dspy.Example(**row).with_inputs("source", "output") for row in rows]
     scores = [json.loads(line)["score"] for line in (tmp_path / "run" / "scores.jsonl").read_text().splitlines()]

@@ -10,7 +10,7 @@ import numpy as np
 from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.servers.answers import NEUTRAL, check_agreement, logprob_of, part
 from evalbias.lm.servers.dialects.base import Endpoint
-from evalbias.lm.servers.dialects.tokenized import TEXT, TokenizedDialect
+from evalbias.lm.servers.dialects.tokenized import TokenizedDialect
 from evalbias.lm.servers.errors import Unreadable
 from evalbias.lm.text import Joined
 from evalbias.lm.tokens import Ids, Scored
@@ -31,7 +31,8 @@ class Echo(TokenizedDialect):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self._vocabulary = len(endpoint.tokenizer)
-        ids, plain = self._probe_text.ids, endpoint.tokenizer(TEXT, add_special_tokens=False)["input_ids"]
+        ids, text = self._probe_text.ids, self._probe_text.text
+        plain = endpoint.tokenizer(text, add_special_tokens=False)["input_ids"]
         starts = len(ids) > len(plain) and ids[0] == endpoint.tokenizer.bos_token_id
         self._start = str(endpoint.tokenizer.bos_token) if starts else ""
 
@@ -51,8 +52,8 @@ class Echo(TokenizedDialect):
                 )
 
     async def sample(self) -> FloatArray:
-        """Return the log-probabilities of ``TEXT`` from its third token on."""
-        return await self.sequence(Scored(self._probe_text.ids, 2, TEXT))
+        """Return the log-probabilities of the text on which the dialect is tried, from its third token on."""
+        return await self.sequence(Scored(self._probe_text.ids, 2, self._probe_text.text))
 
     async def check(self, scored: Scored) -> None:
         """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``.
