@@ -287,7 +287,7 @@ class ModelWatch:
         kept = read_json(self._file)
         try:
             self._first = None if kept["sample"] is None else np.array(kept["sample"], dtype=np.float64)
-            names = {str(kind): list(map(str, known)) for kind, known in kept["names"].items()}
+            names = {kind: list(map(str, known)) for kind, known in kept["names"].items() if known}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{self._file} is damaged ({error!r}): delete the folder {self._folder.path} to start over."

@@ -16,14 +16,13 @@ from typing import Any
 
 from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import identity, open_lm, sampling_of
-from evalbias.commands.run import ModelWatch
 from evalbias.commands.score_rows import rows_of
 from evalbias.commands.terminal import Resumable
 from evalbias.data import DataError
 from evalbias.data.chunks import chunks, joined, load_chunk
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
-from evalbias.lm.types import CHUNK, ModelChanged, chunk_of
+from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.refused import Refused
 from evalbias.runs.folder import RunFolder
@@ -80,10 +79,8 @@ class Corpus(Resumable):
         self.scores = self.folder.path / "scores.jsonl"
         self._log = Journal(self.folder.path / "chunks.jsonl")
         try:
-            asked = measuring(opened)
-            self._watch = ModelWatch(self.folder, asked, lambda: [], sampled=sampling is not None)
             self._answers = JournaledLM(
-                asked,
+                measuring(opened),
                 self.folder.path / "answers.jsonl",
                 model=json.dumps(settings["lm"], sort_keys=True),
                 chunk=chunk_of(opened),
@@ -114,7 +111,6 @@ class Corpus(Resumable):
 
         Raises:
             DataError: There are no items, or a line is not a valid item; scores of earlier calls are written.
-            ModelChanged: Another model answers; scores of earlier calls are written.
         """
         done = self._written()
         progress(sum(record["items"] for record in done))
@@ -123,11 +119,6 @@ class Corpus(Resumable):
             part = self.chunks[first : first + size]
             items = load_chunk(self._data, joined(part), self._mapping)
             rows = rows_of(items, self._program.batch(items, lm=self._lm, refused=self._refused))
-            try:
-                self._watch.check()
-            except ModelChanged:
-                self._answers.clear()  # they may be either model's
-                raise
             Journal(self.scores).append_lines(rows)
             left_out = {reason: len(places) for reason, places in items.left_out.items()}
             place = {"line": part[0].line, "chunks": len(part), "bytes": self.scores.stat().st_size}

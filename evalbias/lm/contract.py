@@ -148,7 +148,7 @@ def _named_errors(lm: Any) -> Iterator[None]:
             f"{lm.model} did not answer: {error} Check that the server runs, and its address."
         ) from error
     except ModelChanged as error:  # a connection error: the other answers of the call are kept
-        raise ConnectionError(f"An answer of {lm.model} cannot be used: {error}.") from error
+        raise ConnectionError(f"{lm.model}: {error}.") from error
 
 
 class ContractLM:

@@ -177,6 +177,6 @@ class Answering:
 
 def _changed(name: str, first: str) -> ModelChanged:
     return ModelChanged(
-        f"it is by the model {name!r:.80}, but earlier ones are by {first!r:.80}: is there another model under the "
-        "same name? Serve the first one again, or start over"
+        f"an answer is by the model {name!r:.80}, but earlier ones are by {first!r:.80}: is there another model under "
+        "the same name? Serve the first one again, or start over"
     )

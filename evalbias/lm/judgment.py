@@ -82,7 +82,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
     try:
         return ChoiceLogprobs(tuple(choices), row[None], renormalized=LOGPROBS not in details and coverage is None)
     except ValueError as error:
-        raise PromptRefused({0: f"has an answer that cannot be used: {error}."}) from error
+        raise PromptRefused({0: f"has an answer that cannot be used: {error}."}, names={0: "The prompt"}) from error
 
 
 def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:

@@ -141,6 +141,31 @@ def test_a_command_refuses_other_weights_from_some_request_on(lms, other, kind, 
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow
+def test_a_loop_refuses_other_weights_from_some_request_on(lms, other, tmp_path):
+    local = lms["qwen2-chat"]
+    item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"id": str(n), **item}) + "\n" for n in range(4)))
+    command = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--threads", 1]
+    command += ["--tokenizer", local.engine.loaded.arguments["model"], "--max-iterations", 0, "--max-tokens", 4]
+    with serving(local) as (address, fake):
+        fake.context = 4096
+        command += ["--api-base", address, "--out", "run"]
+        first, written = fake.loaded, []
+
+        def swap(_, path, body):
+            written.extend([path] * (path == "/v1/completions" and body["max_tokens"] == 4))
+            fake.loaded = other if len(written) > 1 else first
+
+        fake.faults = swap
+        swapped = evalbias(*command, cwd=tmp_path, check=False)
+        fake.faults, fake.loaded = lambda *_: None, first
+        assert (swapped.returncode, "another model under the same name? Its last" in swapped.stderr) == (2, True)
+        assert not (tmp_path / "run" / "outputs.jsonl").exists()
+        evalbias(*command, cwd=tmp_path)
+    assert len((tmp_path / "run" / "outputs.jsonl").read_text().splitlines()) == 4
+
+
 def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, monkeypatch):
     local = lms["qwen2-chat"]
     monkeypatch.setattr(ModelWatch, "EVERY", 0.0)
@@ -213,7 +238,7 @@ def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
         watched(ordinary(lambda *_: {n: (int(n) + 1) / 54 for n in digits}, "a"))
         with pytest.raises(ModelChanged, match="test/alias answers otherwise"):
             watched(ordinary(lambda *_: dict(zip(digits, reversed(digits.values()), strict=True)), "a"))
-        with pytest.raises(ConnectionError, match=r"An answer of test/alias .* by the model 'b', but .* by 'a'"):
+        with pytest.raises(ConnectionError, match=r"test/alias: an answer is by the model 'b', but .* by 'a'"):
             watched(ordinary(lambda *_: digits, "b"))
         estimated = ordinary(lambda *_: digits, "b")
         watched(estimated, sampled=True)  # it is not asked until its first answer
