@@ -6,8 +6,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
+from evalbias.lm.checks import readable
 from evalbias.lm.json_files import read_object
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
@@ -24,7 +25,10 @@ def check_adapter(adapter: str) -> None:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
-    kind = read_object(folder / CONFIG).get("peft_type")
+    settings = read_object(folder / CONFIG)
+    kind = settings.get("peft_type")
+    if settings.get("layer_replication"):
+        raise ValueError(f"{adapter} repeats layers of its model (layer_replication), which is not supported.")
     if kind != "LORA":
         raise ValueError(f"{adapter} is an adapter of the kind {kind!r}, which cannot be merged: give a LoRA adapter.")
 
@@ -45,13 +49,11 @@ def merged(model: Any, adapter: str, name: str) -> Any:
         from peft import PeftModel, get_peft_model_state_dict
     except ImportError as error:
         raise ImportError(f"The adapter {adapter} takes an extra: pip install 'evalbias[peft]'.") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
-            adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu")
-    except (RuntimeError, ValueError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"The adapter {adapter} does not fit {name}: {reason}") from error
+    problem, remedy = f"The adapter {adapter} does not fit {name}", "give one of this model, or fetch it again"
+    with readable(problem, remedy), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
+        # memory only for weights of the file's own sizes, whatever its configuration says
+        adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu", low_cpu_mem_usage=True)
     placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
     with safe_open(Path(adapter) / WEIGHTS, framework="pt") as stored:
         differing = sorted(placed.symmetric_difference(stored.keys()))

@@ -1,15 +1,24 @@
-"""A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day."""
+"""A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
+
+A template is a program that comes with the model's files. Jinja's sandbox keeps it from everything but its messages.
+Here it is also kept from running on and on: its lines are counted while it runs, and its numbers stay small.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from types import FrameType
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Template, TemplateError
+from jinja2.sandbox import SandboxedEnvironment, SecurityError
+from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from evalbias.lm.types import Message
 
@@ -18,6 +27,12 @@ DATE = datetime(2024, 7, 26)
 
 THINKING = "enable_thinking"
 """Option by which templates turn a model's thinking on or off; off unless given, as judges answer at once."""
+
+STEPS = 10_000_000
+"""Lines of Python that one prompt may take: seconds. The longest templates take some dozens a message."""
+
+LARGEST = 1_000_000
+"""Largest whole number that a template may multiply, divide or raise to a power; one operation is never interrupted."""
 
 _PROBE = "\u2603system\u2603"  # a text that no template writes by itself
 _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
@@ -34,12 +49,15 @@ class ChatTemplate:
         key: Text that identifies template, options and date.
 
     Raises:
-        ValueError: The template does not contain an option's name, or writes today's date in a computed format.
+        ValueError: The template is damaged or runs on and on, does not contain an option's name, or writes today's date
+            in a computed format.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
-        self._source = _dated(tokenizer.get_chat_template())
+        self._name = tokenizer.name_or_path or "the tokenizer"
+        self._source = _dated(_source(tokenizer, self._name))
+        self._template = _compiled(self._source, self._name)
         given = dict(options or {})
         reserved = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
         for name in given:
@@ -69,7 +87,8 @@ class ChatTemplate:
         except TemplateError as error:
             roles = [message["role"] for message in messages]
             raise ValueError(
-                f"The model's chat template rejects messages with the roles {roles}: {error}. Use other roles."
+                f"The model's chat template rejects messages with the roles {roles}: {error}. Use other roles, or "
+                "another model."
             ) from error
 
     def _lacks_system_role(self) -> bool:
@@ -81,15 +100,21 @@ class ChatTemplate:
             return True
 
     def _render(self, messages: Sequence[Message], *, answer: bool) -> str:
-        return str(
-            self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                chat_template=self._source,
-                add_generation_prompt=answer,
-                tokenize=False,
-                **self._options,
-            )
-        )
+        """Return what ``apply_chat_template`` of the tokenizer returns, within the limits.
+
+        Raises:
+            TemplateError: The template fails.
+            ValueError: It runs on and on.
+        """
+        variables = {**self._tokenizer.special_tokens_map, **self._options, "add_generation_prompt": answer}
+        chat = [dict(message) for message in messages]
+        try:
+            with _counted(self._name):
+                return self._template.render(messages=chat, tools=None, documents=None, **variables)
+        except (TemplateError, _EndlessError, MemoryError):
+            raise
+        except Exception as error:  # a program of others, which may do anything with its values
+            raise TemplateError(f"{type(error).__name__}: {error}") from error
 
 
 def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> ChatTemplate | None:
@@ -105,6 +130,68 @@ def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> Cha
             f"No chat template is used here, so template_options={dict(options)} would have no effect: leave them out."
         )
     return None
+
+
+class _EndlessError(ValueError):
+    """A chat template takes more steps than any that writes a prompt."""
+
+
+@contextmanager
+def _counted(name: str) -> Iterator[None]:
+    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS``.
+
+    A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
+
+    Raises:
+        ValueError: The limit is reached.
+    """
+    left = STEPS
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _EndlessError(f"The chat template of {name} takes more than {STEPS:,} steps: use another model.")
+        return count
+
+    before = sys.gettrace()  # of a debugger, or of the coverage of tests
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _source(tokenizer: Any, name: str) -> str:
+    source = tokenizer.get_chat_template()
+    if not isinstance(source, str):
+        raise ValueError(
+            f"The chat template of {name} is {source!r:.80} in place of a text: fetch its tokenizer_config.json again."
+        )
+    return source
+
+
+def _compiled(source: str, name: str) -> Template:
+    """Return a template in transformers' sandbox, with ``LARGEST``.
+
+    Raises:
+        ValueError: The source is no template.
+    """
+    environment = _compile_jinja_template("").environment.overlay()
+    environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
+    environment.call_binop = _small
+    try:
+        return environment.from_string(source)
+    except Exception as error:  # nesting that Python cannot compile too
+        raise ValueError(
+            f"The chat template of {name} cannot be read ({type(error).__name__}: {error!s:.200}): use another model."
+        ) from error
+
+
+def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
+    if any(isinstance(value, int) and abs(value) > LARGEST for value in (left, right)):
+        raise SecurityError(f"{operator} of a number above {LARGEST:,}")
+    return SandboxedEnvironment.default_binop_table[operator](left, right)
 
 
 def _dated(source: str) -> str:

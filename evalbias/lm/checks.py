@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,6 +18,67 @@ PROBE = [0, 1, 2, 1, 0, 2, 1, 2]
 ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
 ROUNDING_16_BIT = 2e-2
 """Largest difference of logits due to rounding, as a share of the largest logit."""
+
+MOST = 10_000
+"""Most layers, blocks or labels that a configuration may name; each is built one by one."""
+
+_COUNT = re.compile("(layers?|blocks|depth|labels)$")
+_NUMBER = re.compile(r"\.(\d+)\.")
+
+
+@contextmanager
+def readable(problem: str, remedy: str) -> Iterator[None]:
+    """Turn what a third-party loader raises about a damaged file, which may be anything, into one ValueError.
+
+    Args:
+        problem: What is wrong, with the name of the folder or file.
+        remedy: What the user should do.
+
+    Raises:
+        ValueError: The loader failed; its error is the cause.
+    """
+    try:
+        yield
+    except (OSError, ImportError, MemoryError, torch.OutOfMemoryError):  # they say what the machine lacks
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{problem} ({type(error).__name__}: {reason}): {remedy}.") from error
+
+
+def check_counts(settings: dict[str, Any], name: str) -> None:
+    """Check the settings of a config.json before a configuration is made of them: it makes lists of such lengths.
+
+    Raises:
+        ValueError: It names more than ``MOST`` layers, blocks or labels.
+    """
+    rest: list[Any] = [settings]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            for key, value in one.items():
+                if isinstance(value, int) and value > MOST and _COUNT.search(key):
+                    raise ValueError(
+                        f"The config.json of {name} has {key}={value:.3g}, which no model has: fetch it again."
+                    )
+            one = list(one.values())
+        rest += one if isinstance(one, list) else []
+
+
+def check_depth(layers: Any, tensors: Iterable[str], name: str) -> None:
+    """Check that a checkpoint holds about as many layers as its configuration says; missing ones are named later.
+
+    Args:
+        layers: Number of layers of the configuration.
+        tensors: Names of the checkpoint's tensors.
+        name: Name of the model, for messages.
+
+    Raises:
+        ValueError: It holds less than half, so that building the others would take long and fill the memory.
+    """
+    held = len({number[1] for tensor in tensors if (number := _NUMBER.search(tensor))})
+    if isinstance(layers, int) and layers > 2 * held + 10:
+        raise ValueError(f"{name} has weights of {held} layers, and its configuration names {layers}: fetch it again.")
 
 
 def check_config(config: Any, name: str) -> None:

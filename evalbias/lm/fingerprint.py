@@ -60,7 +60,7 @@ def model_fingerprint(model: str, details: Iterable[object]) -> str:
     if not folder.is_dir():
         digest.update((file_hash(folder) if folder.is_file() else model).encode())
         return digest.hexdigest()[:12]
-    files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES)
+    files = sorted(file for file in folder.iterdir() if file.suffix in SUFFIXES and file.is_file())
     with ThreadPoolExecutor(4) as pool:  # hashing releases the interpreter lock
         for file, content in zip(files, pool.map(file_hash, files), strict=True):
             digest.update(f"{file.name} {content}\n".encode())

@@ -13,13 +13,14 @@ import logging
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from filelock import FileLock
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from evalbias.lm.checks import check_config, check_weights
+from evalbias.lm.checks import check_config, check_depth, check_weights, readable
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.lm.gguf_tokenizer import check_splitting, set_splitting
 
@@ -30,6 +31,8 @@ VERSION = 1
 
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 """Tensors that transformers does not read, although they decide where a model attends."""
+
+_DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
 
 logger = logging.getLogger(__name__)
 
@@ -78,23 +81,34 @@ def _whole(folder: Path) -> bool:
 
 def _unpack(file: Path, folder: Path) -> None:
     reader = _reader(file)
-    _check_tensors({str(tensor.name) for tensor in reader.tensors}, file)
-    splitting = check_splitting(_value(reader, "tokenizer.ggml.model"), _value(reader, "tokenizer.ggml.pre"), file)
+    with readable(_DAMAGED.format(file), _REMEDY):
+        tensors = {str(tensor.name) for tensor in reader.tensors}
+        names = ("tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token", "general.architecture")
+        kind, rules, starts, architecture = (_value(reader, name) for name in names)
+        layers = _value(reader, f"{architecture}.block_count")
+    _check_tensors(tensors, file)
+    check_depth(layers, tensors, str(file))
+    splitting = check_splitting(kind, rules, file)
     logger.warning("Unpacking %s into %s, once.", file, folder.with_suffix(""))
-    source: dict[str, Any] = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    config = AutoConfig.from_pretrained(**source)
-    check_config(config, str(file))
-    tokenizer = AutoTokenizer.from_pretrained(**source, config=config)
-    set_splitting(tokenizer, splitting, starts=_value(reader, "tokenizer.ggml.add_bos_token"))
-    config.name_or_path = ""  # the file's title, which would be taken for a name on the hub
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    read, loading = AutoModelForCausalLM.from_pretrained(
-        **source, config=copy.deepcopy(config), dtype=torch.float32, output_loading_info=True
-    )
-    check_weights(loading["missing_keys"], str(file))
-    model.load_state_dict(read.state_dict())  # what is read from a GGUF file cannot be saved
-    model.save_pretrained(folder)
-    _plain(tokenizer).save_pretrained(folder)
+    with TemporaryDirectory() as alone:  # transformers would take a tokenizer or an adapter that lies beside the file
+        (Path(alone) / file.name).symlink_to(file.resolve())
+        source = {"pretrained_model_name_or_path": alone, "gguf_file": file.name, "trust_remote_code": False}
+        with readable(_DAMAGED.format(file), _REMEDY):
+            config = AutoConfig.from_pretrained(**source)
+        check_config(config, str(file))
+        with readable(_DAMAGED.format(file), _REMEDY):
+            tokenizer = AutoTokenizer.from_pretrained(**source, config=config)
+            set_splitting(tokenizer, splitting, starts=starts)
+            config.name_or_path = ""  # the file's title, which would be taken for a name on the hub
+            read, loading = AutoModelForCausalLM.from_pretrained(
+                **source, config=copy.deepcopy(config), dtype=torch.float32, output_loading_info=True
+            )
+        check_weights(loading["missing_keys"], str(file))
+        with readable(_DAMAGED.format(file), _REMEDY):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+            model.load_state_dict(read.state_dict())  # what is read from a GGUF file cannot be saved
+            model.save_pretrained(folder)
+            _plain(tokenizer).save_pretrained(folder)
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     (folder / MANIFEST).write_text(json.dumps(files), encoding="utf-8")
 
@@ -107,10 +121,8 @@ def _reader(file: Path) -> Any:
         raise ImportError(f"{file} is a GGUF file, which takes an extra: pip install 'evalbias[gguf]'.") from error
     if sys.version_info < (3, 11):
         raise ImportError(f"{file} is a GGUF file, which takes Python 3.11 or newer.")
-    try:
+    with readable(f"{file} is not a whole GGUF file", "fetch it again"):
         return GGUFReader(file)
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{file} is not a whole GGUF file ({error}): fetch it again.") from error
 
 
 def _value(reader: Any, key: str) -> Any:

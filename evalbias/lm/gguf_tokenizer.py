@@ -26,7 +26,7 @@ splitting only. A text begins with the start token unless the file says otherwis
 KNOWN = SINGLE_DIGITS | WHOLE_WORDS | {"gpt-2", "qwen2", "deepseek-r1-qwen"}
 
 
-def check_splitting(kind: str | None, splitting: str | None, file: Path) -> str | None:
+def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
     """Return a file's splitting; None for a tokenizer that does not split.
 
     Args:
@@ -41,7 +41,7 @@ def check_splitting(kind: str | None, splitting: str | None, file: Path) -> str 
         return None
     if kind != BYTE_LEVEL:
         raise ValueError(f"{file} has a tokenizer of the kind {kind!r}, which is not supported: use another model.")
-    if splitting not in KNOWN:
+    if not isinstance(splitting, str) or splitting not in KNOWN:
         raise ValueError(
             f"{file} splits text by the rules {splitting!r}, which are not known here, so its tokens would differ from "
             "those of its training: use the model's original folder."

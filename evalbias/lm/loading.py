@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError  # what torch raises for a file that holds more than tensors
 from typing import Any
 
 import torch
@@ -15,13 +15,13 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.constants import HF_HUB_CACHE
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 from transformers.utils import logging
 
 from evalbias.lm.adapter import check_adapter, merged
 from evalbias.lm.chat_template import template_of
-from evalbias.lm.checks import check_config, check_model, check_weights
+from evalbias.lm.checks import check_config, check_counts, check_depth, check_model, check_weights, readable
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.gguf import is_gguf, unpacked
 from evalbias.lm.json_files import check_json_files
@@ -89,13 +89,14 @@ def load(
     template = template_of(tokenizer, template_options)
     hide_progress()
     read = model_fingerprint(model, [])
-    try:
+    text = config.get_text_config()  # of a multimodal model; else the configuration itself
+    if tensors := _tensors(Path(source), model):
+        check_depth(getattr(text, "num_hidden_layers", None), tensors, model)
+    kind = _dtype(dtype)
+    with _readable_weights(model):  # no attention of the config.json's choice: it may name code to download and run
         weights, loading = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=_dtype(dtype), output_loading_info=True, **options, **placed
+            source, config=config, dtype=kind, attn_implementation=None, output_loading_info=True, **options, **placed
         )
-    except (SafetensorError, UnpicklingError) as error:
-        reason = str(error).partition(".")[0]
-        raise ValueError(f"The weights of {model} cannot be read ({reason}): fetch them again.") from error
     check_weights(loading["missing_keys"], model)
     if adapter is not None:
         weights = merged(weights, adapter, model)
@@ -120,9 +121,12 @@ def load(
         **{"template_options": template_options, "adapter": adapter},
         **{"device_map": device_map, "quantization": quantization},
     }
-    text = config.get_text_config()  # of a multimodal model; else the configuration itself
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
+    if context < 2:
+        raise ValueError(
+            f"{model} has a context of {context} tokens, which holds no text: fetch its config.json again."
+        )
     return Loaded(weights, tokenizer, arguments, fingerprint, context, passed)
 
 
@@ -134,15 +138,9 @@ def load_tokenizer(model: str, **options: Any) -> Any:
         ValueError: The tokenizer returns no character offsets, or a file of it is damaged.
     """
     source = _source(model, options.get("revision"))
-    try:
+    remedy = "fetch its tokenizer.json again if it is damaged or missing"
+    with readable(f"The tokenizer of {model} cannot be read", remedy):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    except (OSError, ImportError):
-        raise
-    except Exception as error:  # tokenizers raises the base class itself
-        raise ValueError(
-            f"The tokenizer of {model} cannot be read ({error}): fetch its tokenizer.json again if it is damaged or "
-            "missing."
-        ) from error
     if not tokenizer.is_fast:
         raise ValueError(f"The tokenizer of {model} returns no character offsets: add a tokenizer.json to its folder.")
     tokenizer.backend_tokenizer.no_truncation()  # tokenizer.json may hold settings of the training
@@ -153,12 +151,33 @@ def load_tokenizer(model: str, **options: Any) -> Any:
 def _config(model: str, options: dict[str, Any]) -> Any:
     if Path(model).is_dir() and not (Path(model) / "config.json").exists():
         raise FileNotFoundError(f"{model} has no config.json: give the folder that save_pretrained wrote.")
+    problem = f"The config.json of {model} cannot be read"
+    remedy = "fetch it again; a model with code of its own takes trust_remote_code=True, which runs that code"
     try:
-        return AutoConfig.from_pretrained(model, **options)
+        with readable(problem, remedy):
+            settings, _ = PreTrainedConfig.get_config_dict(model, **options)
+        check_counts(settings, model)
+        with readable(problem, remedy):
+            return AutoConfig.from_pretrained(model, **options)
     except OSError as error:
         if Path(model).is_dir():
             raise
         raise _unknown(model) from error
+
+
+def _readable_weights(model: str) -> AbstractContextManager[None]:
+    return readable(f"The weights of {model} cannot be read", "fetch them again, with the config.json of this model")
+
+
+def _tensors(folder: Path, model: str) -> set[str]:
+    """Return the names of the tensors in the safetensors files of a folder; none of a name on the hub."""
+    names: set[str] = set()
+    with _readable_weights(model):
+        for file in folder.glob("*.safetensors"):
+            if file.is_file():
+                with safe_open(file, framework="pt") as stored:
+                    names.update(stored.keys())
+    return names
 
 
 def _unknown(model: str) -> FileNotFoundError:
