@@ -60,4 +60,5 @@ def merged(model: Any, adapter: str, name: str) -> Any:
     if differing:
         side = "lacks" if differing[0] in placed else "is made for a model with"
         raise ValueError(f"The adapter {adapter} does not fit {name}: it {side} {differing[0]}.")
-    return adapted.merge_and_unload(safe_merge=True)
+    with readable(problem, remedy):  # NaN among its weights
+        return adapted.merge_and_unload(safe_merge=True)

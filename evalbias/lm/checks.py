@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,19 +65,20 @@ def check_counts(settings: dict[str, Any], name: str) -> None:
         rest += one if isinstance(one, list) else []
 
 
-def check_depth(layers: Any, tensors: Iterable[str], name: str) -> None:
+def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
     """Check that a checkpoint holds about as many layers as its configuration says; missing ones are named later.
 
     Args:
         layers: Number of layers of the configuration.
-        tensors: Names of the checkpoint's tensors.
+        tensors: Names of the checkpoint's tensors; none if they are not known yet.
         name: Name of the model, for messages.
 
     Raises:
-        ValueError: It holds less than half, so that building the others would take long and fill the memory.
+        ValueError: There are no layers, or the checkpoint holds less than half of them, so that building the others
+            would take long and fill the memory.
     """
     held = len({number[1] for tensor in tensors if (number := _NUMBER.search(tensor))})
-    if isinstance(layers, int) and layers > 2 * held + 10:
+    if isinstance(layers, int) and not 0 < layers <= (2 * held + 10 if tensors else MOST):
         raise ValueError(f"{name} has weights of {held} layers, and its configuration names {layers}: fetch it again.")
 
 
@@ -108,6 +109,24 @@ def check_weights(missing: Iterable[str], name: str) -> None:
         raise ValueError(
             f"{name} has no weights for {', '.join(lacking[:3])}{more}, which would be random: use a checkpoint of the "
             "whole language model, output layer included."
+        )
+
+
+def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
+    """Check that a model has an embedding of every token that texts consist of.
+
+    Tokens that were added later do not count: some models come with one for images, which they cannot read.
+
+    Raises:
+        ValueError: The tokenizer is that of another model.
+    """
+    ids = [*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()]
+    ids += [id for id in (tokenizer.bos_token_id, tokenizer.eos_token_id) if id is not None]
+    known = model.get_input_embeddings().weight.shape[0]
+    if max(ids, default=0) >= known:
+        raise ValueError(
+            f"The tokenizer of {name} has a token {max(ids)}, and the model knows {known}: fetch the tokenizer.json of "
+            "this model."
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from evalbias.lm.checks import readable
 from evalbias.lm.text import Joined, Span
 from evalbias.lm.types import PromptRefused
 
@@ -126,7 +127,10 @@ class PromptTokenizer:
             if token["content"] in names:
                 token |= {"content": names[token["content"]], "single_word": False, "normalized": False}
         _rename(state["model"], names)
-        backend = Tokenizer.from_str(json.dumps(state))
+        with readable(
+            f"The tokenizer of {self.tokenizer.name_or_path} cannot be copied", "fetch its tokenizer.json again"
+        ):
+            backend = Tokenizer.from_str(json.dumps(state))
         ids = {names.get(token, token): id_ for token, id_ in self.tokenizer.get_added_vocab().items()}
         if any(backend.token_to_id(token) != id_ for token, id_ in ids.items()):
             raise ValueError("A copy of the tokenizer gives its added tokens other ids: save the tokenizer anew.")

@@ -83,12 +83,10 @@ def _unpack(file: Path, folder: Path) -> None:
     reader = _reader(file)
     with readable(_DAMAGED.format(file), _REMEDY):
         tensors = {str(tensor.name) for tensor in reader.tensors}
-        names = ("tokenizer.ggml.model", "tokenizer.ggml.pre", "tokenizer.ggml.add_bos_token", "general.architecture")
-        kind, rules, starts, architecture = (_value(reader, name) for name in names)
-        layers = _value(reader, f"{architecture}.block_count")
+        facts = {name: field.contents() for name, field in reader.fields.items()}
     _check_tensors(tensors, file)
-    check_depth(layers, tensors, str(file))
-    splitting = check_splitting(kind, rules, file)
+    check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors, str(file))
+    splitting = check_splitting(facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre"), file)
     logger.warning("Unpacking %s into %s, once.", file, folder.with_suffix(""))
     with TemporaryDirectory() as alone:  # transformers would take a tokenizer or an adapter that lies beside the file
         (Path(alone) / file.name).symlink_to(file.resolve())
@@ -98,7 +96,7 @@ def _unpack(file: Path, folder: Path) -> None:
         check_config(config, str(file))
         with readable(_DAMAGED.format(file), _REMEDY):
             tokenizer = AutoTokenizer.from_pretrained(**source, config=config)
-            set_splitting(tokenizer, splitting, starts=starts)
+            set_splitting(tokenizer, splitting, starts=facts.get("tokenizer.ggml.add_bos_token"))
             config.name_or_path = ""  # the file's title, which would be taken for a name on the hub
             read, loading = AutoModelForCausalLM.from_pretrained(
                 **source, config=copy.deepcopy(config), dtype=torch.float32, output_loading_info=True
@@ -121,13 +119,15 @@ def _reader(file: Path) -> Any:
         raise ImportError(f"{file} is a GGUF file, which takes an extra: pip install 'evalbias[gguf]'.") from error
     if sys.version_info < (3, 11):
         raise ImportError(f"{file} is a GGUF file, which takes Python 3.11 or newer.")
+
+    class Reader(GGUFReader):  # type: ignore[misc]
+        def _get(self, offset: int, *arguments: Any, **order: Any) -> Any:
+            if offset >= len(self.data):  # else a list of any length is read on and on behind the end of the file
+                raise ValueError(f"it ends at byte {len(self.data)}")
+            return super()._get(offset, *arguments, **order)
+
     with readable(f"{file} is not a whole GGUF file", "fetch it again"):
-        return GGUFReader(file)
-
-
-def _value(reader: Any, key: str) -> Any:
-    field = reader.fields.get(key)
-    return None if field is None else field.contents()
+        return Reader(file)
 
 
 def _check_tensors(names: set[str], file: Path) -> None:

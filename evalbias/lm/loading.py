@@ -21,7 +21,15 @@ from transformers.utils import logging
 
 from evalbias.lm.adapter import check_adapter, merged
 from evalbias.lm.chat_template import template_of
-from evalbias.lm.checks import check_config, check_counts, check_depth, check_model, check_weights, readable
+from evalbias.lm.checks import (
+    check_config,
+    check_counts,
+    check_depth,
+    check_model,
+    check_vocabulary,
+    check_weights,
+    readable,
+)
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.gguf import is_gguf, unpacked
 from evalbias.lm.json_files import check_json_files
@@ -90,14 +98,14 @@ def load(
     hide_progress()
     read = model_fingerprint(model, [])
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
-    if tensors := _tensors(Path(source), model):
-        check_depth(getattr(text, "num_hidden_layers", None), tensors, model)
+    check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(source), model), model)
     kind = _dtype(dtype)
     with _readable_weights(model):  # no attention of the config.json's choice: it may name code to download and run
         weights, loading = AutoModelForCausalLM.from_pretrained(
             source, config=config, dtype=kind, attn_implementation=None, output_loading_info=True, **options, **placed
         )
     check_weights(loading["missing_keys"], model)
+    check_vocabulary(tokenizer, weights, model)
     if adapter is not None:
         weights = merged(weights, adapter, model)
     weights = weights.eval() if placed else weights.eval().to(target)

@@ -1,11 +1,14 @@
 """Chat templates: options, thinking, dates, missing system roles, and answers that are already begun."""
 
+import sys
+
 import chat_models
 import pytest
 
 from evalbias import LocalLM
 from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
+from evalbias.lm import chat_template
 from evalbias.lm.chat import Renderer
 from evalbias.lm.chat_template import ChatTemplate
 from evalbias.lm.control_tokens import PromptTokenizer
@@ -133,6 +136,50 @@ def test_messages_that_a_template_rejects():
     tokenizer.chat_template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
     with pytest.raises(ValueError, match="leaves out the assistant's messages"):
         renderer(tokenizer)(CHAT)
+
+
+LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+SQUARES = "{% set n = namespace(x=10) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x % 7 }}"
+
+
+@pytest.mark.parametrize(
+    ("template", "match"),
+    [
+        (LOOP, "template of .* takes more than 100,000 steps: use another model"),
+        ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "more than 100,000"),
+        ("{{ lipsum(n=99999) }}", "takes more than 100,000 steps"),
+        (SQUARES, r"rejects messages .*\* of a number above 1,000,000"),
+        ("{{ 9 ** (9 ** 9) }}", r"rejects messages .*\*\* of a number above 1,000,000"),
+        ("{{ 'x' * 10000000000 }}", r"rejects messages .*\* of a number above 1,000,000"),
+        ("{{ messages + 5 }}", "rejects messages .*TypeError.*Use other roles, or another model"),
+        ("{% if %}", "template of .* cannot be read .TemplateSyntaxError.*: use another model"),
+        ("{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "template of .* cannot be read .RecursionError"),
+    ],
+)
+def test_a_template_that_runs_on_or_fails_is_refused(monkeypatch, template, match):
+    monkeypatch.setattr(chat_template, "STEPS", 100_000)
+    tokenizer, traced = chat_models.chatml(), sys.gettrace()
+    tokenizer.chat_template = template
+    with pytest.raises(ValueError, match=match):
+        renderer(tokenizer)([CHAT[1]])
+    assert sys.gettrace() is traced
+
+
+def test_a_template_that_is_no_text_is_refused():
+    tokenizer = chat_models.chatml()
+    tokenizer.chat_template = 5
+    with pytest.raises(ValueError, match=r"template of .* is 5 in place of a text: fetch its tokenizer_config\.json"):
+        ChatTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("make", chat_models.MAKERS.values())
+def test_prompts_are_those_of_transformers(make):
+    tokenizer = make()
+    tokenizer.chat_template = tokenizer.chat_template or "{{ 7 // 2 * '-' }}{{ '%d' % 3 }}{{ messages[0] | tojson }}"
+    ours = ChatTemplate(tokenizer)
+    given = {"add_generation_prompt": True, "tokenize": False, "enable_thinking": False}
+    expected = tokenizer.apply_chat_template([CHAT[1]], chat_template=ours._source, **given)
+    assert ours([CHAT[1]], answer=True) == expected
 
 
 def test_truncation_and_padding_of_a_tokenizer_file_do_not_apply(tmp_path):

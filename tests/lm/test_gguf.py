@@ -123,6 +123,55 @@ def test_a_missing_file_and_a_file_that_breaks_off_are_named(file, tmp_path):
             load(tmp_path / "half.gguf")
 
 
+def test_only_the_file_itself_is_read(folder, file, tmp_path):
+    """Its folder may hold another tokenizer, code, or an adapter that names another model."""
+    copied = Path(shutil.copy(file, tmp_path / "tiny.gguf"))
+    other = json.loads((folder / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**other, "normalizer": {"type": "Lowercase"}}))
+    trap = {"auto_map": {"AutoTokenizer": ["evil.T", "evil.T"]}, "tokenizer_class": "T"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(trap))
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "evil/model"}))
+    assert load_tokenizer(str(copied))("A Cat").input_ids == load_tokenizer(str(folder))("A Cat").input_ids
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        (
+            b"llama.block_count\x04\x00\x00\x00\x02\x00",
+            b"llama.block_count\x04\x00\x00\x00\x02\x07",
+            "has weights of 2 layers",
+        ),
+        (
+            b"llama.attention.head_count\x04\x00\x00\x00\x04",
+            b"llama.attention.head_count\x04\x00\x00\x00\x03",
+            "cannot be read as",
+        ),
+        (
+            b"llama.embedding_length\x04\x00\x00\x00\x20",
+            b"llama.embedding_length\x04\x00\x00\x00\x40",
+            "cannot be read as a model",
+        ),
+        (b"general.architecture\x08", b"general.architecture\x09", "is not a whole GGUF file"),
+    ],
+)
+def test_a_damaged_file_is_named(file, tmp_path, old, new, match):
+    content = file.read_bytes()
+    assert content.count(old) == 1
+    (tmp_path / "bad.gguf").write_bytes(content.replace(old, new))
+    with pytest.raises(ValueError, match=rf"bad\.gguf {match}"):
+        load(tmp_path / "bad.gguf")
+
+
+def test_a_list_that_is_longer_than_the_file_is_refused_at_once(file, tmp_path):
+    content, name = file.read_bytes(), b"tokenizer.ggml.token_type"
+    start = content.index(name) + len(name) + 8  # behind the kinds of list and item: the length
+    assert 0 < int.from_bytes(content[start : start + 8], "little") < 1000
+    (tmp_path / "long.gguf").write_bytes(content[:start] + (2**62).to_bytes(8, "little") + content[start + 8 :])
+    with pytest.raises(ValueError, match=r"long\.gguf is not a whole GGUF file .*it ends at byte"):
+        load(tmp_path / "long.gguf")
+
+
 def test_without_the_extra_the_error_names_it(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(ImportError, match=r"takes an extra: pip install 'evalbias\[gguf\]'"):

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import time
+from pathlib import Path
 
 import huggingface_hub
 import pytest
@@ -24,6 +25,7 @@ from transformers import (
 
 from evalbias import LocalLM
 from evalbias.lm import fingerprint
+from evalbias.lm.checks import readable
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
 from evalbias.lm.json_files import FILES
 
@@ -90,6 +92,70 @@ def test_a_file_of_another_form_is_named(tmp_path, file, content):
     (tmp_path / "m" / file).write_text(content)
     with pytest.raises(ValueError, match=re.escape(f"/m/{file} holds {content} in place of a JSON object: fetch it")):
         load(folder)
+
+
+def configured(folder, file="config.json", **settings):
+    """Change settings in a JSON file of a model."""
+    path = Path(folder) / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"hidden_size": "64"}, "config.json of .*/m cannot be read .*expected int.*fetch it again"),
+        ({"hidden_size": -5}, "config.json of .*/m cannot be read .*fetch it again"),
+        (
+            {"rope_parameters": {"rope_type": "evil"}},
+            "weights of .*/m cannot be read .KeyError: 'evil'.: fetch them again",
+        ),
+        ({"vocab_size": 10**9}, "weights of .*/m cannot be read .*: fetch them again, with the config.json of this"),
+        ({"num_hidden_layers": 10**6}, "config.json of .*/m has num_hidden_layers=1e.06, which no model has: fetch it"),
+        ({"text_config": [{"num_labels": 10**9}]}, "config.json of .*/m has num_labels=1e.09, which no model has"),
+        ({"num_hidden_layers": 999}, "/m has weights of 2 layers, and its configuration names 999: fetch it again"),
+        ({"num_hidden_layers": 0}, "/m has weights of 2 layers, and its configuration names 0: fetch it again"),
+        ({"max_position_embeddings": 1}, "/m has a context of 1 tokens, which holds no text"),
+        ({"model_type": "new", "auto_map": {"AutoConfig": "evil.C"}}, "custom code.*takes trust_remote_code=True"),
+    ],
+)
+def test_a_config_that_no_model_can_have_is_refused_by_name(tmp_path, settings, match):
+    folder = save("llama", tmp_path / "m")
+    configured(folder, **settings)
+    with pytest.raises(ValueError, match=match) as caught:
+        load(folder)
+    assert "cannot be read" not in match or caught.value.__cause__ is not None
+
+
+def test_no_config_decides_which_code_attends(tmp_path, lms):
+    folder = save("llama", tmp_path / "m")
+    configured(folder, attn_implementation="evil/kernel", _attn_implementation="evil/kernel")
+    (likelihood,), (expected,) = (lm.loglikelihood([("the cat", " sat")]) for lm in (load(folder), lms["llama"]))
+    assert likelihood.per_token == expected.per_token
+
+
+def test_a_tokenizer_of_a_larger_model_is_refused(tmp_path):
+    folder = save("llama", tmp_path / "m")
+    path = tmp_path / "m" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    vocabulary[last] = 10**9
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"tokenizer of .*/m has a token 1000000000, and the model knows \d+: fetch"):
+        load(folder)
+
+
+def test_memory_that_is_lacking_is_no_damage():
+    for error in (MemoryError(), KeyboardInterrupt(), OSError("no disk"), torch.OutOfMemoryError("no memory")):
+        with pytest.raises(type(error)), readable("x cannot be read", "fetch it again"):
+            raise error
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_a_folder_is_no_file_of_the_model(tmp_path):
+    before = model_fingerprint(str(tmp_path), [])
+    os.mkfifo(tmp_path / "notes.txt")
+    assert model_fingerprint(str(tmp_path), []) == before
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path):
