@@ -16,6 +16,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from dspy.utils.exceptions import LMError
+
 from evalbias import LocalLM
 from evalbias.lm.recorded import RecordedLM, UnseenPrompt
 
@@ -125,7 +127,7 @@ def open_mutants(kind: str, source: Path, work: Path, seeds, base: str | None = 
         try:
             open_one(kind, folder, base)
             outcomes["opened"] += 1
-        except (ValueError, OSError, ImportError, FloatingPointError, UnseenPrompt) as error:
+        except (ValueError, OSError, ImportError, FloatingPointError, LMError, UnseenPrompt) as error:
             outcomes[type(error).__name__] += 1
         assert not (folder / "MARKER").exists(), f"code of mutant {seed} ran"
     return dict(outcomes)
