@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 from jinja2 import Template, TemplateError
-from jinja2.sandbox import SandboxedEnvironment, SecurityError
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from evalbias.lm.types import Message
@@ -181,11 +182,12 @@ def _compiled(source: str, name: str) -> Template:
     environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
     environment.call_binop = _small
     try:
-        return environment.from_string(source)
+        template: Template = environment.from_string(source)
     except Exception as error:  # nesting that Python cannot compile too
         raise ValueError(
             f"The chat template of {name} cannot be read ({type(error).__name__}: {error!s:.200}): use another model."
         ) from error
+    return template
 
 
 def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
