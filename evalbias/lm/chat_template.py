@@ -21,6 +21,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
+from evalbias.lm.checks import readable
 from evalbias.lm.types import Message
 
 DATE = datetime(2024, 7, 26)
@@ -181,12 +182,8 @@ def _compiled(source: str, name: str) -> Template:
     environment = _compile_jinja_template("").environment.overlay()
     environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
     environment.call_binop = _small
-    try:
+    with readable(f"The chat template of {name} cannot be read", "use another model"):
         template: Template = environment.from_string(source)
-    except Exception as error:  # nesting that Python cannot compile too
-        raise ValueError(
-            f"The chat template of {name} cannot be read ({type(error).__name__}: {error!s:.200}): use another model."
-        ) from error
     return template
 
 
