@@ -26,7 +26,7 @@ from evalbias.lm.gguf_tokenizer import check_splitting, set_splitting
 
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
-VERSION = 1
+VERSION = 2
 """Version of the unpacking; a folder of another version is made again."""
 
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")

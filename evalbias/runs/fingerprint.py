@@ -15,6 +15,8 @@ from pathlib import Path, PurePath
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 ANSWER_SETTINGS = frozenset(
     {
         *("model", "model_type", "cache", "num_retries", "rollout_id", "prompt_cache", "use_developer_role"),
@@ -35,6 +37,8 @@ SECRET = re.compile(
 """Names in other objects whose values are never written; they grant access and decide no answer."""
 _LOGIN = re.compile("(?<=://)[^/@\\s]*@")
 _QUERY = re.compile("[?#].*", re.DOTALL)
+SMALL = 64
+"""Largest number of elements of an array that is described by its values."""
 NEUTRAL = ("history", "callbacks", "report")
 """Attributes of a DSPy module that do not change what it does."""
 
@@ -156,6 +160,21 @@ def _describe_object(value: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     return described
 
 
+def _describe_array(array: Any) -> Any:
+    """Return the values of a small array or tensor; a large one counts by the SHA-256 of its bytes."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        array = array.float() if array.is_floating_point() else array  # numpy has no bfloat16
+    array = np.asarray(array)
+    if array.size <= SMALL or array.dtype.hasobject:
+        return array.tolist()
+    return {
+        "array": hashlib.sha256(np.ascontiguousarray(array)).hexdigest(),
+        "shape": array.shape,
+        "of": str(array.dtype),
+    }
+
+
 def _code(code: CodeType) -> list[Any]:
     """Return what a compiled function does, and what it names."""
     return [code.co_code.hex(), code.co_names, [_constant(one) for one in code.co_consts]]
@@ -183,7 +202,9 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((_plain(item, around) for item in value), key=repr)
     if hasattr(value, "tolist"):
-        return value.tolist()
+        return _describe_array(value)
+    if hasattr(value, "state_dict") and hasattr(value, "named_parameters"):  # a torch module, known by its weights too
+        return _describe_object(value, around) | {"state": _plain(dict(value.state_dict()), around)}
     if isinstance(value, partial):
         return {"partial": _plain(value.func, around), "args": _plain([*value.args, value.keywords], around)}
     if isinstance(value, MethodType):

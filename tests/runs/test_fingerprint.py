@@ -1,5 +1,6 @@
 """Fingerprints differ where answers may differ, and are the same in another process."""
 
+import copy
 import json
 import os
 import subprocess
@@ -8,7 +9,9 @@ import threading
 from functools import partial
 
 import dspy
+import numpy as np
 import pytest
+import torch
 
 from evalbias.evaluation.external_scores import CachedScorer
 from evalbias.programs.feedback import ScorerFeedback
@@ -89,6 +92,21 @@ class Slotted:
 def test_whatever_holds_another_number_has_another_fingerprint(made):
     first, again, other = (digest(describe(source(made(alpha)))) for alpha in (0.1, 0.1, 0.9))
     assert first == again != other
+
+
+def test_arrays_and_torch_modules_count_by_their_numbers():
+    rows = np.arange(200.0)
+    changed = rows.copy()
+    changed[150] = -1
+    assert digest(describe(source(Scorer(rows)))) == digest(describe(source(Scorer(rows.copy()))))
+    assert digest(describe(source(Scorer(rows)))) != digest(describe(source(Scorer(changed))))
+    assert digest(describe(source(Scorer(rows)))) != digest(describe(source(Scorer(rows.reshape(2, 100)))))
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Linear(10, 10)).to(torch.bfloat16)
+    first, again = digest(describe(source(Scorer(layer)))), digest(describe(source(Scorer(copy.deepcopy(layer)))))
+    with torch.no_grad():
+        layer[0].weight[3, 4] += 1
+    assert first == again != digest(describe(source(Scorer(layer))))
 
 
 def test_an_object_that_holds_itself_is_described_and_one_that_holds_nothing_is_refused():
