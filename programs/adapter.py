@@ -30,7 +30,7 @@ MAX_SCORE_TOKENS = 8
 """Largest number of tokens that direct scoring generates."""
 
 _GREEDY = lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS)
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.]*\d)")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?!\d)(?![\w.]*\d)")
 
 
 class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+MOST_DIGITS = 1_000
+"""Longest answer that is read as a number; Python refuses to convert more than 4,300 digits."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _NUMBER = re.compile(r"([+-]?)\(?(-?(?:\d+\.?\d*|\.\d+))\)?(?:/\(?(-?(?:\d+\.?\d*|\.\d+))\)?)?")
 _NOISE = re.compile(r"\\(?:left|right|,|!|;|:|quad|\$|%)|[\s$%]|\^\s*\{?\\circ\}?")
@@ -74,7 +76,7 @@ def _split_assignment(text: str) -> tuple[str, str]:
 def _number(text: str) -> Fraction | None:
     bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
     match = _NUMBER.fullmatch(bare)
-    if not match:
+    if not match or len(bare) > MOST_DIGITS:
         return None
     sign, numerator, denominator = match.groups()
     if denominator is not None and not Fraction(denominator):

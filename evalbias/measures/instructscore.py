@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 
-from evalbias.measures.mqm import MQMError, MQMReading
+from evalbias.measures.mqm import LONGEST, MQMError, MQMReading
 from evalbias.measures.mqm_verdicts import NUMBER, number_of
 
 _COUNT = re.compile(rf"\bcontains?\s+(?:no|{NUMBER})\s+errors?\b", re.IGNORECASE)
-_TYPE = re.compile(r"^\W*error\s+type\s*\d*\s*:[ \t]*(?P<kind>.*)$", re.IGNORECASE | re.MULTILINE)
+_TYPE = re.compile(r"^[^\w\n]*error\s+type\s*(?:\d+\s*)?:[ \t]*(?P<kind>.*)$", re.IGNORECASE | re.MULTILINE)
 _SEVERITY = re.compile(
-    r"^\W*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b(?!\s*(?:/|or\b))", re.IGNORECASE | re.MULTILINE
+    r"^[^\w\n]*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b(?!\s*(?:/|or\b))",
+    re.IGNORECASE | re.MULTILINE,
 )
-_LOCATION = re.compile(r"^\W*error\s+location\s*\d*\s*:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
+_LOCATION = re.compile(r"^[^\w\n]*error\s+location\s*(?:\d+\s*)?:[ \t]*(?P<span>.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 def read_instructscore(text: str | None) -> MQMReading:
     r"""Read the errors of an InstructScore report; explanations are dropped because they reveal the correction.
 
-    A report is unreadable if it lists fewer errors than it announces, or an error without a severity.
+    A report is unreadable if it lists fewer errors than it announces, or an error without a severity, or has more than
+    ``LONGEST`` characters.
 
     Args:
         text: Report as the model wrote it; None or blank text is ``"empty"``.
@@ -36,6 +38,8 @@ def read_instructscore(text: str | None) -> MQMReading:
     """
     if text is None or not text.strip():
         return MQMReading("empty")
+    if len(text) > LONGEST:
+        return MQMReading("unreadable")
     starts = [m.start() for m in _TYPE.finditer(text)]
     errors = [_error(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
     announced = _COUNT.search(text)

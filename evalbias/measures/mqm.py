@@ -6,6 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
+LONGEST = 20_000
+"""Most characters of an answer that is read. No list of errors is that long: the longest of 19,700 recorded answers has
+1,072 characters, but a model that repeats itself up to the length limit writes any number of them."""
+WINDOW = 200
+"""Characters before and after a severity or a quotation that are looked at: the time stays linear in the length."""
 
 
 @dataclass(frozen=True)

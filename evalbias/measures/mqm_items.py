@@ -19,6 +19,7 @@ from itertools import pairwise
 from string import ascii_lowercase
 from typing import Literal
 
+from evalbias.measures.mqm import WINDOW
 from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, verdict
 from evalbias.measures.quotations import QUOTATION as Q
 
@@ -48,7 +49,7 @@ _MEANS = r"\b(?:means?|meaning|says?|reads?|because|since)"
 _THE_WORD = r"(?: (?:the|an?|simply|just|word|phrase|term))*[\s:(=]*$"
 _CORRECTION = re.compile(rf"(?:{_SHOULD_BE}|{_THE_CORRECT_WORD_IS}|{_INSTEAD_OF}|{_MEANS}){_THE_WORD}", re.IGNORECASE)
 _OTHER_WORD = re.compile(  # the source of a quotation before, or an arrow from that one
-    r"(?:[-=]+>|[\u2192\u21d2=])\s*$|\b(?:source|original|reference"
+    r"(?:[-=]>|[\u2192\u21d2=])\s*$|\b(?:source|original|reference"
     r"|(?:(?:mis)?(?:translation|spelling)|rendering|meaning|sense|form|word|term) (?:of|for))(?: \w+){0,2}[\s:(=]*$",
     re.IGNORECASE,
 )
@@ -61,12 +62,12 @@ _IS_RIGHT = re.compile(
     r"|^\s*in the (?:source|original|reference)\b",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(
-    r"^\W*(?:it|this|that|which|because|since|so|as|making|causing|changing|leading|resulting|not|should|but|though"
-    r"|although|where|while)\b",
-    re.IGNORECASE,
+_COMMENTING = (
+    r"(?:it|this|that|which|because|since|so|as|making|causing|changing|leading|resulting|not|should|but|though|although"
+    r"|where|while)\b"
 )
-_LISTED_WORDS = re.compile(rf",\s*(?!{_COMMENT.pattern[1:]})\w", re.IGNORECASE)
+_COMMENT = re.compile(rf"^\W*{_COMMENTING}", re.IGNORECASE)
+_LISTED_WORDS = re.compile(rf",\s*(?!{_COMMENTING})\w", re.IGNORECASE)
 """Words in a row, such as ``the cat, the dog``, that may be several errors."""
 
 # Which words report errors that are not listed one by one.
@@ -145,11 +146,12 @@ def _pieces(part: str) -> list[str]:
 def _wrong(piece: str) -> list[str]:
     """Return the masked quotations that are wrong, without their corrections, sources and explanations."""
     wrong: list[str] = []
-    start = 0
+    start, explained = 0, False
     for quotation in re.finditer(Q, piece):
-        before, after = piece[start : quotation.start()], piece[quotation.end() :]
-        entry = _ENTRY.split(piece[: quotation.start()])[-1]
-        right = _CORRECTION.search(before) or _IS_RIGHT.search(after) or _REASON.search(entry)
+        before, after = piece[start : quotation.start()], piece[quotation.end() : quotation.end() + WINDOW]
+        *earlier, entry = _ENTRY.split(before)
+        explained = (explained and not earlier) or _REASON.search(entry) is not None
+        right = _CORRECTION.search(before) or _IS_RIGHT.search(after) or explained
         if not right and not (wrong and _OTHER_WORD.search(before)):
             wrong.append(quotation.group())
         start = quotation.end()

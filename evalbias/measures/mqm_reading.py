@@ -19,7 +19,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from evalbias.measures.mqm import MQMError, MQMReading
+from evalbias.measures.mqm import LONGEST, MQMError, MQMReading
 from evalbias.measures.mqm_items import items, reports_more
 from evalbias.measures.mqm_severities import SEVERITY, Mention, mentions
 from evalbias.measures.mqm_verdicts import ERRORS, faults_a_quotation, stated_total, verdict
@@ -30,10 +30,10 @@ SEVERITIES = ("critical", "major", "minor")
 _FENCE = re.compile(r"```\w*")
 _MARKUP = re.compile(r"\*\*|__|(?m:^[ \t]*#+[ \t]*)")
 _BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
-_HEADING = rf"(?:critical|major|minor)(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\(\d+\))?\s*[:\uff1a]"
-_INLINE_HEADING = re.compile(rf"\s*[/;|.,]\s*(?={_HEADING})", re.IGNORECASE)
+_HEADING = rf"(?:critical|major|minor)(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\(\d{{1,2}}\)\s*)?[:\uff1a]"
+_INLINE_HEADING = re.compile(rf"(?<!\s)\s*[/;|.,]\s*(?={_HEADING})", re.IGNORECASE)
 _SECTION = re.compile(
-    rf"^[\s(\[]*{SEVERITY.pattern}(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\((?P<number>\d+)\))?\s*[:\uff1a](?P<rest>.*)$",
+    rf"^[\s(\[]*{SEVERITY.pattern}(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\((?P<number>\d{{1,2}})\)\s*)?[:\uff1a](?P<rest>.*)$",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[A-Z({MASKS}\"'])|;\s*")
@@ -60,7 +60,8 @@ _TORN = re.compile(
 def read_mqm(text: str | None) -> MQMReading:
     """Read the errors of a feedback text and classify the text.
 
-    A last line that breaks off before its severity, as at the length limit, is left out.
+    A last line that breaks off before its severity, as at the length limit, is left out. A text of more than
+    ``LONGEST`` characters is unreadable.
 
     Args:
         text: Feedback as the judge wrote it; None or blank text is ``"empty"``.
@@ -75,6 +76,8 @@ def read_mqm(text: str | None) -> MQMReading:
     """
     if text is None or not text.strip():
         return MQMReading("empty")
+    if len(text) > LONGEST:
+        return MQMReading("unreadable")
     bare = text.strip().strip("'\"\u201c\u201d`.")
     if _NOTHING.match(bare):
         return MQMReading("no errors")  # with the quotation marks of the instruction
@@ -146,7 +149,7 @@ class _Reader:
         if _NOTHING.match(line):
             self.denied.add(severity)
         elif line and not (last and UNCLOSED.match(line) and not re.search(QUOTATION, line)):
-            found = items(line, goes_on=severity in {error.severity for error in self.errors})
+            found = items(line, goes_on=any(error.severity == severity for error in reversed(self.errors)))
             for mask, kind in found or ():
                 self._error(severity, mask, kind)
             self.verdicts |= {"unsure"} if found is None else set()

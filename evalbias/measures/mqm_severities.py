@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from evalbias.measures.mqm import WINDOW
 from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, NUMBER, number_of
 from evalbias.measures.quotations import MASKS
 from evalbias.measures.quotations import QUOTATION as Q
@@ -111,29 +112,35 @@ class _Place:
     until: int
     torn: bool
 
+    def before(self, ending: re.Pattern[str], *, since: int = 0, until: int | None = None) -> re.Match[str] | None:
+        """Search the words before the severity, or before ``until``, for what they end with."""
+        end = self.start if until is None else until
+        return ending.search(self.sentence, max(since, end - WINDOW), end)
+
 
 def _mention(place: _Place) -> Mention:
     """Read one severity from the words before and after it."""
-    severity, before, after = place.severity, place.sentence[: place.start], place.sentence[place.end :]
+    severity, before = place.severity, place.before
+    after = place.sentence[place.end : place.end + WINDOW]
     unsure = Mention("unsure", severity)
-    if _DENIAL.search(before):
+    if before(_DENIAL):
         return Mention("denied", severity)
-    if _NOT_ONE.search(before):
+    if before(_NOT_ONE):
         return Mention("nothing", severity)
-    if _FIELD.search(before):
+    if before(_FIELD):
         return Mention("errors", severity, 1)
     noun = _noun(after)
     named, shared = noun.named, _SHARED.match(after) is not None
-    if subject := _SUBJECT.search(before):
+    if subject := before(_SUBJECT):
         masks = "".join(_QUOTE.findall(subject["quotes"]))
-        if place.since and _EARLIER_OBJECT.search(place.sentence[place.since : place.start]):
+        if place.since and before(_EARLIER_OBJECT, since=place.since):
             masks = _first_quote(place.sentence[place.end : place.until])
         certain = (named or place.torn or not noun.kind) and noun.plural == (len(masks) > 1)
         return Mention("errors", severity, max(len(masks), 1), masks, noun.kind) if certain else unsure
-    if counted := _COUNTED.search(before):
-        certain = (named or shared) and not _ABOUT.search(before[: counted.start()])
+    if counted := before(_COUNTED):
+        certain = (named or shared) and not before(_ABOUT, until=counted.start())
         return Mention("count", severity, number_of(counted["number"])) if certain else unsure
-    if first := _CATEGORY_FIRST.search(before):
+    if first := before(_CATEGORY_FIRST):
         kind = first["kind"] or first["any"] or ""
         mask = _quote_of(place)
         plural = _PLURAL.search(kind + (first["head"] or first["noun"] or ""))
@@ -142,7 +149,7 @@ def _mention(place: _Place) -> Mention:
         listed = _LISTED.match(noun.rest)
         masks = "".join(_QUOTE.findall(listed["quotes"])) if listed else ""
         return Mention("errors", severity, len(masks), masks, noun.kind) if masks else unsure
-    if not _ARTICLE.search(before) or not (named or shared):
+    if not before(_ARTICLE) or not (named or shared):
         return unsure
     mask = _first_quote(place.sentence[place.end : place.until])
     announces = not mask and place.sentence.rstrip().endswith(":")

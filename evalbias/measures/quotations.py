@@ -9,6 +9,8 @@ MASKS = "\ue000-\uf8ff"
 """Characters that stand for quotations, as a range within a regular expression's brackets: the private use area."""
 QUOTATION = f"[{MASKS}]"
 """Regular expression of one masked quotation."""
+LONGEST_QUOTATION = 500
+"""Most characters of a quotation, so that a mark that is never closed costs no more; the longest recorded has 155."""
 
 _MARKS = (
     ("'\u2018\u201a`\u00b4", "'\u2019`\u00b4"),
@@ -29,8 +31,10 @@ def _quotation(opening: str, closing: str) -> str:
     up to it holds no severity, and no end of a quotation that is followed by the beginning of the next one.
     """
     next_one = rf"[{closing}](?!\w)[^\n{closing}]*(?<![^\s(\[,;:/-])[{opening}](?=\S)"
-    text = rf"(?:(?!\b(?:critical|major|minor)\b|{next_one})[^\n])+?"
-    return rf"(?<!\w)[{opening}](?:({text})[{closing}](?!\w){_GOES_ON}|([^\n]+?)[{closing}](?!\w))"
+    text = rf"(?:(?!\b(?:critical|major|minor)\b|{next_one})[^\n]){{1,{LONGEST_QUOTATION}}}?"
+    return (
+        rf"(?<!\w)[{opening}](?:({text})[{closing}](?!\w){_GOES_ON}|([^\n]{{1,{LONGEST_QUOTATION}}}?)[{closing}](?!\w))"
+    )
 
 
 _QUOTATION = re.compile("|".join(_quotation(*marks) for marks in _MARKS), re.IGNORECASE | re.MULTILINE)

@@ -10,6 +10,8 @@ import ast
 import re
 from collections.abc import Sequence
 
+from evalbias.measures.mqm import LONGEST
+
 # Parts of sentences.
 _NOUN = r"(?:concepts?|words?|keywords?|items?)"
 _OF_THEM = (
@@ -34,8 +36,8 @@ _NOTHING = re.compile(rf"\W*(?:{_SAID})\W*|{_EMPTY_LIST}", re.IGNORECASE)
 # Words around a list of missing concepts.
 _YES_OR_NO = re.compile(r"^(?:yes|no)[,.] ", re.IGNORECASE)
 _LABEL = re.compile(
-    r"^(?![^:]*\b(?:no|not|nothing|none)\b)[^,\n:\[]*\bmissing\b[^,\n:\[]*(?::|\bare\b|\bis\b)", re.IGNORECASE
-)
+    r"^(?![^:]*\b(?:no|not|nothing|none)\b)(?=([^,\n:\[]*?\bmissing\b))\1[^,\n:\[]*(?::|\bare\b|\bis\b)", re.IGNORECASE
+)  # the first "missing" alone is tried: the lookahead never goes back
 _LEAVES_OUT = re.compile(
     rf"^(?:{_TEXT}|it) (?:(?:does not|doesn't|fails to) (?:cover|include|contain|mention|use)|lacks|omits|misses"
     r"|leaves out|is missing):? ",
@@ -43,7 +45,8 @@ _LEAVES_OUT = re.compile(
 )
 _THE_CONCEPTS = re.compile(rf"^(?:the (?:following )?{_NOUN}:? |{_NOUN} (?=[\"'\u2018\u201c]))", re.IGNORECASE)
 _IS_MISSING = re.compile(
-    rf"[\s:(\u2013-]*(?:\b{_BE} )?(?:missing|not {_COVERED})(?: (?:in|from|by) {_TEXT})?\W*$", re.IGNORECASE
+    rf"(?<![\s:(\u2013-])[\s:(\u2013-]*(?:\b{_BE} )?(?:missing|not {_COVERED})(?: (?:in|from|by) {_TEXT})?\W*$",
+    re.IGNORECASE,
 )
 
 # The layout of a list.
@@ -59,7 +62,7 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     The answer may say that all are covered, or be a Python list, or concepts in bullets, numbers, or a row, also in a
     sentence such as "The text does not mention dog." or after a label such as "Missing:". Entries without a concept are
     ignored. An entry with a concept among other words makes the answer unreadable, as does an entry that says that all
-    are covered.
+    are covered, and more than ``LONGEST`` characters.
 
     Returns:
         The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable. A Python
@@ -71,6 +74,8 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
         >>> print(read_missing("All covered except dog.", ["dog", "park"]))
         None
     """
+    if len(text) > LONGEST:
+        return None
     answer = _MARKUP.sub("", re.sub("[\ue000-\uf8ff]", "", text)).strip()
     listed = _without_sentence(answer)
     if _NOTHING.fullmatch(answer) or _NOTHING.fullmatch(listed):
