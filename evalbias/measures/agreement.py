@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.checks import defined, vectors
+from evalbias.measures.checks import common_index, defined, groups_of, vectors
 from evalbias.measures.ranks import pearson_rows, spearman_rows
 
 
@@ -51,7 +51,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         Agreement whose value is rho, in [-1, 1]; NaN for fewer than two items or constant scores.
 
     Raises:
-        ValueError: The lengths differ, or a score is infinite.
+        ValueError: The lengths or pandas indexes differ, a score is infinite or no number, or a group is missing.
 
     Examples:
         >>> spearman([1, 2, 3], [1, 3, 2]).value
@@ -110,13 +110,13 @@ def _agreement(
     y: ArrayLike,
     groups: Sequence[object] | None,
 ) -> Agreement:
+    common_index(x, y, groups)
     a, b = vectors(x=x, y=y)
-    if groups is not None and len(groups) != len(a):
-        raise ValueError(f"groups has {len(groups)} entries for {len(a)} items; give one group per item.")
-    kept, names = defined(a, b), None if groups is None else list(groups)  # by place: pandas indexes by label
+    kept = defined(a, b)
+    names = [None] * len(a) if groups is None else groups_of(groups, np.ones_like(kept), "groups")
     members: dict[object, list[int]] = {}
     for index, usable in enumerate(kept):
-        members.setdefault(None if names is None else names[index], []).extend([index] if usable else [])
+        members.setdefault(names[index], []).extend([index] if usable else [])
     values = tuple(correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values())
     finite = [v for v in values if not np.isnan(v)]
     value = float(np.mean(finite)) if finite else float("nan")

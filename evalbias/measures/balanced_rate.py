@@ -57,7 +57,7 @@ class BalancedRate(BoundedStatistic):
         Returns:
             The interval, within [0, 1]; its units are those of the class that has fewer.
         """
-        (column, classes) = aligned(scores, *self.references)
+        (column, classes) = aligned(scores, *self.references, beside=[clusters])
         kept = defined_items(column, classes)
         members = [kept & (classes == number) for number in (0, 1)]
         first, second = (

@@ -60,7 +60,7 @@ def both_orders_interval(
         >>> round(found.low, 3), round(found.high, 3)
         (0.476, 0.524)
     """
-    (column,) = aligned(values)
+    (column,) = aligned(values, beside=[clusters])
     kept = defined_items(column)
     x, codes = 2 * column[kept] - 1, cluster_codes(clusters, kept)
     if not 0 < confidence < 1 or (np.abs(x) > 1).any():

@@ -13,7 +13,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.checks import check_confidence, defined, vector, vectors
+from evalbias.measures.checks import check_confidence, common_index, defined, groups_of, vector, vectors
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
 from evalbias.measures.statistic import ALIKE
 
@@ -64,6 +64,8 @@ def corrected_mean(
         (3.16, 2.5)
     """
     check_confidence(confidence)
+    common_index(labeled_judge, labeled_human, labeled_clusters)
+    common_index(unlabeled_judge, unlabeled_clusters)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     rest = vector(unlabeled_judge, "unlabeled_judge")
     kept, usable = defined(judge, human), ~np.isnan(rest)
@@ -133,6 +135,8 @@ def corrected_rate(
         0.571
     """
     check_confidence(confidence)
+    common_index(labeled_judge, labeled_human, labeled_clusters)
+    common_index(unlabeled_judge, unlabeled_clusters)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     rest = vector(unlabeled_judge, "unlabeled_judge")
     for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
@@ -185,10 +189,9 @@ class _Padded:
 
 def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
     """Return the cluster of each kept item; without clusters, a name of each item's own."""
-    if clusters is not None and len(clusters) != len(kept):
-        raise ValueError(f"{kind}_clusters has {len(clusters)} entries for {len(kept)} items: give one input an item.")
-    names = [(kind, index) for index in range(len(kept))] if clusters is None else list(clusters)  # pandas: by place
-    return [names[int(index)] for index in np.flatnonzero(kept)]
+    if clusters is None:
+        return [(kind, int(index)) for index in np.flatnonzero(kept)]
+    return groups_of(clusters, kept, f"{kind}_clusters")
 
 
 def _per_cluster(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.intervals import ConfidenceInterval, share_ends, share_interval, stretched
 from evalbias.measures.resampling import left_out
 from evalbias.measures.statistic import FEWEST_UNITS, MeanStatistic, Statistic
@@ -70,5 +71,6 @@ class MeanCorrelationStatistic(MeanStatistic):
         seed: int,
     ) -> ConfidenceInterval:
         """See ``Statistic``; it is the ``share_interval`` of (1 + coefficient) / 2, and nothing is resampled."""
-        shares = (1 + np.asarray(scores, dtype=np.float64)) / 2
+        common_index(scores, clusters)
+        shares = (1 + numbers(scores, "scores")) / 2
         return stretched(share_interval(shares, clusters=clusters, confidence=confidence))

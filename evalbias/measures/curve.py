@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.checks import defined, vectors
+from evalbias.measures.checks import defined, numbers, vectors
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class QuadraticFit:
 
     def __call__(self, x: ArrayLike) -> np.ndarray:
         """Evaluate the parabola at x."""
-        return np.polyval([self.curvature, self.slope, self.constant], np.asarray(x, dtype=np.float64))
+        return np.polyval([self.curvature, self.slope, self.constant], numbers(x, "x"))
 
 
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
 from evalbias.measures.both_orders import both_orders_interval
+from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.intervals import ConfidenceInterval, p_of_interval, quantiles, share_interval
 from evalbias.measures.resampling import aligned, chunks, drawn
 from evalbias.measures.statistic import Statistic, Swapping
@@ -39,7 +40,7 @@ class FairnessStatistic(Statistic):
     """
 
     def __init__(self, prior: ArrayLike | None = None, *, ties: bool = False, both_orders: bool = False) -> None:
-        self._prior = None if prior is None else np.asarray(prior, dtype=np.float64)
+        self._prior = None if prior is None else numbers(prior, "prior")
         self._ties = ties
         self._interval = both_orders_interval if both_orders else share_interval
 
@@ -88,7 +89,7 @@ class FairnessStatistic(Statistic):
         do not move, so rates count as near that move one class to an end of its own ``share_interval``. p is that of
         the rates too: fairness is at its end where they are fair, so its own interval has no distance to 0.
         """
-        (shares,) = aligned(scores)
+        (shares,) = aligned(scores, beside=[clusters])
         if shares.shape[1] - int(self._ties and self._prior is None) == 2:
             first = shares[:, 0] + (shares[:, 2] / 2 if shares.shape[1] == 3 else 0)
             target = 0.5 if self._prior is None else self._prior[0]
@@ -139,7 +140,8 @@ class OddsStatistic(Statistic):
     """
 
     def __init__(self, difference: FloatArray, *, at_zero: bool = False, shared: OddsStatistic | None = None) -> None:
-        self.references = (difference,)
+        self.references = (numbers(difference, "difference"),)
+        self.index = common_index(difference)
         self._term = int(at_zero)
         self._fits: _Fits = _Fits() if shared is None else shared._fits
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.effect import FeatureEffect
 from evalbias.measures.equal_quality import effect_at_equal_quality, effect_change
 from evalbias.measures.intervals import ConfidenceInterval
@@ -45,8 +46,10 @@ class EffectStatistic(Statistic):
         differences: bool = False,
         mirrored: bool = False,
     ) -> None:
-        self._columns = {name: feature, **(covariates or {})}
-        self._ratings = ratings
+        self.index = common_index(feature, ratings, *(covariates or {}).values())
+        columns = {name: feature, **(covariates or {})}
+        self._columns = {label: numbers(column, label) for label, column in columns.items()}
+        self._ratings = numbers(ratings, "ratings")
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
         self._options["mirrored"] = mirrored
         self._differences = differences
@@ -85,6 +88,7 @@ class EffectStatistic(Statistic):
 
     def measure(self, scores: ArrayLike, *, clusters: Sequence[object] | None = None) -> FeatureEffect:
         """Compute the effect of one judge's scores (n,) with all that belongs to it."""
+        common_index(self, scores, clusters)
         feature, covariates = self._arguments()
         options: dict[str, Any] = {**self._options, "differences": self._differences}
         return effect_at_equal_quality(
@@ -118,6 +122,7 @@ class EffectStatistic(Statistic):
         seed: int,
     ) -> ConfidenceInterval:
         """Return the paired interval and p of ``effect_change``; see ``Statistic``."""
+        common_index(self, a, b, clusters)
         feature, covariates = self._arguments()
         change = effect_change(feature, a, b, self._ratings, clusters=clusters, covariates=covariates, **self._options)
         return _interval(change, confidence)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.checks import vectors
+from evalbias.measures.checks import common_index, vectors
 from evalbias.measures.effect import FeatureEffect, fitted_effect
 from evalbias.measures.instrumented import jackknife
 from evalbias.measures.joint_model import joint_model
@@ -67,8 +67,8 @@ def effect_at_equal_quality(
         has bounds for reliabilities from .5 to 1, from 1/pi if the ratings have two values.
 
     Raises:
-        ValueError: The lengths differ, a number is infinite, or ``reliability`` is out of range or contradicts several
-            ratings.
+        ValueError: The lengths or pandas indexes differ, a number is infinite, a cluster is missing, or
+            ``reliability`` is out of range or contradicts several ratings.
 
     Examples:
         >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
@@ -77,6 +77,7 @@ def effect_at_equal_quality(
         >>> round(found.effect, 2), round(found.low, 2), round(found.high, 2)
         (0.18, -0.24, 0.6)
     """
+    common_index(feature, model_scores, ratings, clusters, *(covariates or {}).values())
     x, scores = vectors(**{name: feature, "model_scores": model_scores})
     options: dict[str, Any] = {"name": name, "standardized": standardized, "differences": differences}
     options["mirrored"] = mirrored
@@ -122,6 +123,7 @@ def effect_change(
     Raises:
         ValueError: See ``effect_at_equal_quality``.
     """
+    common_index(feature, before, after, ratings, clusters, *(covariates or {}).values())
     x, first, second = vectors(**{name: feature, "before": before, "after": after})
     scores = np.column_stack([first, second])
     options: dict[str, Any] = {"name": name, "standardized": standardized, "mirrored": mirrored}

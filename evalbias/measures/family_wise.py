@@ -109,7 +109,7 @@ def higher_than_first(
     Raises:
         ValueError: Different numbers of items.
     """
-    columns = aligned(*systems, *statistic.references)
+    columns = aligned(*systems, *statistic.references, beside=[statistic, clusters])
     kept = defined_items(*columns)
     first, *others = (column[kept] for column in columns[: len(systems)])
     if kept.sum() < 2 or not others:

@@ -50,7 +50,7 @@ class GapStatistic(Statistic):
         seed: int,
     ) -> ConfidenceInterval:
         """See ``Statistic``; it follows from that of (1 + gap) / 2, the ``BalancedRate`` of x and, of others, 1 - x."""
-        values, members = aligned(scores, *self.references)
+        values, members = aligned(scores, *self.references, beside=[clusters])
         rate = BalancedRate(members)
         found = rate.interval(
             np.where(members == 1, values, 1 - values), clusters=clusters, confidence=confidence, seed=seed

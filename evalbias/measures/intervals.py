@@ -95,7 +95,7 @@ def bootstrap_ci(
     if not arrays or not 0 < confidence < 1 or n_resamples < 1 or method not in METHODS:
         settings = f"confidence={confidence}, n_resamples={n_resamples}, method={method!r}"
         raise ValueError(f"{len(arrays)} arrays, {settings}: out of range.")
-    columns = aligned(*arrays)
+    columns = aligned(*arrays, beside=[clusters])
     kept = defined_items(*columns)
     columns, codes = [column[kept] for column in columns], cluster_codes(clusters, kept)
 
@@ -202,7 +202,7 @@ def share_interval(
         >>> round(found.low, 3), found.high
         (0.878, 1.0)
     """
-    (column,) = aligned(values)
+    (column,) = aligned(values, beside=[clusters])
     kept = defined_items(column)
     x, codes = column[kept], cluster_codes(clusters, kept)
     if not 0 < confidence < 1 or (x < 0).any() or (x > 1).any():

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
-from evalbias.measures.checks import vector
+from evalbias.measures.checks import groups_of, missing, numbers, vector
 
 QUALITY = "quality"
 """Name of the quality among the terms of the model."""
@@ -118,7 +118,7 @@ def joint_model(
             the feature or of the quality.
     """
     n, ratings = len(feature), _matrix(ratings)
-    groups = list(range(n)) if clusters is None else list(clusters)
+    groups: Sequence[object] = range(n) if clusters is None else clusters
     given = {label: list(values) for label, values in (covariates or {}).items()}
     if taken := {name, QUALITY} & given.keys():
         raise ValueError(f"A covariate is called {taken.pop()!r}, as another term of the model is: rename it.")
@@ -128,7 +128,7 @@ def joint_model(
     counts = (~np.isnan(ratings)).sum(axis=1)
     complete = ~np.isnan(feature) & ~np.isnan(scores).any(axis=1) & (counts > 0)
     for values in given.values():
-        complete &= np.array([not _missing(value) for value in values], dtype=bool)
+        complete &= np.array([not missing(value) for value in values], dtype=bool)
     several = bool((counts[complete] > 1).any())
     kept: BoolArray = complete & (counts > 1) if several else complete
     places = np.flatnonzero(kept)
@@ -145,7 +145,7 @@ def joint_model(
         else:
             columns[label] = _scaled(rows(vector(np.array(values, dtype=np.float64), label)))
     names: dict[object, int] = {}
-    codes = [names.setdefault(groups[i], len(names)) for i in places]
+    codes = [names.setdefault(group, len(names)) for group in groups_of(groups, kept, "clusters")]
     return JointModel(
         n=len(places),
         scores=np.column_stack([standardize(rows(column)) for column in scores.T]),
@@ -161,7 +161,7 @@ def joint_model(
 
 
 def _matrix(ratings: ArrayLike) -> FloatArray:
-    array = np.asarray(ratings, dtype=np.float64)
+    array = numbers(ratings, "ratings")
     if array.ndim != 2:
         raise ValueError(f"ratings has the shape {array.shape}: give one row an item, (n, raters).")
     if np.isinf(array).any():
@@ -183,7 +183,3 @@ def _scaled(values: FloatArray) -> FloatArray:
 def _levels(name: str, values: Sequence[str]) -> dict[str, FloatArray]:
     """``name=level`` -> (m,) 1 where the value is this level; the first level is what the others are compared with."""
     return {f"{name}={level}": np.array([float(v == level) for v in values]) for level in sorted(set(values))[1:]}
-
-
-def _missing(value: object) -> bool:
-    return value is None or value != value  # NaN is not equal to itself

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.checks import defined, vectors
+from evalbias.measures.checks import common_index, defined, groups_of, numbers, vectors
 from evalbias.measures.decision_statistics import FairnessStatistic
 
 SUM_SLACK = 1e-4
@@ -48,18 +48,17 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
         >>> decision_rates([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]).tolist()
         [0.625, 0.375]
     """
+    common_index(probabilities, groups)
     shares = decision_shares(probabilities)
     kept = ~np.isnan(shares).any(axis=1)
-    if groups is not None and len(groups) != len(shares):
-        raise ValueError(f"groups has {len(groups)} entries for {len(shares)} rows: give each row its group.")
+    names = None if groups is None else groups_of(groups, kept, "groups")
     if not kept.any():
         return np.full(shares.shape[1], np.nan)
-    if groups is None:
+    if names is None:
         return np.asarray(shares[kept].mean(axis=0))
     members: dict[object, list[int]] = {}
-    names = list(groups)  # by place: pandas indexes by label
-    for index in np.flatnonzero(kept):
-        members.setdefault(names[int(index)], []).append(int(index))
+    for index, name in zip(np.flatnonzero(kept), names, strict=True):
+        members.setdefault(name, []).append(int(index))
     return np.asarray(np.stack([shares[rows].mean(axis=0) for rows in members.values()]).mean(axis=0))
 
 
@@ -87,7 +86,7 @@ def fairness(
     """
     rates = decision_rates(probabilities, groups=groups)
     if prior is not None:
-        given = np.asarray(prior, dtype=np.float64)
+        given = numbers(prior, "prior")
         if given.shape != rates.shape or abs(given.sum() - 1) > SUM_SLACK or (given < 0).any():
             raise ValueError(f"prior={given.tolist()} is not a distribution over {len(rates)} classes.")
     return float(FairnessStatistic(prior, ties=ties)(rates[None]))
@@ -143,6 +142,7 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
 
     An undecided comparison is consistent if the same candidates share the other one.
     """
+    common_index(forward, swapped)
     a, b = _matrix(forward, "forward"), _matrix(swapped, "swapped")
     if a.shape != b.shape:
         raise ValueError(f"forward has the shape {a.shape}, swapped {b.shape}: give the same comparisons twice.")
@@ -193,7 +193,7 @@ def count_undefined(probabilities: ArrayLike) -> int:
 
 
 def _matrix(values: ArrayLike, name: str) -> FloatArray:
-    rows = np.asarray(values, dtype=np.float64)
+    rows = numbers(values, name)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ValueError(f"{name} has the shape {rows.shape}: give one row a comparison and one column a class.")
     return rows

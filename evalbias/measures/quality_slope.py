@@ -75,7 +75,7 @@ class QualitySlopeStatistic(Statistic):
         above 1 is no use of the scale but the mark of another bias. Scores that follow the ratings exactly, unless they
         are constant, have no interval: they do not tell how far others would deviate.
         """
-        (column,) = aligned(scores)
+        (column,) = aligned(scores, beside=[clusters])
         found = self._jackknife(column, clusters, confidence, null=LEAST, only_below=True)
         exact = found.high - found.low <= ROUNDING and abs(found.estimate) > ROUNDING  # constant scores have slope 0
         return replace(found, low=np.nan, high=np.nan, p_value=np.nan, reason=EXACT) if exact else found
@@ -91,7 +91,7 @@ class QualitySlopeStatistic(Statistic):
         seed: int,
     ) -> ConfidenceInterval:
         """Return the paired jackknife interval and test: the slope is linear in the scores. See ``Statistic``."""
-        first, second = aligned(a, b)
+        first, second = aligned(a, b, beside=[clusters])
         return self._jackknife(second - first, clusters, confidence, null=0.0)
 
     def _jackknife(

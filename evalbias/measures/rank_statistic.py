@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, ratio
+from evalbias.measures.checks import common_index
 from evalbias.measures.correlation_statistic import CorrelationStatistic
 from evalbias.measures.likelihood import DECIMALS, NORMALIZATIONS, normalize, unfairness_rows
 from evalbias.measures.mixture import Mixture
 from evalbias.measures.ranks import counted_pearson, counted_ranks, rank_rows, spearman_rows
-from evalbias.measures.resampling import drawn
+from evalbias.measures.resampling import aligned, drawn
 from evalbias.measures.statistic import Swapping
 
 
@@ -34,7 +35,7 @@ class RankStatistic(CorrelationStatistic):
         if normalization not in NORMALIZATIONS:
             raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
         arrays = [reference] if human_scores is None else [reference, human_scores]
-        self.references = tuple(np.asarray(array, dtype=np.float64) for array in arrays)
+        self.references, self.index = tuple(aligned(*arrays)), common_index(*arrays)
         self._normalization = normalization
 
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:

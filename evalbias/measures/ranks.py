@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.checks import numbers
 
 CONSTANT = 1e-14
 """Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
@@ -74,7 +75,7 @@ def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
         >>> spearman_rows(np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([1.0, 3.0, 2.0])).tolist()
         [0.5, nan]
     """
-    x, y = np.atleast_2d(x), np.atleast_2d(y)
+    x, y = np.atleast_2d(numbers(x, "x")), np.atleast_2d(numbers(y, "y"))
     undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)
     return np.where(undefined, np.nan, pearson_rows(rank_rows(x), rank_rows(y)))
 

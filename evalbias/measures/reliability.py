@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, ratio
-from evalbias.measures.checks import defined, vectors
+from evalbias.measures.checks import defined, numbers, vectors
 from evalbias.measures.ranks import rank_rows
 
 Level = Literal["nominal", "ordinal", "interval"]
@@ -38,7 +38,7 @@ def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
         >>> round(krippendorff_alpha([[1, 1], [2, 3], [3, 3]], level="interval"), 3)  # 1 - (2 / 6) / (58 / 30)
         0.828
     """
-    table = np.asarray(ratings, dtype=np.float64)
+    table = numbers(ratings, "ratings")
     if table.ndim != 2 or np.isinf(table).any() or level not in LEVELS:
         raise ValueError(f"level={level!r}, ratings of the shape {table.shape}: give one of {LEVELS}, finite (n, r).")
     table = table[(~np.isnan(table)).sum(axis=1) > 1]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.checks import common_index, groups_of, numbers
 
 CELLS = 1 << 21
 """Numbers in a chunk of resamples."""
@@ -20,13 +21,19 @@ def chunks(rows: int, width: int, cells: int = CELLS) -> Iterator[range]:
         yield range(start, min(start + size, rows))
 
 
-def aligned(*arrays: ArrayLike) -> list[FloatArray]:
+def aligned(*arrays: ArrayLike, beside: Sequence[object] = ()) -> list[FloatArray]:
     """Return float arrays of the same n items, (n,) or (n, d) each.
 
+    Args:
+        *arrays: Numbers about the items.
+        beside: What else belongs to the items and may have a pandas index: clusters, or a ``Statistic``.
+
     Raises:
-        ValueError: Another number of axes, infinite values, or different numbers of items.
+        ValueError: Another number of axes, infinite values, different numbers of items, different pandas indexes, or
+            values that are no numbers.
     """
-    columns = [np.asarray(array, dtype=np.float64) for array in arrays]
+    common_index(*arrays, *beside)
+    columns = [numbers(array, f"Array {number}") for number, array in enumerate(arrays)]
     for number, column in enumerate(columns):
         if column.ndim not in (1, 2):
             raise ValueError(f"Array {number} has the shape {column.shape}: give one number, or one row, an item.")
@@ -55,16 +62,13 @@ def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArra
         (m,) numbers.
 
     Raises:
-        ValueError: Another number of entries than items.
+        ValueError: Another number of entries than items, or a missing one.
     """
     if clusters is None:
         return np.arange(int(kept.sum()))
-    if len(clusters) != len(kept):
-        raise ValueError(f"clusters has {len(clusters)} entries for {len(kept)} items: give one cluster an item.")
-    numbers: dict[object, int] = {}
-    names = list(clusters)  # by place: pandas indexes by label
-    used = [names[int(index)] for index in np.flatnonzero(kept)]
-    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in used], dtype=np.int64)
+    codes: dict[object, int] = {}
+    used = groups_of(clusters, kept, "clusters")
+    return np.array([codes.setdefault(cluster, len(codes)) for cluster in used], dtype=np.int64)
 
 
 def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:

@@ -53,7 +53,7 @@ class TopTwoStatistic(Statistic):
         that are equally likely. The lower end is therefore that of a level of confidence divided among all pairs of
         levels (Bonferroni).
         """
-        (places,) = aligned(scores)
+        (places,) = aligned(scores, beside=[clusters])
         if np.isnan(places).all():
             return share_interval(places)
         most = np.argsort(-_shares(places[~np.isnan(places)][None], self._levels)[0], kind="stable")[:2]

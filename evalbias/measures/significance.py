@@ -85,7 +85,7 @@ def paired_permutation_test(
     """
     if n_resamples < 1:
         raise ValueError(f"n_resamples={n_resamples}: draw at least one.")
-    first, second, *references = aligned(a, b, *statistic.references)
+    first, second, *references = aligned(a, b, *statistic.references, beside=[statistic, clusters])
     kept = defined_items(first, second, *references)
     codes = cluster_codes(clusters, kept)
     first, second, part = first[kept], second[kept], statistic.keep(kept)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
+from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.intervals import ConfidenceInterval, counted_interval, share_interval, stretched
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items, picked
 
@@ -38,11 +39,13 @@ class Statistic:
 
     Attributes:
         references: Arrays (n,) about the items that the statistic needs besides the scores.
+        index: Pandas index of the references; scores with another one are refused.
         unit: Unit of the value: ``SHARE``, ``SCORE_SD``, or empty where it has none of these.
         limits: Least and greatest value, where an interval ends.
     """
 
     references: tuple[FloatArray, ...] = ()
+    index: Any = None
     unit: ClassVar[str] = ""
     limits: tuple[float, float] = (-np.inf, np.inf)
 
@@ -60,7 +63,8 @@ class Statistic:
 
     def __call__(self, scores: ArrayLike) -> float:
         """Compute the statistic of one system's scores, (n,) or (n, d)."""
-        return self.rows(np.asarray(scores, dtype=np.float64)[None], *self._single()).item()
+        common_index(self, scores)
+        return self.rows(numbers(scores, "scores")[None], *self._single()).item()
 
     def matches(self, other: Statistic) -> bool:
         """Return whether another statistic has the same kind, settings and references."""
@@ -145,7 +149,7 @@ class Statistic:
         self, systems: list[ArrayLike], clusters: Sequence[object] | None
     ) -> tuple[list[FloatArray], IntArray, Statistic]:
         """Return systems, clusters and the statistic of the items that are defined everywhere."""
-        columns = aligned(*systems, *self.references)
+        columns = aligned(*systems, *self.references, beside=[self, clusters])
         kept = defined_items(*columns)
         return [c[kept] for c in columns[: len(systems)]], cluster_codes(clusters, kept), self.keep(kept)
 
@@ -213,7 +217,7 @@ class BoundedStatistic(Statistic):
         seed: int,
     ) -> ConfidenceInterval:
         """See ``Statistic``: the interval of the statistic of (1 + b - a) / 2, brought to the scale of b - a."""
-        first, second = aligned(a, b)
+        first, second = aligned(a, b, beside=[self, clusters])
         found = self.interval((1 + second - first) / 2, clusters=clusters, confidence=confidence, seed=seed)
         return stretched(found)
 
@@ -275,6 +279,8 @@ class SkewnessStatistic(Statistic):
 def _same(a: object, b: object) -> bool:
     if isinstance(a, Statistic) and isinstance(b, Statistic):
         return a.matches(b)
+    if hasattr(a, "equals"):
+        return bool(a.equals(b))
     if isinstance(a, dict) and isinstance(b, dict):
         return list(a) == list(b) and all(_same(value, b[name]) for name, value in a.items())
     if isinstance(a, tuple) and isinstance(b, tuple):

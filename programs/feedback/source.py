@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from evalbias.data.item_names import item_name
 from evalbias.measures import MQMError
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.checks import numbers
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def expected_scores(quality: ArrayLike, source: ScoreRange, own: ScoreRange) -> 
         source: Source of the quality.
         own: Range of the loop's own scores.
     """
-    scores = np.asarray(quality, dtype=np.float64)
+    scores = numbers(quality, "quality")
     return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
 
 

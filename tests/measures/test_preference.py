@@ -174,7 +174,7 @@ def test_rates_averaged_over_documents():
     # a: A, A, B; b: shared, undefined
     assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
     assert fairness(ROWS, groups=groups) == pytest.approx(-2 * ((2 / 3 + 1 / 2) / 2 - 0.5))
-    with pytest.raises(ValueError, match="groups has 2 entries for 5 rows"):
+    with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
         decision_rates(ROWS, groups=["a", "b"])
 
 
