@@ -196,10 +196,11 @@ def _run_all(
     lock = threading.Lock()
 
     def run(example: dspy.Example) -> Loop:
-        item = digest(dict(example.items()))
-        loop = logged.get(item) or _run(program, example, lm)
+        item = digest(dict(example.items()), 64)
+        known = logged.get(item) or logged.get(item[:16])  # older logs have the first 16 digits
+        loop = known or _run(program, example, lm)
         with lock:
-            if log is not None and item not in logged and not loop.error:
+            if log is not None and not known and not loop.error:
                 record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls}
                 log.append([{**record, "steps": loop.steps}])
             progress(1)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from evalbias.evaluation.estimates import N_RESAMPLES, Sample
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.measurement import Measurement, measure
+from evalbias.measures.bias_and_skewness import differences
 from evalbias.measures.statistic import MeanStatistic, SkewnessStatistic
 
 EXPECTED, QUALITY = "expected", "quality"
@@ -35,7 +36,7 @@ class SelfBias:
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         own, expected = judged.answers, judged.covariate(EXPECTED)
-        difference = own - expected
+        difference = differences(own, expected)
         undefined = np.isnan(difference)
         samples = {
             "bias": Sample(difference, MeanStatistic(), "Bias", null=0.0),

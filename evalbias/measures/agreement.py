@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, settled
 from evalbias.measures.checks import common_index, defined, groups_of, vectors
 from evalbias.measures.ranks import pearson_rows, spearman_rows
 
@@ -48,7 +48,8 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         groups: (n,) group (document) of each item. By default all items are pooled.
 
     Returns:
-        Agreement whose value is rho, in [-1, 1]; NaN for fewer than two items or constant scores.
+        Agreement whose value is rho, in [-1, 1]; NaN for fewer than two items and scores that are constant up to
+        rounding.
 
     Raises:
         ValueError: The lengths or pandas indexes differ, a score is infinite or no number, or a group is missing.
@@ -117,7 +118,7 @@ def _agreement(
     members: dict[object, list[int]] = {}
     for index, usable in enumerate(kept):
         members.setdefault(names[index], []).extend([index] if usable else [])
-    values = tuple(correlation(a[i], b[i]) if len(i) > 1 else float("nan") for i in members.values())
+    values = tuple(correlation(settled(a[i]), settled(b[i])) if len(i) > 1 else float("nan") for i in members.values())
     finite = [v for v in values if not np.isnan(v)]
     value = float(np.mean(finite)) if finite else float("nan")
     return Agreement(value, int(kept.sum()), int((~kept).sum()), len(finite), len(values) - len(finite), values)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, IntArray, ratio
+from evalbias.measures.arrays import FloatArray, IntArray, ratio, settled
 from evalbias.measures.correlation_statistic import CorrelationStatistic, jackknife_variance
 from evalbias.measures.forecasts import calibration_error, calibration_errors_by_chance
 from evalbias.measures.intervals import ConfidenceInterval
@@ -50,7 +50,8 @@ class KendallStatistic(CorrelationStatistic):
         pairs = zip(scores, np.broadcast_to(reference, scores.shape), strict=True)
         if scores.shape[1] < 2:  # scipy warns
             return np.full(len(scores), np.nan)
-        return np.array([scipy.stats.kendalltau(a, b).statistic for a, b in pairs], dtype=np.float64)
+        taus = [scipy.stats.kendalltau(settled(a), settled(b)).statistic for a, b in pairs]
+        return np.array(taus, dtype=np.float64)
 
     def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
         """See ``CorrelationStatistic``; one pass over the pairs of items leaves every cluster out."""
@@ -73,12 +74,12 @@ class AlphaStatistic(CorrelationStatistic):
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
         (human,) = references
-        both = np.concatenate([scores, np.broadcast_to(human, scores.shape)], axis=1)  # (k, 2n)
+        both = settled(np.concatenate([scores, np.broadcast_to(human, scores.shape)], axis=1))  # (k, 2n)
         return _alphas(rank_rows(both) if self._ordinal else both, np.ones_like(both))
 
     def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
         """See ``Statistic``."""
-        both, twice = np.concatenate([scores, *self.references]), np.tile(counts, 2)
+        both, twice = settled(np.concatenate([scores, *self.references])), np.tile(counts, 2)
         return _alphas(counted_ranks(both, twice) if self._ordinal else both[None], twice)
 
 
@@ -147,7 +148,7 @@ class CeilingStatistic(CorrelationStatistic):
         rated = (~np.isnan(ratings)).sum(axis=1) > 1
         pairs = np.full((*ratings.shape, 2), np.nan)
         if rated.any():
-            level = without_levels(ratings[rated])
+            level = settled(without_levels(ratings[rated]).ravel()).reshape(-1, ratings.shape[1])
             # ratings that are equal stay so but for rounding, which would break their ties
             pairs[rated] = np.round(one_against_the_others(level / (np.nanstd(level) or 1.0)), 9)
         chosen = ~np.isnan(pairs[:, :, 0])

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.intervals import ConfidenceInterval, share_interval
+from evalbias.measures.intervals import FEWEST_UNITS, ConfidenceInterval, share_interval
 from evalbias.measures.resampling import aligned, cluster_codes, defined_items
-from evalbias.measures.statistic import FEWEST_UNITS, BoundedStatistic
+from evalbias.measures.statistic import BoundedStatistic
 
 ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import NO_SPREAD, FloatArray, IntArray
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.resampling import chunks
 
@@ -79,9 +79,10 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
         0.5
     """
     (values,) = vectors(x=x)
-    y = np.sort(values[defined(values)] - gamma)
-    if np.isinf(y).any():
+    values = values[defined(values)]
+    if np.isinf(values - gamma).any():
         raise ValueError(f"x minus gamma={gamma} is infinite for at least one value; leave such values out as NaN.")
+    y = np.sort(differences(values, np.full(len(values), float(gamma))))
     denominator = _sum_of_sums(y)
     if not len(y) or denominator == 0.0:
         return float("nan")
@@ -170,6 +171,13 @@ def _beyond(weights: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(weights[:, ::-1], axis=1)[:, ::-1])
 
 
+def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
+    """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
+    found = own - expected
+    sizes = [np.abs(x[~np.isnan(found)]).max(initial=0.0) for x in (found, own, expected)]
+    return np.where(np.isnan(found), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else found
+
+
 def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:
     """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
 
@@ -184,7 +192,7 @@ def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:
     if not n:
         nan = float("nan")
         return SelfBias(nan, nan, nan, nan, 0, undefined)
-    difference = own_scores - expected_scores
+    difference = differences(own_scores, expected_scores)
     bias, skewness = float(difference.mean()), distance_skewness(difference)
     return SelfBias(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
 

@@ -32,15 +32,13 @@ def numbers(values: ArrayLike, name: str) -> FloatArray:
     kinds = {np.asarray(value).dtype.kind for value in given.flat} if given.dtype == object else {given.dtype.kind}
     if refused := kinds & _NO_NUMBERS.keys():
         raise ValueError(f"{name} holds {_NO_NUMBERS[min(refused)]}: give real numbers.")
-    integers = [v for v in given.flat if isinstance(v, int)] if given.dtype == object else given
-    if kinds & {"i", "u", "O"} and any(v > LARGEST_INTEGER or v < -LARGEST_INTEGER for v in _ends(integers)):
+    integers = [v for v in given.flat if isinstance(v, int | np.integer)] if given.dtype == object else given
+    whole = kinds & {"i", "u", "O"} and np.size(integers)
+    if whole and max(abs(int(end)) for end in (np.min(integers), np.max(integers))) > LARGEST_INTEGER:
         raise ValueError(f"{name} holds integers beyond 2**53, which floats cannot tell apart: subtract an offset.")
-    return np.asarray(values, dtype=np.float64)
-
-
-def _ends(integers: Any) -> list[Any]:
-    """Return the least and the greatest of several integers; nothing where there are none."""
-    return [np.min(integers), np.max(integers)] if len(np.atleast_1d(integers)) else []
+    if given.dtype == object:
+        given = np.array([np.nan if missing(v) else v for v in given.flat], dtype=np.float64).reshape(given.shape)
+    return np.asarray(given, dtype=np.float64)
 
 
 def common_index(*values: object) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray
+from evalbias.measures.arrays import BoolArray, FloatArray, settled
 from evalbias.measures.checks import check_confidence, common_index, defined, groups_of, vector, vectors
 from evalbias.measures.intervals import ConfidenceInterval, share_interval
 from evalbias.measures.statistic import ALIKE
@@ -74,8 +74,9 @@ def corrected_mean(
     units = len(set(first))
     if units < MIN_LABELS:
         return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    human, everyone = settled(human), settled(np.concatenate([judge, rest]))
+    judge, rest = everyone[: len(judge)], everyone[len(judge) :]
     deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
-    everyone = np.concatenate([judge, rest])
     if len(rest) and units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
         shift, center = float(rest.mean() - judge.mean()), everyone.mean()
         moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.checks import common_index, numbers
-from evalbias.measures.intervals import ConfidenceInterval, share_ends, share_interval, stretched
+from evalbias.measures.intervals import FEWEST_UNITS, ConfidenceInterval, share_ends, share_interval, stretched
 from evalbias.measures.resampling import left_out
-from evalbias.measures.statistic import FEWEST_UNITS, MeanStatistic, Statistic
+from evalbias.measures.statistic import MeanStatistic, Statistic
 
 
 class CorrelationStatistic(Statistic):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import settled
 from evalbias.measures.checks import defined, numbers, vectors
 
 
@@ -59,7 +60,7 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     """
     a, b = vectors(x=x, y=y)
     kept = defined(a, b)
-    a, b = a[kept], b[kept]
+    a, b = settled(a[kept]), settled(b[kept])
     n, undefined = len(a), int((~kept).sum())
     if n < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
         nan = float("nan")

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, settled
 from evalbias.measures.both_orders import both_orders_interval
 from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.intervals import ConfidenceInterval, p_of_interval, quantiles, share_interval
@@ -196,6 +196,7 @@ def _logistic(
     Returns:
         (k, 2) slopes and intercepts; NaN where there is no finite solution.
     """
+    x = settled(x)
     scale = float(x.std()) or 1.0
     z = x / scale
     powers = np.column_stack([z**2, z, np.ones_like(z)])  # (n, 3)

@@ -24,6 +24,8 @@ from evalbias.measures.resampling import (
 
 Method = Literal["bca", "percentile", "normal"]
 METHODS = ("bca", "percentile", "normal")
+FEWEST_UNITS = 6
+"""Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def bootstrap_ci(
         seed: Seed for the resamples.
 
     Returns:
-        The interval; its ends are NaN for fewer than two units.
+        The interval; its ends are NaN for fewer than ``FEWEST_UNITS`` units.
 
     Raises:
         ValueError: No arrays, different numbers of items, or parameters out of range.
@@ -133,7 +135,7 @@ def counted_interval(
     """
     units = len(set(codes.tolist()))
     bare = ConfidenceInterval(np.nan, np.nan, estimate, n_resamples, n_resamples, units)
-    if units < 2 or np.isnan(estimate):
+    if units < FEWEST_UNITS or np.isnan(estimate):
         return bare
     found = np.concatenate([values(counts) for counts in drawn(codes, n_resamples, np.random.default_rng(seed))])
     usable = found[~np.isnan(found)]

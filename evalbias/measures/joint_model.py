@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, settled
 from evalbias.measures.checks import groups_of, missing, numbers, vector
 
 QUALITY = "quality"
@@ -76,7 +76,7 @@ class JointModel:
             return "both judges score alike" if self.scores.shape[1] == 2 else "all items have the same score"
         if np.ptp(self.columns[self.feature]) == 0:
             return f"all items have the same {self.feature}"
-        if np.ptp(np.nanmean(self.ratings, axis=1)) == 0:
+        if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(x) < x.shape[1]:
             return f"{', '.join(self.columns)} are constant or determine each other: leave a covariate out"
@@ -137,7 +137,8 @@ def joint_model(
     def rows(values: FloatArray) -> FloatArray:
         return np.concatenate([sign * values[kept] for sign in signs])
 
-    columns, levels = {name: _scaled(rows(feature)) if standardized else rows(feature)}, dict[str, FloatArray]()
+    columns = {name: _scaled(rows(feature)) if standardized else settled(rows(feature))}
+    levels: dict[str, FloatArray] = {}
     for label, values in given.items():
         present = [values[i] for i in places] * len(signs)
         if any(isinstance(value, str) for value in present):
@@ -170,7 +171,8 @@ def _matrix(ratings: ArrayLike) -> FloatArray:
 
 
 def standardize(values: FloatArray) -> FloatArray:
-    """Bring (n,) values to mean 0 and standard deviation 1; NaN if they are constant."""
+    """Bring (n,) values to mean 0 and standard deviation 1; NaN if they are constant up to rounding."""
+    values = settled(values)
     if len(values) == 0 or np.ptp(values) == 0:
         return np.full(len(values), np.nan)
     return np.asarray((values - values.mean()) / values.std())

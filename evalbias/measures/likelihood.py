@@ -15,7 +15,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, settled
 from evalbias.measures.checks import defined, vectors
 from evalbias.measures.ranks import spearman_rows
 
@@ -43,7 +43,7 @@ class LikelihoodBias:
 
 
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
-    """Rescale scores to a common range; NaN stays NaN, and constant scores become NaN.
+    """Rescale scores to a common range; NaN stays NaN, and scores that are constant up to rounding become NaN.
 
     Args:
         scores: (n,) scores on any scale, or (k, n) rows that are rescaled one by one.
@@ -64,7 +64,7 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     """
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
-    known = ~np.isnan(scores)
+    scores, known = settled(scores), ~np.isnan(scores)
     count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
     lowest = np.fmin.reduce(scores, axis=-1, keepdims=True, initial=np.nan)  # fmin leaves NaN out
     highest = np.fmax.reduce(scores, axis=-1, keepdims=True, initial=np.nan)

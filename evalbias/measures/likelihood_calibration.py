@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, settled
 from evalbias.measures.checks import defined, vectors
 
 
@@ -103,7 +103,7 @@ def fit_likelihood_calibration(
     """
     ls, model = vectors(likelihoods=likelihoods, model_scores=model_scores)
     kept = defined(ls, model)
-    ls, model = ls[kept], model[kept]
+    ls, model = settled(ls[kept]), settled(model[kept])
     if np.isnan(effect) or len(ls) < 2 or ls.min() == ls.max():
         raise ValueError(
             f"effect={effect} over {len(ls)} items with {len(np.unique(ls))} different likelihoods: a calibration "

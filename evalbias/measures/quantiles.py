@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, settled
 from evalbias.measures.checks import defined, vectors
 
 
@@ -56,7 +56,7 @@ class QuantileMap:
         if not metric.strip():
             raise ValueError("metric is empty: name the metric of the source scores, such as 'chrf'.")
         (a,), (b,) = vectors(source=source), vectors(target=target)
-        a, b = np.sort(a[defined(a)]), np.sort(b[defined(b)])
+        a, b = np.sort(settled(a[defined(a)])), np.sort(b[defined(b)])
         values, first, counts = np.unique(a, return_index=True, return_counts=True)
         if len(values) < 2 or len(b) < 2:
             raise ValueError(

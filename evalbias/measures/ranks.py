@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, settled
 from evalbias.measures.checks import numbers
 
 CONSTANT = 1e-14
@@ -45,7 +45,7 @@ def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
         y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
 
     Returns:
-        (k,) correlations in [-1, 1]; NaN for a constant or empty row.
+        (k,) correlations in [-1, 1]; NaN for an empty row, and one that is constant up to rounding.
 
     Examples:
         >>> pearson_rows(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), np.array([1.0, 2.0, 3.0])).tolist()
@@ -55,6 +55,7 @@ def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
     n = x.shape[1]
     if not n:
         return np.full(len(x), np.nan)
+    x, y = settled(x), settled(y)
     means = x.mean(axis=1), y.mean(axis=1)
     x, y = x - means[0][:, None], y - means[1][:, None]
     squares = (_unless_constant((v * v).sum(axis=1), n, mean) for v, mean in zip((x, y), means, strict=True))
@@ -69,7 +70,7 @@ def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
         y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
 
     Returns:
-        (k,) rho in [-1, 1]; NaN where a row is constant or contains a NaN.
+        (k,) rho in [-1, 1]; NaN where a row is constant up to rounding or contains a NaN.
 
     Examples:
         >>> spearman_rows(np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([1.0, 3.0, 2.0])).tolist()
@@ -77,7 +78,7 @@ def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
     """
     x, y = np.atleast_2d(numbers(x, "x")), np.atleast_2d(numbers(y, "y"))
     undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)
-    return np.where(undefined, np.nan, pearson_rows(rank_rows(x), rank_rows(y)))
+    return np.where(undefined, np.nan, pearson_rows(rank_rows(settled(x)), rank_rows(settled(y))))
 
 
 def counted_ranks(x: FloatArray, counts: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, ratio
+from evalbias.measures.arrays import FloatArray, ratio, settled
 from evalbias.measures.checks import defined, numbers, vectors
 from evalbias.measures.ranks import rank_rows
 
@@ -43,7 +43,7 @@ def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
         raise ValueError(f"level={level!r}, ratings of the shape {table.shape}: give one of {LEVELS}, finite (n, r).")
     table = table[(~np.isnan(table)).sum(axis=1) > 1]
     present = ~np.isnan(table)
-    values = table[present]
+    values = table[present] = settled(table[present])
     if not len(values):
         return float("nan")
     if level == "nominal":

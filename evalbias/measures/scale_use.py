@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import FloatArray, ratio
+from evalbias.measures.arrays import FloatArray, ratio, settled
 from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.resampling import aligned
 from evalbias.measures.statistic import Statistic
@@ -112,9 +112,9 @@ class SpreadStatistic(Statistic):
     def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
         """See ``Statistic``."""
         (reference,) = references
-        varies = np.ptp(reference, axis=1) > 0  # the deviation of a constant may be a rounding error
+        varies = np.ptp(settled(reference), axis=1) > 0  # the deviation of a constant may be a rounding error
         spread = np.broadcast_to(np.where(varies, reference.std(axis=1), np.nan), len(scores))
-        return ratio(scores.std(axis=1), spread)
+        return ratio(settled(scores).std(axis=1), spread)
 
 
 def _shares(scores: FloatArray, levels: int) -> FloatArray:

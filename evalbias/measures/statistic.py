@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, settled
 from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
 from evalbias.measures.checks import common_index, numbers
 from evalbias.measures.intervals import ConfidenceInterval, counted_interval, share_interval, stretched
@@ -23,9 +23,6 @@ from evalbias.measures.resampling import aligned, cluster_codes, defined_items, 
 
 SHARE, SCORE_SD = "share", "standard deviations of the score"
 """Units: a number in [0, 1], and the judge's score divided by its standard deviation over the items."""
-
-FEWEST_UNITS = 6
-"""Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
 
 ALIKE = "all items have the same value, which does not tell how much others would differ"
 
@@ -151,7 +148,8 @@ class Statistic:
         """Return systems, clusters and the statistic of the items that are defined everywhere."""
         columns = aligned(*systems, *self.references, beside=[self, clusters])
         kept = defined_items(*columns)
-        return [c[kept] for c in columns[: len(systems)]], cluster_codes(clusters, kept), self.keep(kept)
+        own = [settled(column[kept].T).T for column in columns[: len(systems)]]
+        return own, cluster_codes(clusters, kept), self.keep(kept)
 
     def _of(self, scores: FloatArray) -> float:
         return self(scores) if len(scores) else float("nan")
@@ -176,9 +174,7 @@ class Statistic:
 
 
 def _within(found: ConfidenceInterval, low: float, high: float) -> ConfidenceInterval:
-    """Return an interval within the limits of its statistic; its ends are NaN for too few units."""
-    if found.units < FEWEST_UNITS:
-        return replace(found, low=float("nan"), high=float("nan"))
+    """Return an interval within the limits of its statistic."""
     return replace(found, low=max(found.low, low), high=min(found.high, high))
 
 

@@ -16,6 +16,7 @@ from evalbias.programs.feedback import ExactConcepts, Feedback
 from evalbias.programs.plain_text import PlainPredict
 from evalbias.programs.refine import Improvement, SelfRefine
 from evalbias.programs.tasks import check_items, constrained_generation, mathematics_refiner, translation
+from evalbias.runs.journal import Journal
 
 
 class Number:
@@ -208,3 +209,23 @@ def test_concepts_are_asked_for_again():
     found = task.loop(concepts=["dog", "run"])
     assert (found.output, found.score, found.stopped) == ("A dog runs.", 1, "perfect")
     assert "Concepts: dog, run\nDraft: A dog.\nFeedback: missing: run" in lm.asked[2]
+
+
+def test_items_have_64_digits_and_logs_with_16_go_on(tmp_path):
+    first, lm = program("a 3", "b 4", "c 5")
+    run = run_loops(first, items(1), log_dir=tmp_path)
+    quality = run.quality(items(1), CachedScorer(Half(), tmp_path / "quality.jsonl"))
+    for name, required in (("steps.jsonl", "steps"), ("quality.jsonl", "score")):
+        records = Journal(tmp_path / name).read("item", required)
+        assert {len(record["item"]) for record in records} == {64}
+        (tmp_path / name).unlink()
+        for record in records:
+            Journal(tmp_path / name).append([{**record, "item": record["item"][:16]}])
+    again, lm = program("d 6", "e 7", "f 8")
+    found = run_loops(again, items(2), log_dir=tmp_path)
+    assert found.loops[0] == run.loops[0]
+    assert len(lm.asked) == 3  # only the new item
+    scorer = CachedScorer(Half(), tmp_path / "quality.jsonl")
+    scorer.source = Always()
+    assert np.array_equal(run.quality(items(1), scorer), quality)  # nothing is scored again
+    assert len(Journal(tmp_path / "steps.jsonl").read("item")) == 2

@@ -235,10 +235,11 @@ def test_the_difference_of_two_judges_is_resampled_in_pairs():
 
 
 def test_intervals_around_the_estimate_by_hand():
-    # two items: resamples of the mean are 0, 1, 1 and 2, whose standard deviation is 1 / sqrt(2)
-    x, wide = np.array([0.0, 2.0]), stats.t.ppf(0.975, 1) * math.sqrt(2)
+    # six items of standard deviation 1: that of the mean's resamples is 1 / sqrt(6)
+    x, half = np.array([0.0, 2.0] * 3), stats.t.ppf(0.975, 5) * math.sqrt(6 / 5) / math.sqrt(6)
     found = bootstrap_ci(lambda rows: rows.mean(axis=1), x, method="normal", n_resamples=80_000, seed=0)
-    assert (found.low, found.high) == pytest.approx((1 - wide * math.sqrt(0.5), 1 + wide * math.sqrt(0.5)), rel=0.02)
+    assert (found.low, found.high) == pytest.approx((1 - half, 1 + half), rel=0.02)
+    assert math.isnan(bootstrap_ci(lambda rows: rows.mean(axis=1), x[:5], n_resamples=9, seed=0).low)
 
 
 def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():

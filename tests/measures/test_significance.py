@@ -16,6 +16,7 @@ from evalbias.measures import (
     bias_score,
     bias_score_statistic,
     bootstrap_ci,
+    intervals,
     likelihood_bias,
     mixture,
     paired_permutation_test,
@@ -246,7 +247,8 @@ def test_errors_that_documents_share_need_swaps_of_documents():
     assert rejected["items"] > 50
 
 
-def test_documents_are_resampled_whole():
+def test_documents_are_resampled_whole(monkeypatch):
+    monkeypatch.setattr(intervals, "FEWEST_UNITS", 3)
     x = np.array([1.0, 5.0, 2.0, 8.0, 3.0, math.nan])
     documents = ["a", "b", "a", "c", "b", "c"]  # after the undefined item a: 1, 2; b: 5, 3; c: 8
     outputs = [[1.0, 2.0], [5.0, 3.0], [8.0]]

@@ -20,7 +20,8 @@ from evalbias.measures import (
 )
 from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
 from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.statistic import ALIKE, FEWEST_UNITS, Statistic
+from evalbias.measures.intervals import FEWEST_UNITS
+from evalbias.measures.statistic import ALIKE, Statistic
 
 NAN = math.nan
 LS, HUMAN, SCORES = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 5.0, 5.0], [2.0, 3.0, 3.0, 4.0]

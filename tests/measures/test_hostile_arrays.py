@@ -1,0 +1,271 @@
+"""What every public measure does with masked arrays, pandas objects, other orders and units, and constant scores."""
+
+import dataclasses
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hn
+from hypothesis.extra import pandas as hp
+
+import evalbias.measures as m
+from evalbias.measures.checks import common_index, numbers, vector, vectors
+
+N = 24
+RNG = np.random.default_rng(0)
+QUALITY = RNG.uniform(0, 1, N)
+RATINGS = np.round(5 * QUALITY[:, None] + RNG.normal(size=(N, 3)))
+HUMAN, LIKELIHOODS = QUALITY + RNG.normal(size=N) / 4, RNG.normal(-40, 5, N)
+OUTCOMES, PEOPLE = (RNG.random(N) < 0.6) * 1.0, (RNG.random(N) < 0.5) * 1.0
+LABELED = np.arange(12)
+DRAWN = {"n_resamples": 30, "seed": 0}
+
+
+def pair(x):
+    """Probabilities of two classes, of which the second follows from the first."""
+    return np.ma.stack([x, 1 - x], axis=1) if np.ma.isMaskedArray(x) else np.stack([x, 1 - np.asarray(x)], axis=1)
+
+
+def frame(x):
+    """The same as pandas, with the index of x if it has one."""
+    return pd.DataFrame(pair(x), index=x.index) if isinstance(x, pd.Series) else pair(x)
+
+
+def choices(x):
+    """Zeros and ones that keep NaN, a mask and an index."""
+    return x - x % 1 + (x >= 0.5) if isinstance(x, pd.Series) else x * 0 + (x >= 0.5)
+
+
+CALLS = {
+    "pearson": lambda x, of: m.pearson(x, of(HUMAN)),
+    "spearman": lambda x, of: m.spearman(x, of(HUMAN)),
+    "kendall": lambda x, of: m.kendall(x, of(HUMAN)),
+    "pairwise_accuracy": lambda x, of: m.pairwise_accuracy(x, of(HUMAN)),
+    "spearman_rows": lambda x, of: m.spearman_rows(np.ma.atleast_2d(x) if np.ma.isMaskedArray(x) else [x], [of(HUMAN)]),
+    "self_bias": lambda x, of: m.self_bias(x, of(HUMAN)),
+    "measure_self_bias": lambda x, of: m.measure_self_bias(x, of(HUMAN)),
+    "distance_skewness": lambda x, of: m.distance_skewness(x, gamma=0.3),
+    "bias_score": lambda x, of: m.bias_score(of(LIKELIHOODS), x),
+    "rs_scores": lambda x, of: np.sort(m.rs_scores(of(LIKELIHOODS), x)),
+    "unfairness_scores": lambda x, of: np.sort(m.unfairness_scores(x, of(HUMAN))),
+    "likelihood_bias": lambda x, of: m.likelihood_bias(of(LIKELIHOODS), x, of(HUMAN)),
+    "likelihood_effect": lambda x, of: m.likelihood_effect(of(LIKELIHOODS), x, of(RATINGS)),
+    "likelihood_effect_change": lambda x, of: m.likelihood_effect_change(of(LIKELIHOODS), of(HUMAN), x, of(RATINGS)),
+    "effect_at_equal_quality": lambda x, of: m.effect_at_equal_quality(x, of(HUMAN), of(RATINGS)),
+    "effect_change": lambda x, of: m.effect_change(of(LIKELIHOODS), x, of(HUMAN), of(RATINGS)),
+    "quadratic_fit": lambda x, of: m.quadratic_fit(of(HUMAN), x),
+    "cohen_kappa": lambda x, of: m.cohen_kappa(x, of(OUTCOMES)),
+    "krippendorff_alpha": lambda x, of: m.krippendorff_alpha(
+        np.ma.stack([x, HUMAN], axis=1) if np.ma.isMaskedArray(x) else np.stack([x, of(HUMAN)], axis=1),
+        level="interval",
+    ),
+    "brier_scores": lambda x, of: np.sort(m.brier_scores(x, of(OUTCOMES))),
+    "calibration_error": lambda x, of: m.calibration_error(x, of(OUTCOMES)),
+    "corrected_mean": lambda x, of: m.corrected_mean(x, of(HUMAN), [0.1, 0.5, 0.3]),
+    "corrected_rate": lambda x, of: m.corrected_rate(choices(x), of(PEOPLE), [1, 0, 1, 0, 0]),
+    "share_interval": lambda x, of: m.share_interval(x, clusters=of(np.arange(N) // 2)),
+    "bootstrap_ci": lambda x, of: m.bootstrap_ci(m.MeanStatistic().rows, x, clusters=of(np.arange(N) // 2), **DRAWN),
+    "paired_permutation_test": lambda x, of: m.paired_permutation_test(
+        m.performance_statistic(of(QUALITY)), x, of(HUMAN), **DRAWN
+    ),
+    "performance_statistic": lambda x, of: m.performance_statistic(of(HUMAN))(x),
+    "bias_score_statistic": lambda x, of: m.bias_score_statistic(of(LIKELIHOODS), of(HUMAN))(x),
+    "score_uniformity": lambda x, of: m.score_uniformity(x, low=-50, high=50),
+    "longer_wins": lambda x, of: np.sort(m.longer_wins(x, of(HUMAN), of(QUALITY))),
+    "decision_shares": lambda x, of: np.sort(m.decision_shares(frame(x)), axis=0),
+    "decision_rates": lambda x, of: m.decision_rates(frame(x), groups=of(np.arange(N) // 4)),
+    "fairness": lambda x, of: m.fairness(frame(x), groups=of(np.arange(N) // 4)),
+    "negative_entropies": lambda x, of: np.sort(m.negative_entropies(frame(x))),
+    "confidence": lambda x, of: m.confidence(frame(x)),
+    "count_undefined": lambda x, of: m.count_undefined(frame(x)),
+    "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
+    "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
+    "position_consistency": lambda x, of: m.position_consistency(frame(x), frame(of(QUALITY))),
+}
+"""Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
+ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_entropies", "confidence"}
+ALONE |= {"count_undefined", "calibration_gap", "spearman_rows", "krippendorff_alpha"}
+"""Measures of one array, or whose rows a user has put together."""
+UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_bias", "likelihood_effect"]
+UNITLESS += ["effect_at_equal_quality", "effect_change", "rs_scores", "unfairness_scores", "performance_statistic"]
+NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["bias_score_statistic", "quadratic_fit"]
+EACH = pytest.mark.parametrize("name", CALLS)
+SCORES = hn.arrays(np.float64, N, elements=st.integers(0, 20).map(lambda i: i / 20))
+
+
+def parts(value):
+    """The numbers of a result, without its texts."""
+    if dataclasses.is_dataclass(value):
+        return [part for one in dataclasses.astuple(value) for part in parts(one)]
+    if isinstance(value, dict | str):
+        return [part for one in value.values() for part in parts(one)] if isinstance(value, dict) else []
+    return np.ravel(value).tolist()
+
+
+def same(a, b):
+    assert parts(a) == pytest.approx(parts(b), nan_ok=True, rel=1e-6, abs=1e-6)
+
+
+def test_every_measure_of_arrays_is_tried():
+    no_arrays = {"mqm_score", "parse_mqm", "read_mqm"}
+    assert {name for name in m.__all__ if inspect.isfunction(getattr(m, name))} - no_arrays == CALLS.keys()
+
+
+@EACH
+@settings(max_examples=8)
+@given(SCORES, hn.arrays(np.bool_, N))
+def test_a_masked_value_is_undefined(name, x, mask):
+    hidden = np.where(mask, 999.0, x)
+    same(
+        CALLS[name](np.ma.masked_array(hidden, mask), lambda a: a), CALLS[name](np.where(mask, np.nan, x), lambda a: a)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - ALONE))
+@settings(max_examples=3)
+@given(st.data())
+def test_other_labels_are_refused_and_equal_ones_are_not(name, data):
+    index = data.draw(hp.range_indexes(min_size=N, max_size=N))
+    x = pd.Series(QUALITY, index=index)
+
+    def framed(index):
+        return lambda a: pd.DataFrame(a, index=index) if np.ndim(a) == 2 else pd.Series(a, index=index)
+
+    same(CALLS[name](x, framed(index)), CALLS[name](QUALITY, lambda a: a))
+    for other in (index[::-1], index + 1):
+        with pytest.raises(ValueError, match="pandas indexes of the arrays differ"):
+            CALLS[name](x, framed(other))
+
+
+@pytest.mark.parametrize(
+    "name", sorted(CALLS.keys() - {"bootstrap_ci", "paired_permutation_test"})
+)  # which draw by place
+@settings(max_examples=5)
+@given(SCORES, st.permutations(range(N)))
+def test_the_order_of_the_items_does_not_matter(name, x, order):
+    same(CALLS[name](x[order], lambda a: a[order]), CALLS[name](x, lambda a: a))
+
+
+@pytest.mark.parametrize("name", UNITLESS)
+@settings(max_examples=5)
+@given(SCORES, st.integers(-9, 9), st.integers(1, 99))
+def test_the_unit_of_the_scores_does_not_matter(name, x, offset, unit):
+    found, moved = (CALLS[name](scores, lambda a: a) for scores in (x, offset + unit * x))
+    if isinstance(found, m.FeatureEffect):
+        found, moved = (dataclasses.replace(one, score_sd=0.0) for one in (found, moved))
+    same(moved, found)
+
+
+@EACH
+@settings(max_examples=5)
+@given(hn.arrays(np.bool_, N), st.sampled_from([1.0, 0.5]))
+def test_rounding_errors_are_no_spread(name, up, size):
+    # .1 + .2 is not .3
+    noisy = np.where(up, 0.1 + 0.2, 0.3) * size
+    same(CALLS[name](noisy, lambda a: a), CALLS[name](np.full(N, 0.3 * size), lambda a: a))
+
+
+@pytest.mark.parametrize("name", NAN_IF_CONSTANT)
+def test_scores_that_are_constant_up_to_rounding_have_no_measure(name):
+    follows = 3 + 1e-15 * np.round(LIKELIHOODS)
+    assert np.ptp(follows) > 0
+    found = parts(CALLS[name](follows, lambda a: a))
+    assert np.isnan(found).any()
+    assert np.isnan(found[0])
+
+
+@pytest.mark.parametrize("name", ["share_interval", "bootstrap_ci", "corrected_mean", "corrected_rate", "effect"])
+def test_one_cluster_has_no_interval(name):
+    one = {"clusters": ["a"] * N}
+    labeled = {"labeled_clusters": ["a"] * N}
+    found = {
+        "share_interval": lambda: m.share_interval(QUALITY, **one),
+        "bootstrap_ci": lambda: m.bootstrap_ci(m.spearman_rows, QUALITY, HUMAN, **one, **DRAWN),
+        "corrected_mean": lambda: m.corrected_mean(QUALITY, HUMAN, QUALITY, **labeled),
+        "corrected_rate": lambda: m.corrected_rate(OUTCOMES, PEOPLE, OUTCOMES, **labeled),
+        "effect": lambda: m.likelihood_effect(LIKELIHOODS, QUALITY, RATINGS, **one),
+    }[name]()
+    assert np.isnan([found.low, found.high]).all()
+
+
+@pytest.mark.parametrize("clusters", [2, 5])
+def test_a_few_clusters_have_no_bootstrap_interval(clusters):
+    found = m.bootstrap_ci(m.spearman_rows, QUALITY, HUMAN, clusters=(np.arange(N) % clusters).tolist(), **DRAWN)
+    assert np.isnan([found.low, found.high]).all()
+    assert found.estimate == m.spearman(QUALITY, HUMAN).value
+
+
+@pytest.mark.parametrize("none", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
+def test_a_missing_cluster_is_refused_with_the_item_however_it_is_made(none):
+    groups = ["a", "b", none, *"c" * (N - 3)]
+    calls = {
+        "clusters": [
+            lambda: m.share_interval(QUALITY, clusters=groups),
+            lambda: m.bootstrap_ci(m.spearman_rows, QUALITY, HUMAN, clusters=groups, **DRAWN),
+            lambda: m.paired_permutation_test(m.MeanStatistic(), QUALITY, HUMAN, clusters=groups, **DRAWN),
+            lambda: m.likelihood_effect(LIKELIHOODS, QUALITY, RATINGS, clusters=groups),
+        ],
+        "groups": [lambda: m.spearman(QUALITY, HUMAN, groups=groups), lambda: m.fairness(pair(QUALITY), groups=groups)],
+        "labeled_clusters": [lambda: m.corrected_mean(QUALITY, HUMAN, QUALITY, labeled_clusters=groups)],
+    }
+    for argument, several in calls.items():
+        for call in several:
+            with pytest.raises(ValueError, match=rf"{argument}\[2\] is .+: give each item its group"):
+                call()
+    undefined = np.where(np.arange(N) == 2, np.nan, QUALITY)
+    assert m.share_interval(undefined, clusters=groups).units == 3  # an item that does not count needs none
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1 + 1j], "x holds complex numbers: give real numbers"),
+        (np.array(["2024-01-01"], dtype="datetime64[D]"), "x holds dates"),
+        (np.array([5], dtype="timedelta64[D]"), "x holds durations"),
+        ([b"1"], "x holds bytes"),
+        (np.array([1.0, b"1"], dtype=object), "x holds bytes"),
+        (np.array([None, np.datetime64("2024-01-01")], dtype=object), "x holds dates"),
+        ([2**53 + 1], r"x holds integers beyond 2\*\*53"),
+        ([-(2**63)], r"x holds integers beyond 2\*\*53"),
+        ([0, 10**30], r"x holds integers beyond 2\*\*53"),
+        (np.array([1, 2**64 - 1], dtype=np.uint64), r"x holds integers beyond 2\*\*53"),
+    ],
+)
+def test_what_is_no_real_number_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        vector(values, "x")
+
+
+def test_what_is_a_number_is_taken():
+    assert numbers([[True, 2**53], [-(2**53), 0.5]], "x").tolist() == [[1, 2**53], [-(2**53), 0.5]]
+    for none in (None, pd.NA, np.nan):
+        assert numbers([1, none], "x") == pytest.approx([1, np.nan], nan_ok=True)
+    assert numbers(pd.Series(pd.array([1, None], dtype="Int64")), "x") == pytest.approx([1, np.nan], nan_ok=True)
+    rows = [np.ma.masked_array([1, 2**60], [False, True]), [3, 4]]
+    assert numbers(rows, "x").ravel() == pytest.approx([1, np.nan, 3, 4], nan_ok=True)
+    assert numbers(np.empty((0, 3), dtype=int), "x").shape == (0, 3)
+
+
+def test_arrays_without_labels_go_with_any():
+    series = pd.Series([1.0, 2.0], index=["a", "b"])
+    assert [one.tolist() for one in vectors(x=series, y=[3, 4])] == [[1, 2], [3, 4]]
+    assert common_index([1], (1,), None, np.ones(1), "text") is None
+    assert common_index(None, series, series.copy()) is series.index
+    frame = pd.DataFrame({"x": [1.0, 2.0]}, index=["b", "a"])
+    with pytest.raises(ValueError, match="indexes of the arrays differ"):
+        vectors(x=series, y=frame["x"])
+
+
+def test_a_statistic_keeps_the_labels_of_its_references():
+    human = pd.Series(HUMAN, index=range(N))
+    statistic, other = m.performance_statistic(human), m.performance_statistic(human[::-1])
+    assert statistic.matches(m.performance_statistic(human))
+    assert not statistic.matches(other)
+    assert not statistic.matches(m.performance_statistic(HUMAN))
+    scores = pd.Series(QUALITY, index=human.index)
+    for call in (other, lambda x: other.interval(x, seed=0), lambda x: other.difference(x, x, seed=0)):
+        with pytest.raises(ValueError, match="indexes of the arrays differ"):
+            call(scores)
