@@ -74,9 +74,9 @@ def corrected_mean(
     units = len(set(first))
     if units < MIN_LABELS:
         return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
-    human, everyone = settled(human), settled(np.concatenate([judge, rest]))
-    judge, rest = everyone[: len(judge)], everyone[len(judge) :]
+    human, judge, rest = map(settled, (human, judge, rest))
     deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
+    everyone = settled(np.concatenate([judge, rest]))
     if len(rest) and units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
         shift, center = float(rest.mean() - judge.mean()), everyone.mean()
         moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)
