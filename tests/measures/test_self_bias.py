@@ -235,6 +235,13 @@ def test_a_sample_around_its_center_has_no_skewness_to_tell():
         distance_skewness([1.0], gamma=math.inf)
 
 
+def test_differences_of_rounding_errors_are_none():
+    found = measure_self_bias([0.1 + 0.2, 0.3, NAN], [0.3, 0.3, 0.3])
+    assert (found.bias, math.isnan(found.skewness), found.n) == (0, True, 2)
+    assert measure_self_bias([0.1 + 0.2, 0.4], [0.3, 0.3]).skewness == pytest.approx(0.5)
+    assert math.isnan(distance_skewness([0.1 + 0.2, 0.3], gamma=0.3))
+
+
 def test_a_map_is_for_the_scores_of_its_metric_in_any_case():
     fitted = QuantileMap.fit([0, 1, 2], [-5, -1, 0], metric="chrF")
     fitted.check_metric("CHRF")
