@@ -32,7 +32,7 @@ def numbers(values: ArrayLike, name: str) -> FloatArray:
     kinds = {np.asarray(value).dtype.kind for value in given.flat} if given.dtype == object else {given.dtype.kind}
     if refused := kinds & _NO_NUMBERS.keys():
         raise ValueError(f"{name} holds {_NO_NUMBERS[min(refused)]}: give real numbers.")
-    integers = [v for v in given.flat if isinstance(v, int | np.integer)] if given.dtype == object else given
+    integers: Any = [v for v in given.flat if isinstance(v, int | np.integer)] if given.dtype == object else given
     whole = kinds & {"i", "u", "O"} and np.size(integers)
     if whole and max(abs(int(end)) for end in (np.min(integers), np.max(integers))) > LARGEST_INTEGER:
         raise ValueError(f"{name} holds integers beyond 2**53, which floats cannot tell apart: subtract an offset.")
@@ -47,7 +47,8 @@ def common_index(*values: object) -> Any:
     Raises:
         ValueError: Two of them differ, so that items which stand at the same place are not the same.
     """
-    indexes = [index for value in values if hasattr(index := getattr(value, "index", None), "equals")]
+    given: list[Any] = [getattr(value, "index", None) for value in values]
+    indexes = [index for index in given if hasattr(index, "equals")]
     if any(not indexes[0].equals(index) for index in indexes[1:]):
         raise ValueError(
             "The pandas indexes of the arrays differ: bring them into one order, as by second.reindex(first.index), or "

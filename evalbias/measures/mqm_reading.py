@@ -50,9 +50,9 @@ _STATES_NUMBER = re.compile(
 )
 """A line such as ``2`` or ``2 errors``, or the beginning of ``2 errors: 'cat', 'dog'``."""
 _SEVERITY_BEGUN = r"(?:c(?:r(?:i(?:t(?:i(?:ca?)?)?)?)?)?|m(?:a(?:jo?)?|i(?:no?)?)?)"
+_ARTICLE = rf"(?:an?|the)(?:\s+{_SEVERITY_BEGUN})?"
 _TORN = re.compile(
-    rf"^[^\w.!]*{QUOTATION}?(?:\s+(?:is|are|was|were))?(?:\s+(?:an?|the)(?:\s+{_SEVERITY_BEGUN})?)?[^\w.!]*$",
-    re.IGNORECASE,
+    rf"^[^\w.!]*(?:(?<=\s)(?:(?:is|are|was|were)(?:\s+{_ARTICLE})?|{_ARTICLE})[^\w.!]*)?$", re.IGNORECASE
 )
 """A line that breaks off before its severity, or inside it."""
 

@@ -50,7 +50,7 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
     """
     common_index(probabilities, groups)
     shares = decision_shares(probabilities)
-    kept = ~np.isnan(shares).any(axis=1)
+    kept = np.asarray(~np.isnan(shares).any(axis=1))
     names = None if groups is None else groups_of(groups, kept, "groups")
     if not kept.any():
         return np.full(shares.shape[1], np.nan)
