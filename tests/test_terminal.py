@@ -22,6 +22,7 @@ from evalbias.commands.run import Run
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import Lines
 from evalbias.data import columns, formats, joining, loaders, world
+from evalbias.lm.types import NoProbabilities
 from evalbias.lm.worker import About
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
@@ -140,6 +141,63 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     ]
     with pytest.raises(ValueError, match="--api-base: dspy:openai/gpt-4o is asked at one address"):
         open_lm("dspy:openai/gpt-4o", ModelOptions(api_base="http://h/v1,http://i/v1"))
+
+
+def test_a_key_is_named_for_the_address_that_takes_it(monkeypatch):
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "EVALBIAS_API_KEY", "MINE"):
+        monkeypatch.setenv(name, f"the key in {name}".replace(" ", "-"))
+    here = ModelOptions(api_base="https://h/v1")
+    named = replace(here, api_key_env="MINE")
+    assert "api_key" not in open_lm("openai/gpt-4o").kwargs  # DSPy reads the provider's own
+    assert open_lm("dspy:anthropic/x", here).kwargs["api_key"] == "the-key-in-EVALBIAS_API_KEY"
+    assert open_lm("dspy:anthropic/x", named).kwargs["api_key"] == "the-key-in-MINE"
+    opened = []
+
+    def opening(self, model, **arguments):
+        opened.append(arguments["api_key"])
+        raise NoProbabilities(model, "it was asked")
+
+    monkeypatch.setattr("evalbias.lm.server.ServerLM.__init__", opening)
+    assert open_lm("served", named, writes=True).kwargs["api_key"] == "the-key-in-MINE"
+    assert open_lm("served", here, writes=True).kwargs["api_key"] == "the-key-in-EVALBIAS_API_KEY"
+    assert opened == ["the-key-in-MINE", None]
+    assert named.of_another("https://i/v1").api_key_env is None
+    assert named.of_another("https://h/v1").api_key_env == "MINE"
+    monkeypatch.delenv("EVALBIAS_API_KEY")
+    monkeypatch.delenv("MINE")
+    for model in ("dspy:openai/x", "dspy:anthropic/x"):  # DSPy may not take the provider's
+        assert open_lm(model, here).kwargs["api_key"] == "none"
+    with pytest.raises(ValueError, match="--api-key-env: the variable is not set: give the name"):
+        open_lm("served", named)
+    with pytest.raises(ValueError, match="--api-key-env: dspy:openai/gpt-4o has no address"):
+        open_lm("openai/gpt-4o", ModelOptions(api_key_env="MINE"))
+    monkeypatch.undo()
+    for model in ("dspy:openai/x", "served"):
+        with pytest.raises(ValueError, match="contains a user name or password") as raised:
+            open_lm(model, ModelOptions(api_base="http://u:PASSWORD@h/v1"))
+        assert "PASSWORD" not in str(raised.value)
+
+
+PRICES = """
+import os, sys
+if len(sys.argv) > 1:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = sys.argv[1]
+from evalbias.commands.models import open_lm
+from dspy.clients import model_metadata
+import urllib.request
+asked = []
+urllib.request.urlopen = lambda request, **_: asked.append(request.full_url) or 1 / 0
+open_lm("openai/gpt-4o")
+model_metadata.source_info()
+print(len(asked))
+"""
+
+
+@pytest.mark.parametrize(("setting", "asked"), [([], "0"), (["False"], "1")])
+def test_the_price_list_is_fetched_on_demand_only(setting, asked, monkeypatch):
+    monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)
+    command = [sys.executable, "-c", PRICES, *setting]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == [asked]
 
 
 def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeypatch):

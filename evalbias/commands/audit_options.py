@@ -10,7 +10,7 @@ LM, LIKELIHOOD_LM = "--lm", "--likelihood-lm"
 SAMPLING = {"--samples", "--sample-temperature", "--sample-tokens"}
 CHOICES = {"--swapped-field", "--better-field", "--labels"}
 PROMPT = {"--task", "--source-label", "--output-label"}
-OF_LM = {"--api-base", "--tokenizer", "--adapter", "--template-options", "--dialect", "--workers"}
+OF_LM = {"--api-base", "--api-key-env", "--tokenizer", "--adapter", "--template-options", "--dialect", "--workers"}
 OF_ANY_MODEL = {"--in-flight", "--device", "--dtype", "--exact-resume"}
 
 

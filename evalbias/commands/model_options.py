@@ -20,6 +20,14 @@ class ModelOptions:
             help="Address of the server that runs --lm, or of several.",
         ),
     ] = None
+    api_key_env: Annotated[
+        str | None,
+        model_option(
+            metavar="NAME",
+            help="Environment variable that holds the key for --api-base. By default EVALBIAS_API_KEY, and "
+            "OPENAI_API_KEY for OpenAI's own address only.",
+        ),
+    ] = None
     tokenizer: Annotated[
         str | None,
         model_option(help="Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs."),
@@ -73,6 +81,7 @@ class ModelOptions:
     def of_another(self, api_base: str | None = None) -> ModelOptions:
         """Return the options for another model than --lm, behind another address or none."""
         own: dict[str, Any] = {"tokenizer": None, "template_options": None, "adapter": None, "workers": None}
+        own["api_key_env"] = self.api_key_env if api_base == self.api_base else None
         return replace(self, **own, api_base=api_base, dialect="auto")
 
 

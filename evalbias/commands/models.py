@@ -40,7 +40,7 @@ def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = Fa
             it, ``hosted_vllm/NAME``), a hosted model (``openai/gpt-4o-mini``; see ``PROVIDERS``), or any other of
             DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
         options: Server address, tokenizer, adapter, device, dtype, chat template options and workers. A name with an
-            address is a server's model, whose key is read from ``OPENAI_API_KEY``.
+            address is a server's model; for its key see ``evalbias.lm.servers.connection.key_for``.
         writes: Whether the model is asked for texts only, so that a server need not report probabilities.
 
     Raises:
@@ -58,9 +58,7 @@ def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = Fa
 
         return embedded_judge_lm(device=given.device)
     if kind == "dspy":
-        import dspy
-
-        return dspy.LM(name.removeprefix(ANY), api_base=given.api_base, cache=False)
+        return _dspy(name.removeprefix(ANY), given.api_base, given)
     if kind == "server":
         return _server(name, given, template, writes=writes)
     from evalbias.lm.local import LocalLM
@@ -97,10 +95,34 @@ def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any
         raise ValueError(f"--api-base: {name} is the model that ships with evalbias, leave the address out.")
     if kind == "embedded" and options.dtype not in ("auto", "float32"):
         raise ValueError(f"--dtype {options.dtype}: {name} runs in float32, leave it out.")
+    if options.api_key_env is not None and options.api_base is None:
+        raise ValueError(f"--api-key-env: {name} has no address that takes a key, give one with --api-base.")
     if kind == "dspy" and options.api_base is not None and "," in options.api_base:
         raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
     if kind == "server" and options.api_base is None:
         raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
+
+
+def _dspy(model: str, address: str | None, options: ModelOptions) -> Any:
+    """Open one of DSPy's models; at an address of the user's, DSPy may take no key from the environment itself."""
+    import dspy
+
+    from evalbias.lm.servers.connection import key_for
+
+    own = {} if address is None else {"api_key": key_for([address], _named_key(options)) or "none"}
+    return dspy.LM(model, api_base=address, cache=False, **own)
+
+
+def _named_key(options: ModelOptions) -> str | None:
+    """Return the key in the variable that ``--api-key-env`` names; None if it names none.
+
+    Raises:
+        ValueError: The variable is not set; it is not shown, because it may be the key itself.
+    """
+    key = None if options.api_key_env is None else os.environ.get(options.api_key_env)
+    if options.api_key_env is not None and not key:
+        raise ValueError("--api-key-env: the variable is not set: give the name of one that holds the key.")
+    return key
 
 
 def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *, writes: bool) -> Any:
@@ -114,6 +136,7 @@ def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *
         lm = ServerLM(
             model,
             base_url=addresses,
+            api_key=_named_key(options),
             tokenizer=options.tokenizer,
             in_flight=options.in_flight,
             template_options=template,
@@ -127,12 +150,9 @@ def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *
                 f"--template-options: {name} reports no token probabilities and is asked with the template that its "
                 "server applies, leave them out."
             ) from None
-        import dspy
-
         if not writes:
             say(f"{name}: no token probabilities, so --samples estimates them from answers")
-        key = os.environ.get("OPENAI_API_KEY") or "none"  # as ServerLM has it
-        return dspy.LM(OPENAI + model, api_base=addresses[0], api_key=key, cache=False)
+        return _dspy(OPENAI + model, addresses[0], options)
     say(f"{name}: {lm.capabilities}")
     return lm
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -66,7 +65,6 @@ def _rounded(tokens: float) -> str:
 
 def _dollars(name: str, tokens: float) -> float | None:
     """Return what prompts cost; None if litellm is not installed or does not list the model."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # the list that it ships, not one of the network
     try:
         import litellm
     except ImportError:

@@ -1,1 +1,6 @@
 """Language models that return token probabilities."""
+
+import os
+
+# DSPy and litellm would fetch the current price list of hosted models: the one that they ship is enough.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")

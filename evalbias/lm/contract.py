@@ -17,6 +17,7 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_o
 from evalbias.lm.refusals import harmless, settled
 from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
+from evalbias.lm.servers.errors import KEY_REMEDY
 from evalbias.lm.types import (
     ChoiceLogprobs,
     Interrupted,
@@ -144,9 +145,9 @@ def _named_errors(lm: Any) -> Iterator[None]:
             raise
         if isinstance(cause := error.__cause__, ValueError):
             raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows forever
-        raise ConnectionError(
-            f"{lm.model} did not answer: {error} Check that the server runs, and its address."
-        ) from error
+        denied = error.status in (401, 403) and lm.kwargs.get("api_base")
+        remedy = KEY_REMEDY if denied else "Check that the server runs, and its address."
+        raise ConnectionError(f"{lm.model} did not answer: {error} {remedy}") from error
     except ModelChanged as error:  # a connection error: the other answers of the call are kept
         raise ConnectionError(f"{lm.model}: {error}.") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ from evalbias.lm.fingerprint import Answering
 from evalbias.lm.loading import load_tokenizer
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.servers.connection import Connection
+from evalbias.lm.servers.connection import Connection, key_for
 from evalbias.lm.servers.dialects import DIALECTS
 from evalbias.lm.servers.dialects.base import Dialect, Endpoint
 from evalbias.lm.servers.engine import ServerEngine
@@ -49,7 +48,8 @@ class ServerLM(DecidingLM, SavedLM):
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
         dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or
             ``"decisions"``; ``"auto"`` finds out.
-        api_key: Key for the server; None reads ``OPENAI_API_KEY``. It is never written to a file.
+        api_key: Key for the server. None reads ``EVALBIAS_API_KEY``, and ``OPENAI_API_KEY`` for OpenAI's own address.
+            Over plain http it is sent to this machine only. It is never written to a file.
         in_flight: Number of simultaneous requests to each server.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
@@ -102,8 +102,7 @@ class ServerLM(DecidingLM, SavedLM):
         self._served_name = model
         self.in_flight = in_flight * len(addresses)
         only = _checked(dialect)
-        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
-        pool = Pool(api_key=key, in_flight=in_flight, timeout=timeout)
+        pool = Pool(api_key=key_for(addresses, api_key), in_flight=in_flight, timeout=timeout)
         connections = [Connection(address, pool, patience=patience) for address in addresses]
         listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
         self._served = together(listings)

@@ -29,8 +29,8 @@ def logprob_of(value: Any) -> float:
     Raises:
         ValueError: The value is NaN, positive by more than rounding, or not a number.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
-        raise ValueError(f"{value!r} is not a log-probability")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:  # no NaN is
+        raise ValueError(f"{value!r:.80} is not a log-probability")
     return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
 
 

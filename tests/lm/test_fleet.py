@@ -48,6 +48,8 @@ def stub():
             sent = json.dumps({"item": item}).encode()
             self.send_response(status or 200)
             self.send_header("Content-Length", str(len(sent)))
+            if status == 429:
+                self.send_header("Retry-After", "900000")
             self.end_headers()
             self.wfile.write(sent)
 
@@ -147,6 +149,15 @@ def test_if_all_servers_fail_no_answer_is_lost_and_each_is_named(three):
     assert 27 <= len(kept) < 120
     assert sum(one.address in str(raised.value) for one in three) == 2
     assert "status 503" in str(raised.value)
+
+
+def test_a_server_that_asks_for_a_pause_beyond_patience_is_not_waited_for(three):
+    items = documents(24, 5)
+    for one in three:
+        one.fault = lambda item: 429 if item in items[::2] else None
+    with pytest.raises(Unanswered, match=r"failed\): status 429") as raised:
+        answered(fleet_of(three), items)
+    assert sorted(raised.value.answered.values()) == sorted(item for one in three for item in one.answered)
 
 
 def test_an_item_that_every_server_refuses_costs_no_other(three):

@@ -6,15 +6,19 @@ import threading
 
 import numpy as np
 import pytest
+from commands import evalbias
 from dspy import lm15
 from fake_server import serving
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalbias import ServerLM
 from evalbias.lm.engine_base import AsyncEngine
 from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.servers.dialects.tokenized import TEXT
 from evalbias.lm.servers.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import Unanswered
+from evalbias.lm.types import PromptRefused, Unanswered
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +105,84 @@ def test_a_malformed_answer_is_an_error_of_its_item_only(lms, kind, call, change
             call(lm)
         assert len(raised.value.answered) == 2
         assert len(fake.requests) < first + 9  # and nothing was sent again
+
+
+NUMBERS = st.sampled_from([0, -1, 1, 10**400, -(10**400), 1e308, -1e308, -9999.0, *map(float, ("nan", "inf", "-inf"))])
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.floats(-5, 1) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def mutated(answer, draw):
+    """Return a server's answer with another value at a place that is drawn."""
+    if isinstance(answer, dict | list) and answer and draw(st.integers(0, 9)):
+        keys = list(answer) if isinstance(answer, dict) else range(len(answer))
+        key = draw(st.sampled_from(list(keys)))
+        answer[key] = mutated(answer[key], draw)
+        return answer
+    return draw(JSON)
+
+
+KINDS = ["vllm", "sglang", "llama.cpp", "echo", "chat", "systemone", "decisions", "sglang-decisions"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_answer_gives_probabilities_or_costs_its_own_item_alone(lms, kind):
+    local = lms["qwen2-chat"]
+    tokenized = kind in KINDS[:4]
+    with serving(local, kind) as (address, fake):
+        lm = server(address, local) if tokenized else ServerLM("tiny", base_url=address, patience=5.0)
+
+        @settings(max_examples=60, deadline=None)
+        @given(st.data())
+        def check(data):
+            first = len(fake.requests) + 1
+            fake.faults = lambda n, *_: (lambda answer: mutated(answer, data.draw)) if n == first else None
+            try:
+                answered = choices(lm).rows()
+            except (Unanswered, PromptRefused) as error:
+                answered = [*error.answered.values(), None]
+            assert len(answered) == len(PROMPTS)  # one is missing at most
+            rows = np.concatenate([answer.logprobs for answer in answered if answer is not None])
+            shares = np.exp(rows[~np.isnan(rows).any(axis=1)])
+            assert ((shares >= 0) & (shares <= 1)).all()
+            assert (shares.sum(axis=1) <= 1.05).all()
+
+        check()
+
+
+def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_path, monkeypatch):
+    key, refused = "sk-canary/0123456789", []
+    monkeypatch.setenv("EVALBIAS_API_KEY", key)
+    longest = len(lms["qwen2"].engine.loaded.tokenizer(TEXT)["input_ids"])  # of what a server is tried on
+    lines = [{"id": f"i{n}", "source": "the cat sat " * 20, "output": f"sat {n}"} for n in range(3)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def filled(value):
+        if isinstance(value, dict):
+            return {name: value[name] if name in ("id", "owned_by") else filled(value[name]) for name in value}
+        if isinstance(value, list):
+            return list(map(filled, value))
+        return f"Bearer {key}" if isinstance(value, str) else value
+
+    def faults(n, path, body):
+        if path == "/v1/completions" and len(body["prompt"]) > longest and not refused:
+            refused.append(n)  # the first item
+            return (400, {"error": {"message": f"no: {key}", "code": key}})
+        return filled
+
+    with serving(lms["qwen2"], faults=faults, key=key) as (address, fake):
+        fake.context = 2048
+        options = ["--lm", "tiny", "--api-base", address, "--criterion", "quality: is it good?", "-v", "--out", "run"]
+        options += ["--tokenizer", lms["qwen2"].engine.loaded.arguments["model"], "--data", "items.jsonl"]
+        done = evalbias("judge", *options, cwd=tmp_path, check=False)
+    assert "[key]" in done.stderr
+    assert (tmp_path / "run/run.json").exists(), done.stderr
+    assert refused
+    written = [file.read_text() for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert not any("canary" in text for text in (done.stdout, done.stderr, *written))
 
 
 def test_a_malformed_logprob_of_a_generated_token_is_an_error_of_the_item(lms):

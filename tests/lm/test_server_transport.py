@@ -1,24 +1,30 @@
 """HTTP with a server: forked processes, long answers, and nothing that goes on after an error."""
 
 import asyncio
+import concurrent.futures
 import gc
 import json
 import math
+import re
 import subprocess
 import sys
 import threading
+import weakref
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 
 import pytest
-from fake_server import serving
+from fake_server import Server, serving
 
 from evalbias import ServerLM
 from evalbias.lm.servers import transport
 from evalbias.lm.servers.call import Job
-from evalbias.lm.servers.connection import Connection, _json
-from evalbias.lm.servers.errors import StatusError, Unreadable
+from evalbias.lm.servers.connection import Connection, _json, key_for
+from evalbias.lm.servers.errors import NoAnswer, NotJSON, StatusError, Unreadable, describe_error
 from evalbias.lm.servers.fleet import Fleet, Replica
 from evalbias.lm.servers.heap import Heap
 from evalbias.lm.servers.transport import Pool
+from evalbias.lm.types import Unanswered
 
 FORK = """
 import os, sys
@@ -63,14 +69,44 @@ def test_an_answer_has_a_size_limit(lms, monkeypatch):
         assert len(fake.requests) == before + 1  # asking again would not make it shorter
 
 
-def test_no_job_goes_on_after_an_unexpected_error():
+def fleet_of(jobs):
+    pool, connection = connect("http://127.0.0.1:9/v1")
+    fleet = Fleet([Replica(connection, None)], pool, patience=1.0)
+    return fleet.all([jobs(number) for number in range(10)], jobs, name="m")
+
+
+def test_whatever_an_answer_raises_costs_its_own_item_alone():
+    class Large:
+        pass
+
+    held = []
+
+    def job(number):
+        async def run(_):
+            answer = Large()
+            held.append(weakref.ref(answer))
+            if number == 1:
+                raise OverflowError("int too large to convert to float")
+            return number
+
+        return Job(run, bytes([number]))
+
+    with pytest.raises(
+        Unanswered, match=r"item 1 of 10 \(9 answered, 1 failed\).*OverflowError: int too large"
+    ) as raised:
+        fleet_of(job)
+    assert sorted(raised.value.answered) == [0, *range(2, 10)]
+    assert [one() for one in held] == [None] * 10  # nor does the error keep its answer in memory
+
+
+def test_no_job_goes_on_after_a_cancellation():
     started, ended = [], []
 
     def job(number):
         async def run(_):
             started.append(number)
             if number == 1:
-                raise ZeroDivisionError("a bug")
+                raise asyncio.CancelledError
             try:
                 await asyncio.sleep(60)
             finally:
@@ -78,10 +114,8 @@ def test_no_job_goes_on_after_an_unexpected_error():
 
         return Job(run, bytes([number]))
 
-    pool, connection = connect("http://127.0.0.1:9/v1")
-    fleet = Fleet([Replica(connection, None)], pool, patience=1.0)
-    with pytest.raises(ZeroDivisionError, match="a bug"):
-        fleet.all([job(number) for number in range(10)], job, name="m")
+    with pytest.raises(concurrent.futures.CancelledError):
+        fleet_of(job)
     assert sorted(started) == [0, 1, 2, 3]
     assert sorted(ended) == [0, 2, 3]
 
@@ -107,6 +141,177 @@ def test_a_key_that_a_server_repeats_is_not_shown(lms):
     assert key not in raised.value.reason
 
 
+@contextmanager
+def answering(status=200, content=b"{}", **headers):
+    """Answer every request alike, and yield the address and the requests' headers."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            asked.append(dict(self.headers))
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_POST(self):
+            self.do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+SECRET = 'sk-0123/45"67\\89'
+ESCAPED = "".join(f"\\u{ord(letter):04X}" for letter in SECRET)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"version": f"Bearer {SECRET}", SECRET: [SECRET]}),
+        json.dumps({"version": SECRET}).replace("/", "\\/"),
+        f'{{"version": "Bearer {ESCAPED}"}}',
+        json.dumps({"body": json.dumps({"version": SECRET}).replace("/", "\\/")}),
+        json.dumps({"body": f'{{"version": "{ESCAPED}"}}'}),
+    ],
+)
+def test_a_key_that_a_server_repeats_is_blanked_in_every_answer(content):
+    with answering(content=content.encode()) as (address, asked):
+        pool, connection = connect(address, api_key=SECRET)
+        answer = pool.run(connection.get("/version"))
+    assert asked[0]["Authorization"] == f"Bearer {SECRET}"
+    assert "[key]" in json.dumps(answer)
+    assert not {SECRET, ESCAPED, ESCAPED.lower(), "0123"} & set(re.findall(r"[^ ]+", str(answer)))
+    assert "0123" not in str(answer)
+
+
+def test_a_short_key_is_blanked_where_it_is_the_key():
+    with answering(content=b'{"a": "Bearer EMPTY", "b": "EMPTY"}') as (address, _):
+        pool, connection = connect(address, api_key="EMPTY")
+        assert pool.run(connection.get("/version")) == {"a": "Bearer [key]", "b": "EMPTY"}
+
+
+def test_no_key_of_an_answer_that_is_no_http_is_shown():
+    with answering(content=b"{}", **{"X-Key\x01": SECRET}) as (address, _):
+        pool = Pool(api_key=SECRET, in_flight=1, timeout=60.0)
+        with pytest.raises(NoAnswer) as raised:
+            pool.run(Connection(address, pool, patience=0.0).get("/version"))
+    assert "0123" not in str(raised.value)
+
+
+def test_a_redirect_is_refused_and_its_address_named(lms):
+    with answering() as (other, asked), answering(307, Location=f"{other}/completions?key={SECRET}") as (address, _):
+        pool, connection = connect(address, api_key=SECRET)
+        for request in (connection.get("/version"), connection.post("/v1/completions", {"prompt": "a text"})):
+            with pytest.raises(StatusError) as raised:
+                pool.run(request)
+            message = describe_error(raised.value)
+            assert (
+                f"status 307, it redirects to {other}/completions?key=[key]. Texts and keys are not sent on" in message
+            )
+        with pytest.raises(ConnectionError, match=r"m at .* gives no usable answer: status 307, it redirects to"):
+            ServerLM("m", base_url=address)
+    assert asked == []
+
+
+def test_answers_in_flight_share_a_budget_of_bytes(monkeypatch):
+    size, budget, held = 1 << 20, 1 << 18, []
+    monkeypatch.setattr(transport, "MAX_IN_FLIGHT", budget)
+    blanked = transport._Repeated.blanked
+    with answering(content=b" " * size + b"1") as (address, _):
+        pool = Pool(api_key="key", in_flight=8, timeout=60.0)
+        connection = Connection(address, pool, patience=60.0)
+        noted = lambda self, text: held.append(pool.transport._held) or blanked(self, text)  # noqa: E731
+        monkeypatch.setattr(transport._Repeated, "blanked", noted)
+
+        async def together():
+            return await asyncio.gather(*(connection.get("/version") for _ in range(8)))
+
+        assert pool.run(together()) == [1] * 8
+        assert pool.transport._held == 0
+    assert size <= max(held) <= size + budget + 8 * (1 << 18)  # one in full, and what the others had read before
+
+
+def test_an_error_keeps_no_more_of_an_answer_than_it_shows():
+    with answering(400, b'{"error": "' + b"x" * 100_000 + b'"}') as (address, _):
+        pool, connection = connect(address)
+        with pytest.raises(StatusError) as raised:
+            pool.run(connection.post("/nothing", {}))
+    assert len(str(raised.value)) < 1100
+    with answering(content=b"<html>" + b"x" * 100_000) as (address, _):
+        pool, connection = connect(address)
+        with pytest.raises(NotJSON) as raised:
+            pool.run(connection.post("/nothing", {}))
+    assert raised.value.__context__ is None  # json's own error would hold the whole text
+
+
+OWN, OTHER, HERE = "https://api.openai.com/v1", "https://host/v1", "http://127.0.0.1:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "given", "key"),
+    [
+        ([OWN], None, "openai's"),
+        ([OTHER], None, "ours"),
+        ([OWN, OTHER], None, "ours"),
+        (["https://api.openai.com.evil/v1"], None, "ours"),
+        (["https://evil/api.openai.com/v1"], None, "ours"),
+        ([OWN], "given", "given"),
+        ([OTHER], "given", "given"),
+        ([HERE], None, "ours"),
+        (["http://localhost:8000/v1", "http://[::1]:8000/v1", "http://127.9.9.9/v1"], None, "ours"),
+    ],
+)
+def test_a_key_goes_where_it_was_meant_to_go(addresses, given, key, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "openai's")
+    monkeypatch.setenv("EVALBIAS_API_KEY", "ours")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert key_for(addresses, given) == key
+    monkeypatch.delenv("EVALBIAS_API_KEY")
+    assert key_for(addresses, given) == (None if key == "ours" else key)
+
+
+@pytest.mark.parametrize("host", ["host", "10.0.0.1", "127.0.0.1.evil", "localhost.evil", "0.0.0.0", "api.openai.com"])
+def test_a_key_is_not_sent_unencrypted_to_another_machine(host, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "openai's")
+    monkeypatch.delenv("EVALBIAS_API_KEY", raising=False)
+    assert key_for([HERE, f"http://{host}/v1"]) is None
+    with pytest.raises(ValueError, match=rf"unencrypted, for http://{host}: use https, or send no key"):
+        key_for([HERE, f"http://{host}/v1"], "sk-secret")
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    with pytest.raises(ValueError, match="not be reached through a proxy") as raised:
+        key_for([HERE], "sk-secret")
+    assert "sk-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://u:PASS@h/v1", "u:PASS@h", "ftp://u:PASS@h", "ftp://h?key=PASS", "http://h#PASS"]
+)
+def test_no_error_shows_the_password_of_an_address(address):
+    with pytest.raises(ValueError, match="The server's address contains") as raised:
+        key_for([address])
+    assert "PASS" not in str(raised.value)
+
+
+def test_without_a_key_no_header_is_sent():
+    with answering() as (address, asked):
+        pool, connection = connect(address, api_key=None)
+        pool.run(connection.get("/version"))
+    assert "Authorization" not in asked[0]
+
+
 def test_a_server_that_refuses_many_requests_is_warned_about_once_in_a_while(lms, caplog, monkeypatch):
     monkeypatch.setattr("evalbias.lm.servers.connection.BETWEEN_WARNINGS", math.inf)
     with serving(lms["qwen2"], faults=lambda n, *_: 429 if n % 2 else None) as (address, _):
@@ -129,8 +334,8 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key):
 def test_proxies_of_the_environment_are_used(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
-    assert transport._proxy("http://judge.example/v1") == "http://proxy:3128"
-    assert transport._proxy("http://127.0.0.1:8000/v1") is None
+    assert transport.proxy_of("http://judge.example/v1") == "http://proxy:3128"
+    assert transport.proxy_of("http://127.0.0.1:8000/v1") is None
 
 
 def test_a_request_may_hold_what_the_fast_json_library_refuses():

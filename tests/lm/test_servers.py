@@ -383,14 +383,15 @@ def test_no_more_requests_are_in_flight_than_allowed(lms):
 
 def test_a_key_is_sent_and_never_saved(lms, monkeypatch):
     local = lms["qwen2"]
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("EVALBIAS_API_KEY", raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(local, key=KEY) as (address, _):
-        with pytest.raises(ConnectionError, match=r"401.*OPENAI_API_KEY"):
+        with pytest.raises(ConnectionError, match=r"401.*in EVALBIAS_API_KEY or"):
             server(address, local)
         lm = server(address, local, api_key=KEY)
         assert KEY not in json.dumps(lm.dump_state()) + json.dumps(lm.provenance()) + repr(lm)
         assert address not in json.dumps(lm.provenance())
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("EVALBIAS_API_KEY", KEY)
         again = ServerLM(**lm.dump_state())
         logprobs = [x.choice_logprobs(["the cat"], ["1", "2"]).logprobs for x in (lm, again)]
     np.testing.assert_array_equal(*logprobs)

@@ -282,7 +282,7 @@ def test_code_of_a_saved_model_runs_only_from_a_trusted_file(lms, tmp_path):
 
 
 def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_written(lms, tmp_path, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("EVALBIAS_API_KEY", raising=False)
     judge, example = PointwiseJudge(QUALITY), {"source": "the cat", "output": "sat"}
     with serving(lms["llama"], key=KEY) as (address, _):
         folder = lms["llama"].dump_state()["model"]
@@ -301,7 +301,7 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
         (tmp_path / "other.json").write_text(json.dumps(state))
         with pytest.raises(ValueError, match="has no address"):
             load_judge(tmp_path / "other.json")(**example)
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("EVALBIAS_API_KEY", KEY)
         judge.predict.lm = None
         trusting = PointwiseJudge(QUALITY)
         trusting.load(str(tmp_path / "0" / "state.json"), allow_unsafe_lm_state=True)

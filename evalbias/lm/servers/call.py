@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from evalbias.lm.refusals import STATUSES
-from evalbias.lm.servers.errors import Declined, RequestError, StatusError, describe_error
+from evalbias.lm.servers.errors import Declined, StatusError, describe_error
 from evalbias.lm.types import PromptRefused, RequestRefused, Unanswered
 
 Answer = TypeVar("Answer")
@@ -66,7 +66,7 @@ class Call(Generic[Answer]):
             self._trial = asyncio.create_task(self._tried(number, dialect))
         try:
             await self._trial
-        except (RequestError, ValueError) as second:
+        except Exception as second:  # whatever an answer raises; see ``Fleet``
             if isinstance(second, StatusError) and second.status in STATUSES:
                 self.settings_refused = True
                 second = error

@@ -8,18 +8,21 @@ wrong. Every other error is final. A request is given up once it has failed for 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import json
 import logging
+import os
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
 from evalbias.lm.servers.errors import NotJSON, RequestError, StatusError, describe_error, is_denied, is_transient
-from evalbias.lm.servers.transport import Pool
+from evalbias.lm.servers.transport import Pool, proxy_of
 
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
@@ -129,14 +132,48 @@ class Connection:
             )
 
 
-def _check_address(base_url: str) -> None:
+def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
+    """Return the key for servers: the given one, or the one that the environment holds for them; None if it has none.
+
+    ``OPENAI_API_KEY`` is for OpenAI's own address alone, ``EVALBIAS_API_KEY`` for every other one.
+
+    Raises:
+        ValueError: An address is malformed or holds a password, or others could read the key on its way.
+    """
+    hosts = [_check_address(address) for address in addresses]
+    openai = all(host.scheme == "https" and host.netloc.lower() == "api.openai.com" for host in hosts)
+    key = given or os.environ.get("OPENAI_API_KEY" if openai else "EVALBIAS_API_KEY") or None
+    for host in hosts if key is not None else []:
+        if host.scheme == "http" and (not _is_loopback(host.hostname or "") or proxy_of(host.geturl())):
+            raise ValueError(
+                f"The key would leave this machine unencrypted, for http://{host.netloc}: use https, or send no key "
+                "(leave out api_key and --api-key-env, and unset EVALBIAS_API_KEY). An address of this machine must "
+                "not be reached through a proxy (NO_PROXY)."
+            )
+    return key
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_address(base_url: str) -> SplitResult:
+    """Return the parts of a server's address; no error shows an address that may hold a password or a key.
+
+    Raises:
+        ValueError: The address is malformed or contains a password.
+    """
+    if "@" in base_url:
+        raise ValueError("The server's address contains a user name or password: give the key alone, as api_key.")
+    if "?" in base_url or "#" in base_url:
+        raise ValueError("The server's address contains '?' or '#': give it up to /v1, and the key as api_key.")
     parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{base_url!r} is not a server's address: give one such as http://HOST:PORT/v1.")
-    if parts.username or parts.password:
-        raise ValueError("The server's address contains a user name or password: pass the key as api_key instead.")
-    if parts.query or parts.fragment:
-        raise ValueError("The server's address contains '?' or '#': give it up to /v1, and pass the key as api_key.")
+        raise ValueError(f"{base_url!r:.80} is not a server's address: give one such as http://HOST:PORT/v1.")
+    return parts
 
 
 def pause(error: Exception, attempt: int) -> float:

@@ -10,6 +10,14 @@ TRANSIENT = frozenset({408, 409, 429})
 DENIED = frozenset({401, 402, 403})
 """Statuses of a missing or wrong key, of an account without credit, or of a key without permission."""
 
+REDIRECTS = range(300, 400)
+"""Statuses that send a request on to another address, which gets neither the texts nor the key."""
+
+KEY_REMEDY = (
+    "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
+    "to https://api.openai.com only."
+)
+
 MISSING = frozenset({404, 405})
 """Statuses of an address or a model that the server does not have; a server of web pages refuses POST with 405."""
 
@@ -38,11 +46,11 @@ class StatusError(RequestError):
     REASON = 1000
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
-        super().__init__(f"status {status}, {reason}")
         self.status = status
         self.reason = reason[: self.REASON]
         self.retry_after = retry_after
-        self.code = code
+        self.code = code[: self.REASON]
+        super().__init__(f"status {status}, {self.reason}")
 
 
 class Declined(RequestError):  # noqa: N818 - named for the problem
@@ -77,8 +85,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_denied(error: BaseException) -> bool:
-    """Return whether the server denies access to the key, so that nothing is known about what it can do."""
-    return isinstance(error, StatusError) and (error.status in DENIED or error.code in SPENT)
+    """Return whether the server denies access or redirects, so that nothing is known about what it can do."""
+    return isinstance(error, StatusError) and (
+        error.status in DENIED or error.status in REDIRECTS or error.code in SPENT
+    )
 
 
 def is_missing(error: BaseException) -> bool:
@@ -98,12 +108,14 @@ def describe_error(error: Exception) -> str:
     if isinstance(error, NotJSON):
         return f"{error}. Check the address: that of an API usually ends in /v1."
     if not isinstance(error, StatusError):
-        return f"the server's answer cannot be used: {error}."
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        return f"the server's answer cannot be used: {kind}{error}."
     credit = "Add credit to the account, or use another key."
     remedy = {
-        401: "Give the key as api_key or in OPENAI_API_KEY.",
+        401: KEY_REMEDY,
         402: credit,
-        403: "Give a key with the necessary permission.",
+        403: f"A key with the necessary permission is needed. {KEY_REMEDY}",
+        **dict.fromkeys(REDIRECTS, "Texts and keys are not sent on: give that address yourself if you trust it."),
         **dict.fromkeys(MISSING, "Check the address and the model's name."),
         429: credit if error.code in SPENT else "Ask fewer at a time (in_flight), or raise patience.",
     }.get(error.status, "")

@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import TYPE_CHECKING, TypeVar
 
 from evalbias.lm.servers.call import Call, Job
 from evalbias.lm.servers.connection import Connection, pause
-from evalbias.lm.servers.errors import RequestError, describe_error, is_fatal, is_transient
+from evalbias.lm.servers.errors import describe_error, is_fatal, is_transient
 from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.servers.routing import route
 from evalbias.lm.servers.transport import Pool
@@ -133,15 +134,17 @@ class Fleet:
                 try:
                     call.answered[number] = await job.run(replica.dialect)
                     return replica
-                except (RequestError, ValueError) as failure:  # a ValueError: without the requested values
+                except Exception as failure:  # whatever an answer raises costs this item alone
                     error = failure
+                    clear_frames(failure.__traceback__)  # which hold the answer: it may be large
                 other = self._other(replica, error, started, queues)
-                if other is None or time.monotonic() - first >= self._patience:
+                # The first move costs no pause; later ones come when every server is overloaded.
+                wait = pause(error, moves) if moves else 0.0
+                if other is None or time.monotonic() + wait - first >= self._patience:
                     break
                 queues.move(replica, other)
                 replica = other
-                if moves:  # the first move costs no pause; later ones come when every server is overloaded
-                    await asyncio.sleep(pause(error, moves))
+                await asyncio.sleep(wait)
             await call.explain(number, error, replica.dialect)
             if (self._living() == [replica] and _is_dead(replica, error, started)) or call.settings_refused:
                 queues.clear()  # the remaining jobs are not started

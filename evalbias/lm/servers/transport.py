@@ -17,6 +17,7 @@ import urllib.request
 import weakref
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -31,8 +32,11 @@ Answer = TypeVar("Answer")
 MAX_ANSWER = 1 << 27
 """Largest answer in bytes, after decompression; the log-probabilities of 256k tokens take about a third."""
 
+MAX_IN_FLIGHT = 1 << 27
+"""Bytes of all answers in flight, from which on only one of them is read further at a time."""
+
 SHORTEST_SECRET = 8
-"""Length of the shortest key that is hidden where a server repeats it; local servers take words such as EMPTY."""
+"""Length of the shortest key that is hidden wherever a server repeats it; local servers take words such as EMPTY."""
 
 HEAVY_IN_FLIGHT = 8
 """Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
@@ -42,7 +46,7 @@ class Pool:
     """The transport of the running process: opened by the first request, and anew in a forked process.
 
     Args:
-        api_key: Key that is sent with every request and stored nowhere else.
+        api_key: Key that is sent with every request and stored nowhere else; None sends none.
         in_flight: Number of simultaneous requests to each server, over all threads.
         timeout: Time limit of one request in seconds.
 
@@ -50,10 +54,10 @@ class Pool:
         ValueError: The key cannot be sent, or a limit is too small.
     """
 
-    def __init__(self, *, api_key: str, in_flight: int, timeout: float) -> None:
+    def __init__(self, *, api_key: str | None, in_flight: int, timeout: float) -> None:
         if in_flight < 1 or timeout <= 0:
             raise ValueError("in_flight must be at least 1, and timeout above 0 seconds.")
-        if not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
         self.in_flight = in_flight
         self._open = partial(Transport, api_key=api_key, in_flight=in_flight, timeout=timeout)
@@ -110,7 +114,7 @@ class Line:
         self.slots = asyncio.Semaphore(in_flight)
         self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
         secure = urlsplit(base_url).scheme == "https"
-        self.options: dict[str, Any] = {"proxy": _proxy(base_url), "ssl": _certificates() if secure else True}
+        self.options: dict[str, Any] = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
 
 
 class Transport:
@@ -120,8 +124,13 @@ class Transport:
         thread: Thread of the event loop.
     """
 
-    def __init__(self, *, api_key: str, in_flight: int, timeout: float) -> None:
-        self._key = api_key
+    def __init__(self, *, api_key: str | None, in_flight: int, timeout: float) -> None:
+        self._headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._repeated = None if api_key is None else _Repeated(api_key)
+        self._held = 0  # bytes of all answers in flight
+        self._growing = asyncio.Lock()
         self._timeout = timeout
         self._limit = in_flight
         self._lines: dict[str, Line] = {}
@@ -157,29 +166,63 @@ class Transport:
 
         Raises:
             NoAnswer: The server did not answer in time, or the connection broke.
-            StatusError: The server answered with an error status.
+            StatusError: The server answered with an error status, or redirects.
             NotJSON: The answer is not JSON.
             Unreadable: The answer is longer than ``MAX_ANSWER``.
         """
         async with line.slots:
             try:
-                async with self._session().request(method, url, data=body, **line.options) as response:
-                    content = await _read(response)
+                async with self._session().request(
+                    method, url, data=body, allow_redirects=False, **line.options
+                ) as response:
+                    return await self._answer(response, url)
             except asyncio.TimeoutError as error:
                 raise NoAnswer("the request timed out. Raise timeout, or lower in_flight.") from error
             except (aiohttp.ClientError, OSError) as error:
-                reason = str(error) or type(error).__name__
-                raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from error
-        if response.status >= 400:
-            raise _status_error(response, self._without_key(content))
-        try:
-            return json.loads(content)
-        except (ValueError, RecursionError):
-            raise NotJSON(url, self._without_key(content).decode("utf-8", "replace")) from None
+                reason = self._without_key(str(error)) or type(error).__name__
+                raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from None
 
-    def _without_key(self, content: bytes) -> bytes:
-        """Return an error's content without the key, which some servers repeat."""
-        return content if len(self._key) < SHORTEST_SECRET else content.replace(self._key.encode(), b"[key]")
+    async def _answer(self, response: aiohttp.ClientResponse, url: str) -> Any:
+        """Read an answer and return its JSON; see ``send``."""
+        content, growing = bytearray(), False
+        try:
+            async for part in response.content.iter_any():
+                if content and self._held > MAX_IN_FLIGHT and not growing:
+                    growing = await self._growing.acquire()
+                content += part
+                self._held += len(part)
+                if len(content) > MAX_ANSWER:
+                    response.close()
+                    raise Unreadable(f"it is longer than {MAX_ANSWER} bytes")
+            if response.status >= 300:
+                raise self._status_error(response, content.decode("utf-8", "replace"))
+            with suppress(ValueError, RecursionError):
+                return json.loads(self._without_key(content.decode("utf-8-sig", "surrogatepass")))
+            raise NotJSON(url, self._without_key(content.decode("utf-8", "replace")))
+        finally:
+            self._held -= len(content)
+            content.clear()  # an error keeps the variables of this function
+            if growing:
+                self._growing.release()
+
+    def _status_error(self, response: aiohttp.ClientResponse, text: str) -> StatusError:
+        """Return an error status with the reason that the server gives, in one of the usual forms."""
+        if response.status < 400:
+            text = f"it redirects to {response.headers.get('Location', 'no address')}"
+        reason: Any = self._without_key(text)
+        with suppress(ValueError, RecursionError):
+            reason = json.loads(reason)
+        code = ""
+        for name in ("error", "message"):
+            if isinstance(reason, dict):
+                code, reason = str(reason.get("code", code)), reason.get(name, reason)
+        after = response.headers.get("Retry-After", "")
+        retry_after = int(after) if re.fullmatch("[0-9]{1,6}", after) else None
+        return StatusError(response.status, str(reason), retry_after, code)
+
+    def _without_key(self, text: str) -> str:
+        """Return a server's words without the key, which some servers repeat."""
+        return text if self._repeated is None else self._repeated.blanked(text)
 
     def _session(self) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
@@ -187,7 +230,7 @@ class Transport:
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # each line limits its own requests
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
+                headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=self._timeout),
             )
             self._sessions.append(session)
@@ -227,7 +270,7 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: l
         thread.join(10.0)
 
 
-def _proxy(url: str) -> str | None:
+def proxy_of(url: str) -> str | None:
     """Return the proxy that the environment names for an address (``HTTPS_PROXY``, ``NO_PROXY`` and the like)."""
     parts, proxies = urlsplit(url), urllib.request.getproxies()
     if urllib.request.proxy_bypass(parts.netloc):
@@ -242,31 +285,21 @@ def _certificates() -> ssl.SSLContext:
     return context
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """Read an answer.
+class _Repeated:
+    """A key in a server's JSON, where characters may be escaped, also in JSON within a JSON string.
 
-    Raises:
-        Unreadable: The answer is longer than ``MAX_ANSWER``.
+    A short key may be a common word: only behind "Bearer " is it taken for the key.
     """
-    content = bytearray()
-    async for part in response.content.iter_any():
-        content += part
-        if len(content) > MAX_ANSWER:
-            response.close()
-            raise Unreadable(f"it is longer than {MAX_ANSWER} bytes")
-    return bytes(content)
 
+    def __init__(self, key: str) -> None:
+        self._before = "Bearer " if len(key) < SHORTEST_SECRET else ""
+        self._plain = self._before + key
+        letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
+        self._escaped = re.compile(f"(?<={self._before})" + "".join(letters))
+        # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
+        self._escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
 
-def _status_error(response: aiohttp.ClientResponse, content: bytes) -> StatusError:
-    """Return an error status with the reason that the server gives, in one of the usual forms."""
-    try:
-        reason = json.loads(content)
-    except (ValueError, RecursionError):
-        reason = content.decode("utf-8", "replace")
-    code = ""
-    for name in ("error", "message"):
-        if isinstance(reason, dict):
-            code, reason = str(reason.get("code", code)), reason.get(name, reason)
-    after = response.headers.get("Retry-After", "")
-    retry_after = int(after) if re.fullmatch("[0-9]{1,6}", after) else None
-    return StatusError(response.status, str(reason), retry_after, code)
+    def blanked(self, text: str) -> str:
+        """Return a text with ``[key]`` in place of the key."""
+        text = text.replace(self._plain, f"{self._before}[key]")
+        return self._escaped.sub("[key]", text) if self._escapes.search(text) else text
