@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from evalbias.lm.json_files import read_object
+from evalbias.runs.values import read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -24,7 +24,7 @@ def check_adapter(adapter: str) -> None:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
-    kind = read_object(folder / CONFIG).get("peft_type")
+    kind = read_json(folder / CONFIG, "fetch it again").get("peft_type")
     if kind != "LORA":
         raise ValueError(f"{adapter} is an adapter of the kind {kind!r}, which cannot be merged: give a LoRA adapter.")
 
