@@ -77,7 +77,9 @@ def parquet_rows(source: Source) -> Rows:
     path, raw = source.path, source.content(source.path)
     number = 0
     try:
-        size, texts, rows = _layout(pyarrow.parquet.read_metadata(pyarrow.BufferReader(raw)))
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw))
+        file.scan_contents()  # raises where the layout is damaged; to look at it would end the process
+        size, texts, rows = _layout(file.metadata)
         check_unpacked(size, len(raw), path)
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw), read_dictionary=texts)
         names = file.schema_arrow.names

@@ -26,5 +26,5 @@ def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path)
         with pytest.raises(DataError, match=re.escape(message)):
             load_chunks(file, some)
     file.write_text("")
-    with pytest.raises(DataError, match="has changed since the run began .lines 10 to 10"):
+    with pytest.raises(DataError, match=r"has changed since the run began \(lines 10 to 10\)"):
         load_chunks(file, located[3:])

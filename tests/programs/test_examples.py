@@ -72,7 +72,10 @@ def test_a_file_of_examples(tmp_path):
     assert not any("1 + 1" in path for path in paths)
     for content, match in (
         ("[1]", r"holds \[1\] in place of a JSON object: write a JSON object with lists of examples"),
-        ('{"write": []}', "names 'write': write a JSON object with lists of examples for some of generate, feedback, re"),
+        (
+            '{"write": []}',
+            "names 'write': write a JSON object with lists of examples for some of generate, feedback, re",
+        ),
         ('{"refine": {}}', "'refine' is not a list"),
         ('{"refine": [{}, 3]}', "example 2 for 'refine' is 3"),
         ("{", "is not valid JSON"),
