@@ -256,7 +256,7 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:
-    """Refuse a small file that unpacks to more than memory may hold: to 100 times its size, and 256 MB to 2 GB.
+    """Refuse a file that unpacks to more than 100 times its size; at least 256 MB and at most 2 GB are allowed.
 
     Args:
         size: Bytes that were unpacked, or will be.
