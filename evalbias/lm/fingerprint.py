@@ -24,7 +24,6 @@ import numpy as np
 
 from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
-
 from evalbias.runs.values import read_json
 
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
