@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import dspy
+
+from evalbias.runs.values import read_json
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,17 @@ def read_examples(path: Path) -> LoopExamples:
     Raises:
         ValueError: The file is not such an object; the message names the role and the example.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON in UTF-8: {error}") from error
-    if not isinstance(content, dict) or not content.keys() <= set(ROLES):
-        raise ValueError(f"{path} must hold a JSON object with lists of examples for some of {', '.join(ROLES)}.")
+    wanted = f"write a JSON object with lists of examples for some of {', '.join(ROLES)}"
+    content = read_json(path, wanted)
+    if unknown := content.keys() - set(ROLES):
+        raise ValueError(f"{path} names {min(unknown)!r:.60}: {wanted}.")
     for role, rows in content.items():
         if not isinstance(rows, list):
             raise ValueError(f"{path}: {role!r} is not a list of examples.")
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, dict):
                 raise ValueError(f"{path}: example {number} for {role!r} is {row!r:.60}; give an object with fields.")
-    return LoopExamples(**{role: tuple(dspy.Example(**row) for row in rows) for role, rows in content.items()})
+    return LoopExamples(**{role: tuple(dspy.Example(row) for row in rows) for role, rows in content.items()})
 
 
 def show_examples(loop: Any, examples: LoopExamples) -> None:

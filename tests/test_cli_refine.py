@@ -261,7 +261,7 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):
     assert kept == [rows, None]
     wrong = evalbias("refine", *task, "--examples", "items.jsonl", cwd=tmp_path, check=False)
     assert wrong.returncode == 2
-    assert "is not JSON" in wrong.stderr
+    assert "items.jsonl is not valid JSON" in wrong.stderr
 
 
 def test_a_vote_has_no_refiner_to_compile(model, tmp_path):

@@ -12,7 +12,7 @@ from evalbias.commands.models import open_lm
 from evalbias.commands.run_corpus import Corpus
 from evalbias.commands.score_rows import rows_of, summary
 from evalbias.data import DataError, load, world
-from evalbias.data.chunks import Chunk, chunks, joined, load_chunk
+from evalbias.data.chunks import chunks, load_chunks
 from evalbias.lm.types import Unanswered
 from evalbias.programs.criteria import SYNTHETIC
 from evalbias.runs.values import to_json
@@ -87,23 +87,19 @@ def same(file, expected):
 def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
     found, sha256 = chunks(corpus / "items.jsonl", 256)
     whole = load("jsonl", corpus / "items.jsonl")
-    parts = [load_chunk(corpus / "items.jsonl", chunk) for chunk in found]
+    parts = [load_chunks(corpus / "items.jsonl", [chunk]) for chunk in found]
     assert [chunk.lines for chunk in found] == [256, 256, 188]
     assert [dict(e) for part in parts for e in part] == [dict(e) for e in whole]
     assert sha256 == whole.sha256
     assert parts[1].left_out == whole.left_out
-    last = load_chunk(corpus / "items.jsonl", joined(found[1:]))
+    last = load_chunks(corpus / "items.jsonl", found[1:])
     assert [dict(e) for e in last] == [dict(e) for part in parts[1:] for e in part]
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"source": "a", "output": "b"}\n' * 5 + '{"source": "a"}\n')
     with pytest.raises(DataError, match=r"bad.jsonl:6: 'output' is missing"):
-        load_chunk(bad, chunks(bad, 4)[0][1])
+        load_chunks(bad, chunks(bad, 4)[0][1:])
     with pytest.raises(DataError, match="cannot be read in chunks; give an uncompressed"):
         chunks(tmp_path / "items.jsonl.gz", 4)
-
-
-def test_consecutive_chunks_are_joined():
-    assert joined([Chunk(5, 100, 40, 4), Chunk(9, 140, 50, 4), Chunk(13, 190, 9, 1)]) == Chunk(5, 100, 99, 9)
 
 
 @pytest.mark.parametrize(("in_flight", "sizes"), [(0, [256, 255, 188]), (64, [511, 188]), (128, [699])])

@@ -29,7 +29,8 @@ from evalbias.report.self_bias import (
     trajectory_plot,
 )
 from evalbias.runs.fingerprint import digest, file_digest
-from evalbias.runs.folder import RESULT, SETTINGS, RunFolder, read_json
+from evalbias.runs.folder import RESULT, SETTINGS, RunFolder
+from evalbias.runs.values import read_json
 
 OWN, EXPECTED, BY = "self_score", "expected", "iteration"
 """Default names of the fields."""

@@ -13,6 +13,7 @@ from evalbias.commands.run import ModelWatch
 from evalbias.commands.terminal import Resumable
 from evalbias.commands.translation_metric import TranslationMetric
 from evalbias.data.columns import parse_mapping
+from evalbias.data.reading import decoded
 from evalbias.data.refinements import load_items
 from evalbias.evaluation import CachedScorer
 from evalbias.lm.contract import measuring
@@ -60,7 +61,7 @@ class Refining(Resumable):
         self.aspects_lm = self._opened_for_aspects(models)
         self.external: FeedbackSource = self.task.external
         if options.instructscore is not None:
-            request = PROMPT if options.prompt is None else options.prompt.read_text(encoding="utf-8")
+            request = PROMPT if options.prompt is None else decoded(options.prompt.read_bytes(), options.prompt)
             self.external = InstructScore(
                 open_lm(options.instructscore, models.of_another(), writes=True), prompt=request
             )

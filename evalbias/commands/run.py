@@ -29,9 +29,9 @@ from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE
 from evalbias.report.html.run_page import write_report
 from evalbias.report.tables import coverage_note
-from evalbias.runs.folder import RunFolder, read_json
+from evalbias.runs.folder import RunFolder
 from evalbias.runs.journal import write_whole
-from evalbias.runs.values import to_json
+from evalbias.runs.values import read_json, to_json
 
 
 class Run(Resumable):

@@ -19,7 +19,7 @@ from evalbias.commands.models import identity, open_lm, sampling_of
 from evalbias.commands.score_rows import rows_of
 from evalbias.commands.terminal import Resumable
 from evalbias.data import DataError
-from evalbias.data.chunks import chunks, joined, load_chunk
+from evalbias.data.chunks import chunks, load_chunks
 from evalbias.lm.contract import measuring
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.types import CHUNK, chunk_of
@@ -110,14 +110,15 @@ class Corpus(Resumable):
             Number of items left out for each reason.
 
         Raises:
-            DataError: There are no items, or a line is not a valid item; scores of earlier calls are written.
+            DataError: There are no items, a line is not a valid item, or the file has changed meanwhile; scores of
+                earlier calls are written.
         """
         done = self._written()
         progress(sum(record["items"] for record in done))
         size = chunk_of(self._lm) // CHUNK
         for first in range(sum(record["chunks"] for record in done), len(self.chunks), size):
             part = self.chunks[first : first + size]
-            items = load_chunk(self._data, joined(part), self._mapping)
+            items = load_chunks(self._data, part, self._mapping)
             rows = rows_of(items, self._program.batch(items, lm=self._lm, refused=self._refused))
             Journal(self.scores).append_lines(rows)
             left_out = {reason: len(places) for reason, places in items.left_out.items()}

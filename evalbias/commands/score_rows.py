@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.runs.values import number
+from evalbias.runs.values import json_object, number
 
 BEGINNING = 80
 """Largest number of characters of a text in the records."""
@@ -53,8 +52,7 @@ def beginning(text: str) -> str:
 
 def scores_of(file: Path) -> FloatArray:
     """Return (n,) the scores of a file, which is read line by line; NaN where undefined."""
-    with file.open(encoding="utf-8") as lines:
-        return np.fromiter((number(json.loads(line)["score"]) for line in lines), dtype=np.float64)
+    return np.fromiter((number(row["score"]) for row in _rows(file)), dtype=np.float64)
 
 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
@@ -66,15 +64,13 @@ def summary(file: Path) -> tuple[dict[str, Any], Any]:
     scores, coverage = array("d"), array("d")
     refused: list[str] = []
     reasons = 0
-    with file.open(encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            scores.append(number(row["score"]))
-            coverage.append(number(row["coverage"]))
-            if "undefined" in row:
-                reasons += 1
-                if len(refused) < NAMED:
-                    refused.append(row["id"])
+    for row in _rows(file):
+        scores.append(number(row["score"]))
+        coverage.append(number(row["coverage"]))
+        if "undefined" in row:
+            reasons += 1
+            if len(refused) < NAMED:
+                refused.append(row["id"])
     values = np.array(scores)
     defined = values[~np.isnan(values)]
     brief = {
@@ -85,3 +81,12 @@ def summary(file: Path) -> tuple[dict[str, Any], Any]:
         "unanswered": len(values) - len(defined) - reasons,
     }
     return brief, np.array(coverage)
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    with file.open("rb") as lines:
+        for n, line in enumerate(lines, start=1):
+            row = json_object(line, f"{file}:{n}", "delete its folder to start over")
+            if not {"id", "score", "coverage"} <= row.keys():
+                raise ValueError(f"{file}:{n} is no record of a judged item: delete its folder to start over.")
+            yield row

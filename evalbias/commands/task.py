@@ -15,6 +15,7 @@ from evalbias.data import world
 from evalbias.data.choices import choice_codes
 from evalbias.data.columns import parse_mapping
 from evalbias.data.items import check_field
+from evalbias.data.reading import decoded
 from evalbias.programs.criteria import BINS, SYNTHETIC
 from evalbias.programs.criterion import Criterion
 from evalbias.runs.fingerprint import digest
@@ -228,13 +229,14 @@ def _only(train: Sequence[Any], file: Path) -> list[Any]:
     """Return the training items whose ids the file lists.
 
     Raises:
-        ValueError: An id is not one of theirs.
+        ValueError: An id is not one of theirs, or the file is not UTF-8.
     """
-    ids = dict.fromkeys(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    lines = decoded(file.read_bytes(), file).splitlines()
+    ids = dict.fromkeys(line.strip() for line in lines if line.strip())
     unknown = ids.keys() - {str(e.id) for e in train}
     if unknown:
         raise ValueError(
-            f"{file} lists {min(unknown)!r}, which is no training item of this split ({len(unknown)} such ids): "
+            f"{file} lists {min(unknown)!r:.80}, which is no training item of this split ({len(unknown)} such ids): "
             "give the seed and the data that the list was made for."
         )
     return [e for e in train if str(e.id) in ids]

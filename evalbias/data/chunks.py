@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,18 +23,14 @@ class Chunk:
         start: Byte offset of the first line.
         size: Length of the chunk in bytes.
         lines: Number of lines, blank lines included.
+        sha256: Hash of the chunk, by which a change of the file is noticed.
     """
 
     line: int
     start: int
     size: int
     lines: int
-
-
-def joined(some: Sequence[Chunk]) -> Chunk:
-    """Return consecutive chunks as one; at least one is needed."""
-    first = some[0]
-    return Chunk(first.line, first.start, sum(chunk.size for chunk in some), sum(chunk.lines for chunk in some))
+    sha256: bytes
 
 
 def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
@@ -51,28 +48,33 @@ def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
     """
     if path.suffix != ".jsonl" or not path.is_file():
         raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
-    digest, located, start, end, first = hashlib.sha256(), [], 0, 0, 1
+    digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
     with path.open("rb") as file:
-        for number, content in enumerate(file, start=1):
+        while some := list(itertools.islice(file, lines)):
+            content = b"".join(some)
             digest.update(content)
-            end += len(content)
-            if number - first + 1 == lines:
-                located.append(Chunk(first, start, end - start, lines))
-                first, start = number + 1, end
-    if end > start:
-        located.append(Chunk(first, start, end - start, number - first + 1))
+            located.append(Chunk(first, start, len(content), len(some), hashlib.sha256(content).digest()))
+            first, start = first + len(some), start + len(content)
     return located, digest.hexdigest()
 
 
-def load_chunk(path: Path, chunk: Chunk, mapping: Mapping[str, str] | None = None) -> Dataset:
-    """Read the items of a chunk in the same way as ``read``; a column of the mapping may be missing from a chunk.
+def load_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
+    """Read the items of consecutive chunks in the same way as ``read``; a column of the mapping may be missing.
 
     Raises:
-        DataError: A line is not a valid item; the message names file and line.
+        DataError: A line is not a valid item, or the file has changed since the chunks were located; the message names
+            file and line.
     """
+    content = b""
     with path.open("rb") as file:
-        file.seek(chunk.start)
-        content = file.read(chunk.size)
+        file.seek(some[0].start)
+        for chunk in some:
+            content += (part := file.read(chunk.size))
+            if hashlib.sha256(part).digest() != chunk.sha256:
+                raise DataError(
+                    f"{path} has changed since the run began (lines {chunk.line} to {chunk.line + chunk.lines - 1}): "
+                    "restore the file, or start over in a new folder (--out)."
+                )
     source = Source("jsonl", path)
-    rows = source.records(source.part(content), first=chunk.line)
+    rows = source.records(source.part(content), first=some[0].line)
     return load_records(source, ((where, renamed(record, mapping or {})) for where, record in rows))

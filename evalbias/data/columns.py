@@ -96,7 +96,7 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
         if theirs not in columns:
             close = difflib.get_close_matches(theirs, columns, 1)
             hint = f" Did you mean {ours}={close[0]}?" if close else ""
-            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {_listed(columns)}.{hint}")
+            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
 def renamed(record: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:
@@ -121,7 +121,7 @@ def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable
         alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
         option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
         hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
-    return DataError(f"{place} has no column {wanted!r}; it has {_listed(columns)}.{hint}\n{EXPECTED}")
+    return DataError(f"{place} has no column {wanted!r}; it has {listed(columns)}.{hint}\n{EXPECTED}")
 
 
 def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
@@ -146,5 +146,7 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = 
     return column_of
 
 
-def _listed(columns: Sequence[str]) -> str:
-    return "the columns " + ", ".join(map(repr, columns)) if columns else "no columns"
+def listed(columns: Sequence[str]) -> str:
+    """Name columns in an error, the first 50 of them."""
+    more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
+    return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"

@@ -9,16 +9,21 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from evalbias.data.dataset import DataError
-from evalbias.data.reading import Source
+from evalbias.data.reading import Source, check_unpacked
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
 SEPARATORS = (",", ";", "\t")
 """Separators of the cells of a CSV file; of equally frequent ones, the first is used."""
+BATCH, SMALL_BATCH = 1024, 16
+"""Rows of a Parquet file that are read at once: usually, and where many long texts may take few bytes."""
+VALUE = 64
+"""Bytes that a value of a Parquet file takes in Python besides its text."""
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
 
 
@@ -58,7 +63,8 @@ def parquet_rows(source: Source) -> Rows:
 
     Raises:
         ImportError: pyarrow is not installed.
-        DataError: The file is damaged.
+        DataError: The file is damaged or unpacks to too much, two columns have one name, or Python cannot hold a value,
+            such as a date after the year 9999.
     """
     try:
         import pyarrow
@@ -68,12 +74,27 @@ def parquet_rows(source: Source) -> Rows:
             f"{source.path} is a Parquet file, which pyarrow reads: pip install 'evalbias[parquet]', or save it as "
             ".jsonl or .csv."
         ) from error
-    raw = source.content(source.path)
+    path, raw = source.path, source.content(source.path)
+    number = 0
     try:
-        records = pyarrow.parquet.read_table(io.BytesIO(raw)).to_pylist()
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{source.path} is damaged or no Parquet file ({error}); download it again.") from error
-    return ((f"{source.path}, row {number}", record) for number, record in enumerate(records, start=1))
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw))
+        file.scan_contents()  # raises where the layout is damaged; to look at it would end the process
+        size, texts, rows = _layout(file.metadata)
+        check_unpacked(size, len(raw), path)
+        file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw), read_dictionary=texts)
+        names = file.schema_arrow.names
+        _check_distinct(names, str(path))
+        for group in range(file.num_row_groups):  # Arrow cannot join the nested texts of two
+            for batch in file.iter_batches(rows, row_groups=[group]):
+                size += sum(map(_size, batch.columns))
+                check_unpacked(size, len(raw), path)
+                where = f"{path}, rows {number + 1} to {number + batch.num_rows}"
+                columns = [_values(c, f"{where}: {name!r:.80}") for name, c in zip(names, batch.columns, strict=True)]
+                for record in zip(*columns, strict=True):
+                    number += 1
+                    yield f"{path}, row {number}", dict(zip(names, record, strict=True))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path} is damaged or no Parquet file ({error!s:.200}); download it again.") from error
 
 
 FORMATS: dict[str, Callable[[Source], Rows]] = {
@@ -98,6 +119,57 @@ def format_of(path: str) -> str | None:
     return ending if ending in FORMATS else None
 
 
+def _check_distinct(names: Iterable[str], where: str) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where} has several columns named {min(repeated)!r:.80}; give each its own name.")
+
+
+def _layout(metadata: Any) -> tuple[int, list[str], int]:
+    """Say how to read a Parquet file without unpacking much at once.
+
+    A text that many rows share may be stored once. Arrow can keep it so until the rows are counted, except in columns
+    with a delta encoding, in which each text builds on the one before.
+
+    Returns:
+        Bytes that the values take in memory besides their texts, columns whose texts stay shared, and rows to read at
+        once.
+    """
+    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    size, shared, rows = 0, [], BATCH
+    for i, leaf in enumerate(leaves):
+        chunks = [group.column(i) for group in groups]
+        size += sum(chunk.num_values for chunk in chunks) * max(VALUE, leaf.length or 0)  # length: of a fixed width
+        if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL":
+            if any("DELTA" in encoding for chunk in chunks for encoding in chunk.encodings):
+                rows = SMALL_BATCH
+            else:
+                shared.append(leaf.path)
+    return size, shared, rows
+
+
+def _size(array: Any) -> int:
+    """Return the bytes of an Arrow array's values; a text that several share counts for each."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(array.type):
+        return int(compute.sum(compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0)
+    if types.is_map(array.type):
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        return sum(_size(part[first:last]) for part in (array.keys, array.items))
+    if types.is_struct(array.type):
+        return sum(map(_size, array.flatten()))
+    return _size(array.flatten()) if types.is_nested(array.type) else int(array.nbytes)
+
+
+def _values(column: Any, where: str) -> list[Any]:
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{where} cannot be read ({error}); correct the column, or leave it out.") from error
+
+
 def _rows_of(source: Source, content: str) -> Rows:
     """Yield the rows of a table with the separator that its first line names or has most often."""
     header, _, rest = content.partition("\n")
@@ -118,9 +190,7 @@ def _separated(source: Source, content: str, delimiter: str, *, first: int = 1) 
     try:
         reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
-        repeated = {name for name in header if name and header.count(name) > 1}
-        if repeated:
-            raise DataError(f"{path}:{first} has several columns named {min(repeated)!r}; give each its own name.")
+        _check_distinct(filter(None, header), f"{path}:{first}")
         line = reader.line_num + first
         for cells in reader:
             if cells:  # a blank line has none

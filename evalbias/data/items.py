@@ -11,7 +11,6 @@ criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +21,16 @@ from evalbias.data.columns import lacking, suggestions
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.item_names import item_name
 from evalbias.data.numbers import recorded_number
-from evalbias.data.reading import Source, number, one_criterion_ratings, ratings, scores, text
-from evalbias.data.surrogates import lone_surrogate
+from evalbias.data.reading import (
+    Source,
+    check_text,
+    number,
+    one_criterion_ratings,
+    parsed,
+    ratings,
+    scores,
+    text,
+)
 from evalbias.data.tables import Table
 from evalbias.measures.checks import mean_of_defined
 
@@ -31,7 +38,7 @@ NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
 """Fields that hold a list or an object, which a table's cell may hold as JSON."""
 LABELS = ("A", "B")
 """Answers of a pairwise judge, for the first and the second candidate."""
-_RATING = re.compile(r"rating_(\d+)")
+_RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
 
 
 def items_of(
@@ -115,7 +122,9 @@ def check_field(items: Sequence[Any], field: str, place: str) -> None:
     if without is None:
         return
     if any(field in e for e in items):
-        raise DataError(f"The item {item_name(without)!r} of {place} has no {field!r}; add it, or leave the item out.")
+        raise DataError(
+            f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
+        )
     columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
     raise lacking(place, columns, field)
 
@@ -150,9 +159,11 @@ def _from_json(value: Any, name: str, where: str) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be JSON ({error}).") from error
+        content = parsed(value)
+    except ValueError as error:
+        raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
+    check_text({name: content}, where)
+    return content
 
 
 def _id(record: Mapping[str, Any], where: str) -> str:
@@ -161,8 +172,6 @@ def _id(record: Mapping[str, Any], where: str) -> str:
         return default_id(where)
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
-    if problem := lone_surrogate(str(name)):
-        raise DataError(f"{where}: 'id' holds {problem}; write the character whole, or remove it.")
     return str(name)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 
+from evalbias.data.columns import listed
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.item_names import item_name
 from evalbias.data.loaders import read_table
@@ -38,7 +39,7 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
     name, columns = str(table.source.path), table.columns
     for column in ("id", *chosen):
         if column not in columns:
-            raise DataError(f"{name} has no column {column!r}; it has {', '.join(map(repr, columns))}.")
+            raise DataError(f"{name} has no column {column!r}; it has {listed(columns)}.")
     rows_by_id: dict[str, dict[str, Any]] = {}
     for where, row in table.rows:
         if row.get("id") is None:
@@ -48,8 +49,8 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
             if first is not row:
                 differing = {c: (first.get(c), row.get(c)) for c in columns if first.get(c) != row.get(c)}
                 raise DataError(
-                    f"{where}: a second row for the item {row['id']!r}, with other values {differing}; choose one by "
-                    "its columns, such as join(..., judge=NAME)."
+                    f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
+                    "choose one by its columns, such as join(..., judge=NAME)."
                 )
     joined = [_with(e, rows_by_id[str(e.get("id"))], name) for e in examples if str(e.get("id")) in rows_by_id]
     if not joined:
@@ -68,10 +69,14 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
 
 
 def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example:
+    joined = example.copy()
     for column, value in row.items():
-        if column != "id" and column in example and example[column] != value:
+        if column == "id":
+            continue
+        if column in example and example[column] != value:
             raise DataError(
-                f"The item {item_name(example)!r} and its row in {name} both have {column!r}, {example[column]!r:.80} "
-                f"and {value!r:.80}; rename one of the columns."
+                f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
+                f"{example[column]!r:.80} and {value!r:.80}; rename one of the columns."
             )
-    return example.copy(**{column: value for column, value in row.items() if column != "id"})
+        joined[column] = value
+    return joined

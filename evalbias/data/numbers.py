@@ -17,7 +17,7 @@ SMALLEST = 1e-9
 """Least size of the largest of several scores or ratings: below, their variance is taken for a rounding error of 0."""
 
 _BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
-_LEADING = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*(?:/.*|\D+)?")
+_LEADING = re.compile(r"(-?[0-9]+(?:[.,][0-9]+)?)(?:\s*/.*|\D+)?")
 
 
 def recorded_number(value: Any, label: str) -> float:
@@ -78,7 +78,7 @@ def remedy_for(value: object) -> str:
     for one, zero in _BINARY:
         if text.lower() in (one, zero):
             return f"1 for {one} and 0 for {zero}"
-    match = _LEADING.fullmatch(text) if isinstance(value, str) else None
+    match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None
     if match is None:
         return ""
     number, form = match[1].replace(",", "."), "alone"

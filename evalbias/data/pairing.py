@@ -29,13 +29,13 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
         source = example.get("source")
         if group and group[0].get("source") != source:
             raise ValueError(
-                f"The items {item_name(group[0])!r} and {item_name(example)!r} have the same input_id {key!r} but "
-                "different sources; give each source its own input_id."
+                f"The items {item_name(group[0])!r:.80} and {item_name(example)!r:.80} have the same input_id "
+                f"{key!r:.80} but different sources; give each source its own input_id."
             )
         if source is not None and keys.setdefault(source, key) != key:
             raise ValueError(
-                f"The item {item_name(example)!r} has the input_id {key!r}, but another item with the same source has "
-                f"{keys[source]!r}; give all items of a source the same input_id, or none."
+                f"The item {item_name(example)!r:.80} has the input_id {key!r:.80}, but another item with the same "
+                f"source has {keys[source]!r:.80}; give all items of a source the same input_id, or none."
             )
         group.append(example)
     return groups
@@ -168,7 +168,7 @@ def _swapped(pair: dspy.Example) -> dspy.Example:
 
 
 def _label(pair: dspy.Example, field: str) -> float:
-    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r}")
+    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r:.80}")
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -46,8 +46,9 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
         if not required:
             return math.nan
         raise ValueError(
-            f"The item {item_name(example)!r} has no score on {criterion!r}, {_what_there_is(example, scores)}: name "
-            f"another criterion, leave the item out, or add scores={{{criterion!r}: NUMBER}} (None if undefined)."
+            f"The item {item_name(example)!r:.80} has no score on {criterion!r:.80}, "
+            f"{_what_there_is(example, scores)}: name another criterion, leave the item out, or add "
+            f"scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
         )
     value = example["score"] if scores is None else scores[criterion]
     if value is None:
@@ -55,8 +56,8 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
     number = as_number(value)
     if abs(number) > LARGEST:
         raise ValueError(
-            f"The item {item_name(example)!r} has the score {value!r:.80} on {criterion!r}: give {allowed(number)}, or "
-            "None if it is undefined."
+            f"The item {item_name(example)!r:.80} has the score {value!r:.80} on {criterion!r:.80}: give "
+            f"{allowed(number)}, or None if it is undefined."
         )
     return number
 
@@ -84,8 +85,8 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
             raise ValueError
     except (AttributeError, TypeError, ValueError):
         raise ValueError(
-            f"The item {item_name(example)!r} has ratings={given!r:.80}: give criterion -> list of numbers of at most "
-            f"{LARGEST:g}, None where a rater gave none."
+            f"The item {item_name(example)!r:.80} has ratings={given!r:.80}: give criterion -> list of numbers of at "
+            f"most {LARGEST:g}, None where a rater gave none."
         ) from None
     return numbers
 
@@ -108,7 +109,8 @@ def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
     if scores is None or isinstance(scores, Mapping):
         return scores
     raise ValueError(
-        f"The item {item_name(example)!r} has scores={scores!r:.80}: give criterion -> number, or one number as score=."
+        f"The item {item_name(example)!r:.80} has scores={scores!r:.80}: give criterion -> number, or one number as "
+        "score=."
     )
 
 

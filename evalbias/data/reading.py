@@ -5,9 +5,12 @@ from __future__ import annotations
 import codecs
 import gzip
 import hashlib
+import io
 import json
 import math
+import os
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +21,11 @@ import dspy
 from evalbias.data.dataset import DataError, Dataset
 from evalbias.data.numbers import LARGEST, as_number, remedy_for
 from evalbias.data.surrogates import lone_surrogate
+
+UNPACKED_GB = "EVALBIAS_UNPACKED_GB"
+"""Environment variable: gigabytes that a file may unpack to, in place of the default (see ``check_unpacked``)."""
+_PIECE = 2**20
+"""Bytes that are decompressed at once."""
 
 
 @dataclass
@@ -48,25 +56,29 @@ class Source:
         """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
 
         Raises:
-            DataError: The file is missing, damaged or not UTF-8.
+            DataError: The file is missing, damaged, unpacks to too much or is not UTF-8.
         """
-        return self._decoded(self.content(path), path)
+        return decoded(self.content(path), path)
 
     def content(self, path: Path) -> bytes:
         """Read a file and add it to the hash; ``.gz`` is decompressed.
 
         Raises:
-            DataError: The file is missing, or its compression is damaged.
+            DataError: The file is missing, its compression is damaged, or it unpacks to too much.
         """
         if not path.is_file():
             problem = "a folder, not a file" if path.is_dir() else "missing"
             raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
         content = path.read_bytes()
         if path.suffix == ".gz":
+            unpacked = io.BytesIO()
             try:
-                content = gzip.decompress(content)
+                with gzip.open(io.BytesIO(content)) as packed:
+                    while unpacked.write(packed.read(_PIECE)):
+                        check_unpacked(unpacked.tell(), len(content), path)
             except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                 raise DataError(f"{path} is damaged ({error}); download it again.") from error
+            content = unpacked.getvalue()
         self.digest.update(content)
         return content
 
@@ -77,17 +89,11 @@ class Source:
             DataError: The bytes are not UTF-8.
         """
         self.digest.update(content)
-        return self._decoded(content, self.path)
-
-    def _decoded(self, content: bytes, path: Path) -> str:
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise _not_utf8(path, content, error) from error
+        return decoded(content, self.path)
 
     def json_object(self, path: Path) -> dict[str, Any]:
         """Read a file that contains one JSON object."""
-        return _object(_decode(self.read(path), path, 1), str(path))
+        return _record(_decode(self.read(path), path, 1), str(path))
 
     def json_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (``file[index]``, record) for every entry of a file that contains one JSON list.
@@ -108,7 +114,7 @@ class Source:
             raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
         for index, record in enumerate(records):
             where = f"{path}[{index}]"
-            yield where, _object(record, where)
+            yield where, _record(record, where)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (``file:line``, record) for every line of a JSONL file that is not blank.
@@ -132,7 +138,7 @@ class Source:
         for number, line in enumerate(lines, start=first):
             if line.strip():
                 where = f"{self.path}:{number}"
-                yield where, _object(_decode(line, self.path, number), where)
+                yield where, _record(_decode(line, self.path, number), where)
 
     def add(self, fields: Mapping[str, Any], where: str) -> None:
         """Add an item with an ``output`` or a pair of ``candidates``, or leave it out if its texts are empty.
@@ -143,7 +149,7 @@ class Source:
         if fields["id"] in self.places:
             first = self.places[fields["id"]]
             raise DataError(
-                f"{where}: the id {fields['id']!r} is already used at {first}; give each item its own id. If it "
+                f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
                 f"names an input that several outputs share: --map input_id={self.id_column}."
             )
         self.places[fields["id"]] = where
@@ -169,15 +175,13 @@ def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = Fals
     """Return a text field of a record, which may be empty only if ``blank`` is set.
 
     Raises:
-        DataError: The field is missing, not a string, empty, or holds a lone surrogate.
+        DataError: The field is missing, not a string, or empty.
     """
     if name not in record:
-        raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)}. Add the field.")
+        raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)!r:.400}. Add the field.")
     value = record[name]
     if not isinstance(value, str) or not (blank or value.strip()):
         raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be a {'' if blank else 'non-empty '}string.")
-    if problem := lone_surrogate(value):
-        raise DataError(f"{where}: {name!r} holds {problem}; write the character whole, or remove it.")
     return value
 
 
@@ -191,7 +195,7 @@ def scores(record: Mapping[str, Any], where: str, *, required: Iterable[str] = (
     missing = sorted(set(required) - set(raw))
     if missing:
         raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
-    return {k: math.nan if v is None else number(v, f"{where}: the score on {k!r}") for k, v in raw.items()}
+    return {k: math.nan if v is None else number(v, f"{where}: the score on {k!r:.80}") for k, v in raw.items()}
 
 
 def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
@@ -204,11 +208,11 @@ def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
     for name, given in raw.items():
         if not isinstance(given, list) or not given:
             raise DataError(
-                f"{where}: the ratings on {name!r} are {given!r:.80}; write a list with one number for each rater, "
+                f"{where}: the ratings on {name!r:.80} are {given!r:.80}; write a list with one number for each rater, "
                 "null where one gave none."
             )
     return {
-        name: [math.nan if v is None else number(v, f"{where}: a rating on {name!r}") for v in given]
+        name: [math.nan if v is None else number(v, f"{where}: a rating on {name!r:.80}") for v in given]
         for name, given in raw.items()
     }
 
@@ -239,6 +243,74 @@ def number(value: object, label: str, *, low: float = -LARGEST, high: float = LA
     return float(value)
 
 
+def decoded(content: bytes, path: Path) -> str:
+    """Return the text of a file or of a part of it, without a byte-order mark.
+
+    Raises:
+        DataError: The bytes are not UTF-8.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, content, error) from error
+
+
+def check_unpacked(size: int, packed: int, path: Path) -> None:
+    """Refuse a file that unpacks to more than 100 times its size; at least 256 MB and at most 2 GB are allowed.
+
+    Args:
+        size: Bytes that were unpacked, or will be.
+        packed: Size of the file in bytes.
+        path: The file, for the error.
+
+    Raises:
+        DataError: It is more than that, or than the gigabytes in the environment variable ``EVALBIAS_UNPACKED_GB``.
+        ValueError: The variable holds no number.
+    """
+    given = os.environ.get(UNPACKED_GB)
+    try:
+        limit = float(given) * 1e9 if given else max(256e6, min(100 * packed, 2e9))
+    except ValueError:
+        raise ValueError(f"{UNPACKED_GB} is {given!r:.80}: give a number of gigabytes, such as 8.") from None
+    if size > limit:
+        raise DataError(
+            f"{path} has {packed / 1e6:.3g} MB and unpacks to more than {limit / 1e6:.4g} MB. If that is right and "
+            f"your memory holds it, set the environment variable {UNPACKED_GB}=8 (gigabytes)."
+        )
+
+
+def check_text(record: Mapping[str, Any], where: str) -> None:
+    """Refuse a record that holds a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it.
+
+    Raises:
+        DataError: There is one; the message names the place and the field.
+    """
+    for name, value in record.items():
+        nested = isinstance(value, list | dict)
+        content = json.dumps(value, ensure_ascii=False, default=str) if nested else value
+        if problem := lone_surrogate(name) or (isinstance(content, str) and lone_surrogate(content)):
+            place = problem.partition(" at ")[0] if nested else problem
+            raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
+
+
+def parsed(content: str) -> Any:
+    """Parse strict JSON: without NaN and without a name twice in one object.
+
+    Raises:
+        ValueError: It is something else, nests too deeply, or holds an integer of thousands of digits.
+    """
+    try:
+        return json.loads(content, parse_constant=_refuse, object_pairs_hook=_unique)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
+def _record(value: Any, where: str) -> dict[str, Any]:
+    record = _object(value, where)
+    check_text(record, where)
+    return record
+
+
 def _object(value: Any, label: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{label} holds {value!r:.80}; it must be a JSON object, {{...}}.")
@@ -247,10 +319,10 @@ def _object(value: Any, label: str) -> dict[str, Any]:
 
 def _decode(content: str, path: Path, line: int) -> Any:
     try:
-        return json.loads(content, parse_constant=_refuse, object_pairs_hook=_unique)
+        return parsed(content)
     except json.JSONDecodeError as error:
         raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
-    except (ValueError, RecursionError) as error:  # _refuse, _unique; an integer of thousands of digits; lists in lists
+    except ValueError as error:
         raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
 
 
@@ -266,9 +338,8 @@ def _not_utf8(path: Path, content: bytes, error: UnicodeDecodeError) -> DataErro
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice in one object")
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{twice!r:.80} stands twice in one object")
     return record
 
 

@@ -80,7 +80,7 @@ def load_refinements(path: Path, *, by: str = "iteration", mapping: Mapping[str,
             )
         in_round = records.setdefault(number, {})
         if str(item) in in_round:
-            raise DataError(f"{where}: a second line for item {item!r} in {by} {number}; keep one of them.")
+            raise DataError(f"{where}: a second line for item {item!r:.80} in {by} {number}; keep one of them.")
         in_round[str(item)] = record
     if not records:
         raise DataError(f"{path} holds no records; give a file with one JSON object per line.")
@@ -110,7 +110,7 @@ def load_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -
     for where, record in table.rows:
         name = default_id(where) if record.get("id") is None else str(record["id"])
         if name in items:
-            raise DataError(f"{where}: a second item with the id {name!r}; give each item its own id.")
+            raise DataError(f"{where}: a second item with the id {name!r:.80}; give each item its own id.")
         items[name] = dspy.Example({**record, "id": name})
     if not items:
         raise DataError(f"{given} holds no items; give a file with one JSON object per line, or a table.")

@@ -63,7 +63,7 @@ def _sorted(examples: Sequence[dspy.Example]) -> list[Any]:
     items = sorted(examples, key=lambda e: str(e.id))
     repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
     if repeated is not None:
-        raise ValueError(f"Several examples have the same id {repeated!r}; give each example its own id.")
+        raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
     return items
 
 

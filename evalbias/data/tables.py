@@ -13,7 +13,7 @@ from typing import Any
 from evalbias.data.columns import check_mapping, renamed
 from evalbias.data.dataset import DataError
 from evalbias.data.formats import FORMATS, TEXT_CELLS
-from evalbias.data.reading import Source
+from evalbias.data.reading import Source, check_text, parsed
 
 HUB = "hf"
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
@@ -21,9 +21,9 @@ TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns of tables whose cells stay texts even where all of them are numbers."""
 ABSENT = ("", "na", "n/a", "nan", "null", "none")
 """Cells without a value in a column of numbers, in lower case."""
-_RATED = re.compile(r"score|scores\..+|rating_\d+")
+_RATED = re.compile(r"score|scores\..+|rating_\d+", re.ASCII)
 """Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,9 @@ def _plain_rows(name: str, records: Iterable[Any]) -> Iterator[tuple[str, dict[s
     for number, record in enumerate(records, start=1):
         if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
             raise DataError(f"{name}, row {number} is {record!r:.80}; give dicts or DSPy examples.")
-        fields = record if isinstance(record, Mapping) else dict(record.items())
-        yield f"{name}, row {number}", plain_record(fields)
+        fields = plain_record(record if isinstance(record, Mapping) else dict(record.items()))
+        check_text(fields, f"{name}, row {number}")
+        yield f"{name}, row {number}", fields
 
 
 def _mapped(
@@ -165,12 +166,12 @@ def _cell(name: str, cell: str, mark: str) -> Any:
     if mark and cell.strip().lower() in ABSENT:
         return None
     if mark and _is_number(cell.strip(), mark):
-        return json.loads(_with_point(cell.strip(), mark))
+        return parsed(_with_point(cell.strip(), mark))
     return cell if cell.strip() or name.startswith("output") else None
 
 
 def plain_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record in plain Python values: NaN is None, and numpy's values are Python's."""
+    """Return a record in plain Python values: NaN and pandas' NA are None, and numpy's values are Python's."""
     return {str(name): _plain(value) for name, value in record.items()}
 
 
@@ -183,7 +184,7 @@ def _with_outputs(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str,
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
         value = value.tolist()
-    if isinstance(value, float) and math.isnan(value):
+    if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}

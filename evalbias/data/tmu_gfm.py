@@ -73,7 +73,7 @@ def _without_other(given: Mapping[str, Sequence[float]]) -> dict[str, list[float
 def _ratings(cell: str, where: str, column: str) -> list[int]:
     parts = cell.split(",")
     if len(parts) != RATERS or not all(part in {"0", "1", "2", "3", "4"} for part in parts):
-        raise DataError(f"{where}: {column} is {cell!r}; it must hold {RATERS} ratings from 0 to 4 between commas.")
+        raise DataError(f"{where}: {column} is {cell!r:.80}; it must hold {RATERS} ratings from 0 to 4 between commas.")
     return [int(part) for part in parts]
 
 
@@ -85,7 +85,7 @@ def _mean(cell: str, given: list[int], where: str, column: str) -> float:
     try:
         mean = number(float(cell), f"{where}: {column}")
     except ValueError as error:
-        raise DataError(f"{where}: {column} is {cell!r}; it must be a finite number.") from error
+        raise DataError(f"{where}: {column} is {cell!r:.80}; it must be a finite number.") from error
     exact = sum(counted) / len(counted)
     if abs(mean - exact) > ROUNDING:
         raise DataError(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -26,6 +24,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
 from evalbias.programs.usable import candidates_of
+from evalbias.runs.values import read_json
 
 JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
 
@@ -123,7 +122,7 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
         ValueError: The file does not hold a judge.
     """
     try:
-        kind = json.loads(Path(path).read_text(encoding="utf-8"))["settings"]["kind"]
+        kind = read_json(path)["settings"]["kind"]
     except (ValueError, TypeError, KeyError):
         kind = None
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)

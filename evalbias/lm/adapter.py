@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import safe_open
 
 from evalbias.lm.checks import readable
-from evalbias.lm.json_files import read_object
+from evalbias.runs.values import read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -25,7 +25,7 @@ def check_adapter(adapter: str) -> None:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
-    settings = read_object(folder / CONFIG)
+    settings = read_json(folder / CONFIG, "fetch it again")
     kind = settings.get("peft_type")
     if settings.get("layer_replication"):
         raise ValueError(f"{adapter} repeats layers of its model (layer_replication), which is not supported.")

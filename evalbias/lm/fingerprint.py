@@ -24,6 +24,7 @@ import numpy as np
 
 from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
+from evalbias.runs.values import read_json
 
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
 """Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""
@@ -76,7 +77,7 @@ def file_hash(file: Path) -> str:
     name = hashlib.blake2b(os.fsencode(file.resolve()), digest_size=16).hexdigest()
     entry = cache_folder() / "hashes" / f"{name}.json"
     try:
-        cached = json.loads(entry.read_text())
+        cached = read_json(entry)
         if cached["file"] == known:
             return str(cached["hash"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -23,6 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from evalbias.lm.checks import check_config, check_depth, check_weights, readable
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.lm.gguf_tokenizer import check_splitting, set_splitting
+from evalbias.runs.values import read_json
 
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
@@ -70,9 +71,9 @@ def _whole(folder: Path) -> bool:
     if not folder.exists():
         return False
     try:
-        written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        written = read_json(folder / MANIFEST)
         whole = bool(written) and all(file_hash(folder / name) == content for name, content in written.items())
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         whole = False
     if not whole:
         logger.warning("%s is damaged and is made again.", folder)

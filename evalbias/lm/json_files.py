@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+
+from evalbias.runs.values import read_json
 
 FILES = (
     "config.json",
@@ -25,19 +25,4 @@ def check_json_files(folder: Path) -> None:
     """
     for name in FILES:
         if (folder / name).is_file():
-            read_object(folder / name)
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ValueError: The file holds something else; it is named.
-    """
-    try:
-        content = json.loads(file.read_bytes())
-    except ValueError as error:  # bytes that are not UTF-8 too
-        raise ValueError(f"{file} is not valid JSON ({error}): fetch it again.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{file} holds {json.dumps(content):.80} in place of a JSON object: fetch it again.")
-    return content
+            read_json(folder / name, "fetch it again")

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from evalbias.lm.fingerprint import cache_folder, store
+from evalbias.runs.values import read_json
 
 SMALL = 10_000_000
 """Number of parameters below which nothing is noted: the checks take milliseconds."""
@@ -41,7 +42,7 @@ class PassedChecks:
         if self._facts is None:
             return False
         try:
-            return bool(json.loads(self._file(check).read_text(encoding="utf-8")) == self._note(check))
+            return read_json(self._file(check)) == self._note(check)
         except (OSError, ValueError):
             return False
 

@@ -17,6 +17,7 @@ from dspy import lm15
 from evalbias.lm.dspy_compat import request_to_dict, response_from_dict, response_to_dict
 from evalbias.lm.engine_base import Engine
 from evalbias.lm.saved import SavedLM
+from evalbias.runs.values import json_object
 
 
 class UnseenPrompt(LookupError):  # noqa: N818 - named for the problem
@@ -32,15 +33,18 @@ class RecordedEngine(Engine):
             raise FileNotFoundError(
                 f"{path} does not exist: make a recording with evalbias.lm.recorded.record(lm, path)."
             )
-        self._answers: dict[str, list[dict[str, Any]]] = {}
+        self._answers: dict[str, list[lm15.Response]] = {}
         self._calls: Counter[str] = Counter()  # number of calls per request
         self._turn = threading.Lock()
-        for number, line in enumerate(self._path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(self._path.read_bytes().splitlines(), start=1):
+            answer = json_object(line, f"{path}:{number}", "record it again")
             try:
-                answer = json.loads(line)
-                self._answers.setdefault(_key(answer["request"]), []).append(answer)
-            except (json.JSONDecodeError, KeyError, TypeError) as error:
-                raise ValueError(f"{path}:{number} is not a recorded answer ({error}): record it again.") from error
+                response = replace(response_from_dict(answer["response"]), provider_data=answer["provider_data"])
+                self._answers.setdefault(_key(answer["request"]), []).append(response)
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+                raise ValueError(
+                    f"{path}:{number} is not a recorded answer ({error!r:.80}): record it again."
+                ) from error
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Return the recorded answer; different answers to the same request are replayed in their order.
@@ -58,7 +62,7 @@ class RecordedEngine(Engine):
             raise UnseenPrompt(
                 f"{self._path} has no answer to {call}the prompt that ends with {ending!r}: record it first."
             )
-        return replace(response_from_dict(answer["response"]), provider_data=answer["provider_data"])
+        return answer
 
 
 class RecordedLM(SavedLM):
@@ -107,7 +111,7 @@ def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:
     return dspy.LM(lm.model, engine=RecordingEngine(lm, path), cache=False)
 
 
-def _nth(answers: list[dict[str, Any]], number: int) -> dict[str, Any] | None:
+def _nth(answers: list[lm15.Response], number: int) -> lm15.Response | None:
     """Return the answer to call ``number``, from 0; beyond the last one only if all answers are equal."""
     if number < len(answers):
         return answers[number]
@@ -115,8 +119,8 @@ def _nth(answers: list[dict[str, Any]], number: int) -> dict[str, Any] | None:
     return answers[0] if same else None
 
 
-def _content(answer: dict[str, Any]) -> tuple[Any, Any]:
-    return answer["response"]["message"], answer["provider_data"]
+def _content(answer: lm15.Response) -> tuple[Any, Any]:
+    return answer.message, answer.provider_data
 
 
 def _key(request: dict[str, Any]) -> str:

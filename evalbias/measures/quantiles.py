@@ -110,7 +110,7 @@ class QuantileMap:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
-        except (ValueError, KeyError, TypeError) as error:  # no JSON, other entries, or entries that are no numbers
+        except (ValueError, KeyError, TypeError, RecursionError) as error:  # no JSON, other entries, or no numbers
             raise ValueError(f"{path} is not a quantile map; write one with QuantileMap.save.") from error
         metric = content.get("metric")
         if not isinstance(metric, str) or not metric.strip():

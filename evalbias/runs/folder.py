@@ -15,7 +15,7 @@ from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import write_whole
 from evalbias.runs.lock import FILE as LOCK
 from evalbias.runs.lock import lock_folder
-from evalbias.runs.values import to_json
+from evalbias.runs.values import read_json, to_json
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
@@ -119,21 +119,6 @@ def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
         _check_same(file.parent, read_json(file), content)
     else:
         _write(file, content)
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON object that a run wrote.
-
-    Raises:
-        ValueError: The file is empty or damaged.
-    """
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:  # bytes that are not UTF-8 too
-        raise ValueError(f"{file} is damaged ({error}): delete the folder {file.parent} to start over.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{file} is damaged (not a JSON object): delete the folder {file.parent} to start over.")
-    return content
 
 
 def _write(file: Path, content: Any) -> None:

@@ -8,8 +8,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from evalbias.runs.folder import RESULT, SETTINGS, read_json
+from evalbias.runs.folder import RESULT, SETTINGS
 from evalbias.runs.lock import holder, lock_folder
+from evalbias.runs.values import read_json
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
 LONGEST_LIST = 16

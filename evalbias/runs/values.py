@@ -1,10 +1,16 @@
-"""Results as JSON and back: the one way in which every file of a run writes NaN, infinities, arrays and dataclasses."""
+"""Results as JSON and back: the one way in which every file of a run writes NaN, infinities, arrays and dataclasses.
+
+``read_json`` reads every JSON file but those of data, whose errors name a line: see ``evalbias.data.reading``.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,3 +51,27 @@ def number(value: float | str | None) -> float:
         (nan, -inf, 1.5)
     """
     return math.nan if value is None else float(value)
+
+
+def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged file; the default is meant for the files of a run.
+
+    Raises:
+        ValueError: The file is not UTF-8, not JSON or nested too deeply, or holds something else; it is named.
+    """
+    return json_object(Path(path).read_bytes(), str(path), remedy)
+
+
+def json_object(content: bytes, place: str, remedy: str) -> dict[str, Any]:
+    """Read a JSON object from bytes, such as a line of a file; errors as those of ``read_json``, with this place."""
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid JSON ({error}): {remedy}.") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{place} holds {json.dumps(value):.80} in place of a JSON object: {remedy}.")
+    return value

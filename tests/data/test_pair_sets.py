@@ -142,8 +142,10 @@ def test_join_of_ones_own_files(tmp_path):
         data.join(items, tmp_path / "v.csv")
     with pytest.raises(DataError, match=r"No item has a row in .*v\.csv with {'judge': 'z'}"):
         data.join(items, tmp_path / "v.csv", judge="z")
-    with pytest.raises(DataError, match=r"v\.csv has no column 'model'; it has 'id', 'judge', 'mine'"):
+    with pytest.raises(DataError, match=r"v\.csv has no column 'model'; it has the columns 'id', 'judge', 'mine'"):
         data.join(items, tmp_path / "v.csv", model="x")
+    (item,) = data.join(items[:1], [{"id": "a", "base": 1, "self": 2}])
+    assert (item["base"], item["self"], set(item.inputs().keys())) == (1, 2, {"source", "output"})
     with pytest.raises(DataError, match="list, row 2 has no 'id'"):
         data.join(items, [{"id": "a"}, {"mine": 3}])
     with pytest.raises(DataError, match="'a' and its row in list both have 'output', 'a' and 'b'; rename one"):

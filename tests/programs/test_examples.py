@@ -62,6 +62,8 @@ def test_a_file_of_examples(tmp_path):
     file.write_text(json.dumps({"generate": [solved]}))
     examples = read_examples(file)
     assert examples.to_dict() == {"generate": [solved], "feedback": [], "refine": []}
+    file.write_text('{"generate": [{"base": "x", "self": "y"}]}')
+    assert read_examples(file).generate[0].toDict() == {"base": "x", "self": "y"}
     task = mathematics(max_iterations=0, paths=2, examples=examples)
     assert all(r"\boxed{2}" in prompt for prompt in asked(task, r"\boxed{4}", source="2 + 2"))
     task = mathematics_refiner(max_iterations=0, paths=2, examples=examples)
@@ -69,11 +71,14 @@ def test_a_file_of_examples(tmp_path):
     assert "1 + 1" in first
     assert not any("1 + 1" in path for path in paths)
     for content, match in (
-        ("[1]", "must hold a JSON object"),
-        ('{"write": []}', "must hold a JSON object with lists of examples for some of generate, feedback, refine"),
+        ("[1]", r"holds \[1\] in place of a JSON object: write a JSON object with lists of examples"),
+        (
+            '{"write": []}',
+            "names 'write': write a JSON object with lists of examples for some of generate, feedback, re",
+        ),
         ('{"refine": {}}', "'refine' is not a list"),
         ('{"refine": [{}, 3]}', "example 2 for 'refine' is 3"),
-        ("{", "is not JSON"),
+        ("{", "is not valid JSON"),
     ):
         file.write_text(content)
         with pytest.raises(ValueError, match=match):

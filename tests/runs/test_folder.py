@@ -80,10 +80,12 @@ def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):
     assert len(shown) < 500
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}", b"[" * 100_000])
 def test_a_damaged_run_file_is_named(tmp_path, content):
     (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"run\.json is damaged"):
+    with pytest.raises(
+        ValueError, match=r"run\.json (is not valid JSON|holds \[\]).*: delete its folder to start over"
+    ):
         RunFolder(tmp_path, {})
 
 

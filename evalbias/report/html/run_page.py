@@ -14,8 +14,9 @@ from evalbias.report.html.blocks import Section
 from evalbias.report.html.page import FILE, Page
 from evalbias.report.html.sections import Context, sections, several_criteria
 from evalbias.report.html.worst import worst_of
-from evalbias.runs.folder import SETTINGS, read_json
+from evalbias.runs.folder import SETTINGS
 from evalbias.runs.listing import flatten
+from evalbias.runs.values import read_json
 
 TITLES = {"measure self": "Self-bias of recorded loops"}
 """Command -> title of a run that names neither criterion nor task."""

@@ -1,0 +1,91 @@
+"""A JSON file that a user names, or that a run left, is named in the error if it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evalbias import RecordedLM
+from evalbias.commands.score_rows import scores_of, summary
+from evalbias.evaluation.audited import load_any_judge
+from evalbias.lm.adapter import check_adapter
+from evalbias.lm.json_files import check_json_files
+from evalbias.measures.quantiles import QuantileMap
+from evalbias.programs.examples import read_examples
+from evalbias.runs.listing import read_run
+from evalbias.runs.values import read_json
+
+CONTENTS = [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"n": ' + b"9" * 5000 + b"}", b"[]", b"3"]
+
+
+def adapter(file):
+    (file.parent / "adapter_model.safetensors").write_bytes(b"")
+    check_adapter(str(file.parent))
+
+
+def damage(file):
+    raise ValueError(read_run(file.parent).damage)
+
+
+READERS = [
+    (read_json, "x.json"),
+    (read_examples, "x.json"),
+    (load_any_judge, "x.json"),
+    (QuantileMap.load, "x.json"),
+    (RecordedLM, "x.jsonl"),
+    (lambda file: check_json_files(file.parent), "config.json"),
+    (adapter, "adapter_config.json"),
+    (damage, "run.json"),
+    (scores_of, "scores.jsonl"),
+    (summary, "scores.jsonl"),
+]
+
+
+@pytest.mark.parametrize(("read", "name"), READERS)
+def test_a_damaged_file_is_named(tmp_path, read, name):
+    file = tmp_path / name
+    for content in CONTENTS:
+        file.write_bytes(content + b"\n")
+        with pytest.raises(ValueError, match=rf"{name}.*: |{name} is not a (quantile map|saved)") as raised:
+            read(file)
+        assert len(str(raised.value)) < 500
+
+
+def test_a_byte_order_mark_is_no_damage(tmp_path):
+    (tmp_path / "x.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_json(tmp_path / "x.json") == {"a": 1}
+
+
+def test_a_record_without_its_score_is_named(tmp_path):
+    file = tmp_path / "scores.jsonl"
+    file.write_text('{"id": "a", "score": 3, "coverage": null}\n')
+    assert np.array_equal(scores_of(file), [3])
+    file.write_text(file.read_text() + '{"id": "b"}\n')
+    with pytest.raises(ValueError, match=r"scores\.jsonl:2 is no record of a judged item: delete its folder"):
+        scores_of(file)
+
+
+MESSAGE = {"role": "assistant", "parts": [{"type": "text", "text": "hi"}]}
+RESPONSE = {"model": "m", "message": MESSAGE, "finish_reason": "stop", "usage": {}}
+ANSWER = {"request": {"model": "m"}, "response": RESPONSE, "provider_data": None}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"request": None},
+        {"request": []},
+        {"response": {}},
+        {"response": []},
+        {"response": {**RESPONSE, "finish_reason": "none"}},
+        {"response": {**RESPONSE, "usage": {"output_tokens": "x"}}},
+        {"provider_data": "x"},
+    ],
+)
+def test_a_recorded_answer_that_cannot_be_replayed_is_named_at_once(tmp_path, change):
+    file = tmp_path / "r.jsonl"
+    file.write_text(json.dumps(ANSWER) + "\n")
+    RecordedLM(file)
+    file.write_text(json.dumps(ANSWER) + "\n" + json.dumps(ANSWER | change) + "\n")
+    with pytest.raises(ValueError, match=r"r\.jsonl:2 is not a recorded answer \(.*\): record it again"):
+        RecordedLM(file)
