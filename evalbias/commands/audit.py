@@ -110,7 +110,7 @@ def audit(
     from evalbias.commands.audit_options import check_used
     from evalbias.commands.fail_on import parse_conditions
     from evalbias.commands.run_audit import Audited, run_audit
-    from evalbias.runs.visible import visible
+    from evalbias.runs.visible import message
 
     conditions = parse_conditions(fail_on or ())
     asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, labels, own_system, reliability, by)
@@ -134,6 +134,6 @@ def audit(
     )
     met = [reason for condition in conditions if (reason := condition.reason(found))]
     for reason in met:
-        typer.echo(visible(f"failed: {reason}"), err=True)
+        typer.echo(message(f"failed: {reason}"), err=True)
     if met:
         raise typer.Exit(1)
