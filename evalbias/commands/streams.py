@@ -24,13 +24,13 @@ class LeavableStream:
 
     def __init__(self, stream: TextIO, *, rendered: bool = False) -> None:
         self._stream, self._rendered = stream, rendered
-        self._begun = ""  # a character if the line has begun, because a command stands first in a line
+        self._last = ""  # the last character of a line that has begun
 
     def write(self, text: str) -> int:
         """Write a text at once, so that a full disk is an error of the command and not of Python's exit."""
-        line = self._begun + text
-        shown = without_commands(line)[len(self._begun) :]
-        self._begun = "." if line.rpartition("\n")[2].strip() else ""
+        lines = self._last + text
+        shown = without_commands(lines)[len(self._last) :]
+        self._last = lines.rpartition("\n")[2].rstrip()[-1:]
         try:
             self._stream.write(shown if self._rendered else visible(shown))
         except BrokenPipeError:

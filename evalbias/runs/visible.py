@@ -13,9 +13,9 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # control characters, and no characters
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"  # direction, ends of lines, hidden letters
 )
-_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|(#)#(?=\w*\[)", re.MULTILINE)
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:|\Z)|(#)#(?=\w*(?:\[|\Z))", re.MULTILINE)
 """``::error::`` and ``##[error]``, ``##vso[...]``: GitHub trims a line before it looks for the first, and finds the
-others anywhere in it, so that an indent does not help."""
+others anywhere in it, so that an indent does not help. A text may end amid one."""
 
 
 def visible(text: object) -> str:
