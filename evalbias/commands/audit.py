@@ -105,7 +105,8 @@ def audit(
 
     Say which judge: --lm with --criterion or --judge, --scores-field, or --winner-field.
 
-    Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how).
+    Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how);
+    70 a defect of evalbias, please report it.
     """
     from evalbias.commands.audit_options import check_used
     from evalbias.commands.fail_on import parse_conditions

@@ -221,7 +221,7 @@ def _notice(items: Sequence[Any], name: str) -> None:
     """Say on stderr if people rated, but not on this criterion."""
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, name) for e in items):
-        say(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.")
+        say(f"Nobody rated on {name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")
 
 
 def _only(train: Sequence[Any], file: Path) -> list[Any]:
@@ -234,7 +234,7 @@ def _only(train: Sequence[Any], file: Path) -> list[Any]:
     unknown = ids.keys() - {str(e.id) for e in train}
     if unknown:
         raise ValueError(
-            f"{file} lists {min(unknown)!r}, which is no training item of this split ({len(unknown)} such ids): "
+            f"{file} lists {min(unknown)!r:.80}, which is no training item of this split ({len(unknown)} such ids): "
             "give the seed and the data that the list was made for."
         )
     return [e for e in train if str(e.id) in ids]

@@ -61,8 +61,8 @@ def checked_source(source: FeedbackSource) -> FeedbackSource:
     if not callable(source) or missing:
         lack = f"no {', '.join(missing)}" if missing else "no __call__"
         raise TypeError(
-            f"{source!r} is no feedback source: it has {lack}. Give an object whose call (example, output) returns a "
-            "Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
+            f"{source!r:.80} is no feedback source: it has {lack}. Give an object whose call (example, output) returns "
+            "a Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
             "high=...) makes one of a function (source, output, reference) -> number."
         )
     return source
@@ -112,7 +112,7 @@ def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
     """
     if not isinstance(feedback, Feedback):
         raise TypeError(
-            f"The feedback source {source.name!r} returned {feedback!r}: return Feedback(score, text) of "
+            f"The feedback source {source.name!r} returned {feedback!r:.80}: return Feedback(score, text) of "
             "evalbias.programs.feedback."
         )
     feedback = replace(feedback, score=float(feedback.score))  # JSON does not take numpy's numbers
@@ -132,5 +132,7 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
     """
     value = example.get(field)
     if value is None or value == "":
-        raise ValueError(f"The item {item_name(example)!r} has no {field!r}: the feedback source {source!r} needs it.")
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has no {field!r}: the feedback source {source!r:.80} needs it."
+        )
     return value
