@@ -8,15 +8,19 @@ import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import dspy
 import hostile
 import pytest
 from commands import evalbias
 from fake_server import serving
+from fakes import FormulaLM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report.test_page import Reader
 
+from evalbias import audit, judge_examples
 from evalbias.data import world
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 
 def check(told, codes=(0,)):
@@ -83,6 +87,28 @@ def test_the_name_of_a_folder(tmp_path, monkeypatch):
     check(told, (2,))
     assert "give --yes" in told.stderr  # nobody answers the question
     check(evalbias("runs", "delete", run.relative_to(tmp_path), "--yes", cwd=tmp_path))
+
+
+LONG = "x" * 2_000_000
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda: audit([{"id": "a", "source": "s", "output": "o", "rating": 1, LONG: 1.0}], scores_field="mine"),
+        lambda: Criterion(f"{LONG}:", "a definition"),
+        lambda: judge_examples(
+            PointwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", output="")], lm=FormulaLM()
+        ),
+        lambda: judge_examples(
+            PairwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", candidates=["a"])], lm=FormulaLM()
+        ),
+    ],
+)
+def test_no_message_holds_a_whole_text(judge):
+    with pytest.raises(ValueError, match="xxx") as raised:
+        judge()
+    assert len(str(raised.value)) < 1000
 
 
 @pytest.mark.parametrize(
