@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -136,6 +136,14 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"What follows {named} is empty: give a value{remedy}.")
 
 
+def _exit(code: int, error: BaseException, text: str) -> NoReturn:
+    """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
+    try:
+        typer.echo(message(text), err=True)
+    finally:
+        raise SystemExit(code) from error
+
+
 def main() -> None:
     """Run a command; an error is printed in one line, and its traceback with ``-v`` if no user can correct it."""
     gc.set_threshold(*COLLECTED)
@@ -145,16 +153,14 @@ def main() -> None:
             check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
         except user_errors() as error:
-            typer.echo(message(f"evalbias: {error}"), err=True)
-            raise SystemExit(2) from error
+            _exit(2, error, f"evalbias: {error}")
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of the tokenizers, which are written in Rust, is no Exception
             logging.getLogger("evalbias").info("The error was raised here:", exc_info=error)
             said = f"evalbias: {type(error).__name__}: {error!s:.2000}".removesuffix(": ")
             remedy = "This is a defect of evalbias: please report it, with the traceback that -v prints."
-            typer.echo(message(f"{said}. {remedy}"), err=True)
-            raise SystemExit(DEFECT) from error
+            _exit(DEFECT, error, f"{said}. {remedy}")
 
 
 if __name__ == "__main__":

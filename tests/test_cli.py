@@ -748,7 +748,7 @@ def few(tmp_path):
     """Items for every command, in the folder in which it runs."""
     rows = [
         {"id": f"{k}", "input_id": f"{k // 2}", "source": f"s{k // 2}", "output": e.output, "concepts": ["a", "b"]}
-        | {"mine": k % 3 + 0.5, "theirs": k % 4, "rating": k % 5 + 1}
+        | {"mine": k % 3 + 0.5, "theirs": k % 4 + 0.5, "score": k % 5 + 1, "iteration": 0}
         for k, e in enumerate(world.examples(16, seed=1))
     ]
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -827,6 +827,12 @@ cli.main()
         assert ("Traceback" in done.stderr) == ("in read_run" in done.stderr) == bool(option)
         assert "sk-secret" not in done.stderr  # variables, of which keys are some
         assert done.stderr.splitlines()[-1].startswith("evalbias: TypeError: wrong. This is a defect of evalbias")
+
+
+def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
+    command = [sys.executable, "-m", "evalbias.cli", "runs", "show", "."]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, cwd=tmp_path, stderr=full).returncode == 2
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("", 1), (None, 2), (KeyboardInterrupt(), 130)])
