@@ -727,7 +727,7 @@ LEAVES = {
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),
-    "optimize": (EMBEDDED, OPENED),
+    "optimize": ([CRITERION, *DATA, "--lm", "embedded"], OPENED),
     "demo": ([], OPENED),
     "measure likelihood": (EMBEDDED, OPENED),
     "measure preference": (EMBEDDED, OPENED),
