@@ -61,8 +61,8 @@ def checked_source(source: FeedbackSource) -> FeedbackSource:
     if not callable(source) or missing:
         lack = f"no {', '.join(missing)}" if missing else "no __call__"
         raise TypeError(
-            f"{source!r:.80} is no feedback source: it has {lack}. Give an object whose call (example, output) returns "
-            "a Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
+            f"{source!r} is no feedback source: it has {lack}. Give an object whose call (example, output) returns a "
+            "Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
             "high=...) makes one of a function (source, output, reference) -> number."
         )
     return source
