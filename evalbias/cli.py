@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -21,9 +22,9 @@ from evalbias.commands.preference import measure_preference, optimize, rank
 from evalbias.commands.sections import Sectioned
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 from evalbias.commands.streams import readers_may_leave
-from evalbias.commands.terminal import set_verbosity
+from evalbias.commands.terminal import STOPPED, set_verbosity
 from evalbias.commands.termination import stopped_by_sigterm
-from evalbias.runs.visible import visible
+from evalbias.runs.visible import message
 
 COLLECTED = (100_000, 20, 20)
 """Thresholds of Python's garbage collector. PyTorch, Transformers and DSPy make a million objects that stay; with the
@@ -35,6 +36,9 @@ EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 COMMANDS = ["demo", "audit", "measure", "compile", "optimize", "judge", "rank", "refine", "runs"]
 """The commands in the order in which a newcomer meets them."""
 
+DEFECT = 70
+"""Exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``."""
+
 
 class _Ordered(TyperGroup):
     """The commands in their order."""
@@ -42,12 +46,26 @@ class _Ordered(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return COMMANDS
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what it raises goes on, because typer exits with 1 at some errors."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ConnectionError(f"{error}") from error
+        except EOFError as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        except typer.Abort as abort:
+            if isinstance(abort.__context__, KeyboardInterrupt):
+                raise SystemExit(STOPPED) from abort
+            if isinstance(abort.__context__, EOFError):
+                raise ValueError("Nobody is there to answer the question: give --yes.") from abort
+            raise
+
 
 app = typer.Typer(
     cls=_Ordered,
     no_args_is_help=True,
     rich_markup_mode=None,  # see evalbias.commands.sections
-    pretty_exceptions_show_locals=False,  # older versions of typer print them, and keys are among them
 )
 measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
 compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
@@ -91,7 +109,8 @@ def evalbias(
     """Measure the biases of LLM judges, and compile them away.
 
     Exit codes: 0 done; 1 a --fail-on condition is met, or you answered a question with no; 2 an error that you can
-    correct (the message says how); 130 stopped by Ctrl-C, 143 by SIGTERM (run the same command again to continue).
+    correct (the message says how); 70 a defect of evalbias, please report it; 129 stopped by SIGHUP, 130 by Ctrl-C,
+    143 by SIGTERM (run the same command again to continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)
 
@@ -117,8 +136,16 @@ def check_words(words: Sequence[str]) -> None:
             raise ValueError(f"What follows {named} is empty: give a value{remedy}.")
 
 
+def _exit(code: int, error: BaseException, text: str) -> NoReturn:
+    """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
+    try:
+        typer.echo(message(text), err=True)
+    finally:
+        raise SystemExit(code) from error
+
+
 def main() -> None:
-    """Run a command; an error that a user can correct is printed in one line."""
+    """Run a command; an error is printed in one line, and its traceback with ``-v`` if no user can correct it."""
     gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
     with readers_may_leave(), stopped_by_sigterm():
@@ -126,8 +153,14 @@ def main() -> None:
             check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
         except user_errors() as error:
-            typer.echo(visible(f"evalbias: {error}"), err=True)
-            raise SystemExit(2) from error
+            _exit(2, error, f"evalbias: {error}")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of the tokenizers, which are written in Rust, is no Exception
+            logging.getLogger("evalbias").info("The error was raised here:", exc_info=error)
+            said = f"evalbias: {type(error).__name__}: {error!s:.2000}".removesuffix(": ")
+            remedy = "This is a defect of evalbias: please report it, with the traceback that -v prints."
+            _exit(DEFECT, error, f"{said}. {remedy}")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def compile_each(
     ambiguous = [e for e in (*trainset, *valset) if "score" in e and e.get("scores") is None]
     if len(judges) > 1 and ambiguous:
         raise ValueError(
-            f"The item {item_name(ambiguous[0])!r} has one score for {len(judges)} criteria: give one for each, "
+            f"The item {item_name(ambiguous[0])!r:.80} has one score for {len(judges)} criteria: give one for each, "
             "scores={CRITERION: NUMBER}."
         )
     optimizer = copy.copy(optimizer)

@@ -68,7 +68,7 @@ def check_disjoint(
     both = {key(e): e for e in valset if key(e) in seen}
     if both:
         first = item_name(next(iter(both.values())))
-        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {first!r}: split them.")
+        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {first!r:.80}: split them.")
 
 
 def identity(example: dspy.Example) -> tuple[Any, ...]:

@@ -59,7 +59,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
         return {"role": "user", "content": text}
 
     def _label(self, demo: Mapping[str, Any]) -> str:
-        named = f"demonstration {item_name(demo)!r}"
+        named = f"demonstration {item_name(demo)!r:.80}"
         score = recorded_number(demo.get("score"), f"The score of the {named}")
         if math.isnan(score):
             raise ValueError(
@@ -104,14 +104,14 @@ def text_field(item: Mapping[str, Any], name: str) -> str:
     value = item.get(name)
     check_no_metric(value, "judge_metric")
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name!r} is {value!r} in {_named(item)}: give a text that is not empty.")
+        raise ValueError(f"{name!r} is {value!r:.80} in {_named(item)}: give a text that is not empty.")
     if problem := text_problem(value):
         raise ValueError(f"{name!r} of {_named(item)} {problem}: write the character whole, or remove it.")
     return value
 
 
 def _named(item: Mapping[str, Any]) -> str:
-    return f"the item {item['id']!r}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
+    return f"the item {item['id']!r:.80}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
 
 
 def check_no_metric(source: Any, factory: str) -> None:

@@ -62,13 +62,13 @@ class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
         """Return a demonstration's source, candidates and answer."""
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
-            raise ValueError(f"The demonstration {item_name(demo)!r} has no candidates: give pairs.")
+            raise ValueError(f"The demonstration {item_name(demo)!r:.80} has no candidates: give pairs.")
         label, answers = preference_label(demo), comparison_labels(len(candidates), ties=self.ties)
         if label not in answers:
-            fault = "has no label" if label is None else f"is labeled {label!r}"
+            fault = "has no label" if label is None else f"is labeled {label!r:.80}"
             raise ValueError(
-                f"The demonstration {item_name(demo)!r} {fault}, but the judge answers {', '.join(answers)}: label it, "
-                "or leave it out."
+                f"The demonstration {item_name(demo)!r:.80} {fault}, but the judge answers {', '.join(answers)}: label "
+                "it, or leave it out."
             )
         source = text_field(demo, "source")
         return source, candidate_texts(source, candidates), label
@@ -117,10 +117,10 @@ def candidate_texts(source: str, candidates: Sequence[str]) -> list[str]:
     listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
     if not listed or not 2 <= len(candidates) <= len(LETTERS):
         most = len(LETTERS)
-        raise ValueError(f"The source {named} has the candidates {candidates!r}: give a list of 2 to {most} texts.")
+        raise ValueError(f"The source {named} has the candidates {candidates!r:.80}: give a list of 2 to {most} texts.")
     for text in (source, *candidates):
         if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"A text of the source {named} is {text!r}: give texts that are not empty.")
+            raise ValueError(f"A text of the source {named} is {text!r:.80}: give texts that are not empty.")
         if problem := lone_surrogate(text):
             raise ValueError(f"A text of the source {named} holds {problem}: write the character whole, or remove it.")
     return list(candidates)

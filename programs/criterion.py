@@ -48,18 +48,20 @@ class Criterion:
         for field in ("name", "definition", "task", "source_label", "output_label"):
             value = getattr(self, field)
             if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"Criterion.{field} is {value!r}: give a text that is not empty.")
+                raise ValueError(f"Criterion.{field} is {value!r:.80}: give a text that is not empty.")
         if "\n" in self.name or ":" in self.name:
-            raise ValueError(f"Criterion.name is {self.name!r}: give one line without a colon.")
+            raise ValueError(f"Criterion.name is {self.name!r:.80}: give one line without a colon.")
         if self.name == TOTAL:
             raise ValueError(f"Criterion.name is {TOTAL!r}, the name of the mean over criteria: choose another.")
         whole = len(self.scale) == 2 and all(isinstance(s, int) and not isinstance(s, bool) for s in self.scale)
         if not whole or self.scale[0] >= self.scale[1]:
-            raise ValueError(f"Criterion.scale is {self.scale!r}: give two ascending whole numbers, such as (1, 5).")
+            raise ValueError(
+                f"Criterion.scale is {self.scale!r:.80}: give two ascending whole numbers, such as (1, 5)."
+            )
         if self.scale[1] - self.scale[0] > LONGEST_SCALE:
             raise ValueError(
-                f"Criterion.scale is {self.scale!r}, and a judge weighs every whole number on it: give a scale of at "
-                f"most {LONGEST_SCALE} steps."
+                f"Criterion.scale is {self.scale!r:.80}, and a judge weighs every whole number on it: give a scale of "
+                f"at most {LONGEST_SCALE} steps."
             )
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
 
@@ -98,5 +100,5 @@ class Criterion:
         """
         name, colon, definition = text.partition(":")
         if not colon or not name.strip() or not definition.strip():
-            raise ValueError(f"{text!r} is not a criterion: write it as 'name: definition'.")
+            raise ValueError(f"{text!r:.80} is not a criterion: write it as 'name: definition'.")
         return cls(name.strip(), definition.strip(), scale=scale)

@@ -49,10 +49,12 @@ def read_examples(path: Path) -> LoopExamples:
         raise ValueError(f"{path} names {min(unknown)!r:.60}: {wanted}.")
     for role, rows in content.items():
         if not isinstance(rows, list):
-            raise ValueError(f"{path}: {role!r} is not a list of examples.")
+            raise ValueError(f"{path}: {role!r:.80} is not a list of examples.")
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, dict):
-                raise ValueError(f"{path}: example {number} for {role!r} is {row!r:.60}; give an object with fields.")
+                raise ValueError(
+                    f"{path}: example {number} for {role!r:.80} is {row!r:.60}; give an object with fields."
+                )
     return LoopExamples(**{role: tuple(dspy.Example(row) for row in rows) for role, rows in content.items()})
 
 
@@ -76,7 +78,7 @@ def show_examples(loop: Any, examples: LoopExamples) -> None:
         if len(own) == 1:
             own[0].demos = _checked(role, rows, own[0])
         elif rows:
-            raise ValueError(f"The loop has no prompt of its own for {role!r}: leave its examples out.")
+            raise ValueError(f"The loop has no prompt of its own for {role!r:.80}: leave its examples out.")
 
 
 def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -> list[dspy.Example]:
@@ -84,7 +86,7 @@ def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -
     for number, row in enumerate(rows, start=1):
         if set(row.keys()) != set(names) or any(row[name] in (None, "", []) for name in names):
             raise ValueError(
-                f"Example {number} for {role!r} has the fields {sorted(row.keys())}: give {names}, filled."
+                f"Example {number} for {role!r:.80} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
             )
     return list(rows)
 

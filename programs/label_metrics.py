@@ -49,8 +49,8 @@ def preference_accuracy(
     people = preference_label(example)
     if people is None:
         raise ValueError(
-            f"The item {item_name(example)!r} has no label: give preference='A' or 0 for the first candidate, 'B' or 1 "
-            "for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
+            f"The item {item_name(example)!r:.80} has no label: give preference='A' or 0 for the first candidate, 'B' "
+            "or 1 for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
             "pairs of rated outputs."
         )
     choice = chosen_candidate(prediction["preference"], "The judge's preference", count=len(LETTERS))
@@ -121,7 +121,7 @@ def _human_label(example: Any, criterion: Criterion) -> float:
     if not low <= human <= high:
         fault = "is undefined" if math.isnan(human) else f"is {human:g}, outside the scale from {low} to {high}"
         raise ValueError(
-            f"The human score of the item {name!r} on {criterion.name!r} {fault}: leave the item out, or map the "
+            f"The human score of the item {name!r:.80} on {criterion.name!r} {fault}: leave the item out, or map the "
             "scores to labels with evalbias.labeled(examples, criterion, bins=...)."
         )
     return human

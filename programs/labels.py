@@ -59,4 +59,4 @@ def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | No
     try:
         return float(label_of(score, criterion, bins=bins))
     except ValueError as error:
-        raise ValueError(f"The item {item_name(example)!r} has no label. {error}") from error
+        raise ValueError(f"The item {item_name(example)!r:.80} has no label. {error}") from error

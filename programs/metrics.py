@@ -74,7 +74,7 @@ class ProgramMetric:
 def tell_undefined(item: str, value: float, reason: str, count: str = "") -> None:
     """Log that an undefined judgment counts as a value, and why it is undefined."""
     logging.getLogger(__name__).warning(
-        "The judgment of item %r is undefined and counts as %g%s. %s", item, value, count, reason
+        "The judgment of item %.80r is undefined and counts as %g%s. %s", item, value, count, reason
     )
 
 
@@ -177,7 +177,7 @@ def _check_kind(judge: Any, kind: type) -> None:
 def _field(values: Any, name: str, argument: str) -> Any:
     """Return a field, or raise an error that names the fields available."""
     if name not in values:
-        raise ValueError(f"There is no {name!r} among {sorted(values.keys())}: name the field with {argument}=.")
+        raise ValueError(f"There is no {name!r} among {sorted(values.keys())!s:.500}: name the field with {argument}=.")
     return values[name]
 
 
@@ -185,7 +185,7 @@ def _example_text(example: Any, name: str, argument: str) -> str:
     """Return a text of the example, which is data and not what the program wrote: a bad one is an error."""
     value = _field(example, name, argument)
     if problem := text_problem(value):
-        raise ValueError(f"{name!r} of the item {item_name(example)!r} {problem}: give a text that is not empty.")
+        raise ValueError(f"{name!r} of the item {item_name(example)!r:.80} {problem}: give a text that is not empty.")
     return str(value)
 
 

@@ -41,7 +41,7 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
     candidates = example.get("candidates") or example.get("outputs")
     count = max(2, len(candidates)) if isinstance(candidates, list | tuple) else 2
     for field in fields:
-        where = f"The label {field!r} of the item {item_name(example, index)!r}"
+        where = f"The label {field!r} of the item {item_name(example, index)!r:.80}"
         choice = chosen_candidate(example.get(field), where, count=count)
         if not math.isnan(choice):
             return choice

@@ -113,7 +113,7 @@ class ItemFeedback:
         except PromptRefused as refusal:
             reason = f"The prompt {next(iter(refusal.refused.values()))}"
             logging.getLogger(__name__).warning(
-                "The feedback %r on an output of the item %r is undefined. %s", self.name, example.get("id"), reason
+                "The feedback %r on an output of the item %.80r is undefined. %s", self.name, example.get("id"), reason
             )
             return Feedback(float("nan"), REFUSED, status=f"refused: {reason}")
 

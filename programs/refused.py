@@ -93,7 +93,7 @@ def name_refused_items(
 def _prompt_of(example: dspy.Example) -> str:
     """Name the prompt about an item by its id, about a pair by its ids, any other by the beginning of its source."""
     if example.get("ids"):
-        return f"The prompt of the pair {tuple(example.ids)!r}"
+        return f"The prompt of the pair {tuple(example.ids)!r:.80}"
     if example.get("id") is not None:
-        return f"The prompt of the item {example.id!r}"
+        return f"The prompt of the item {example.id!r:.80}"
     return f"The prompt of the item with the source {str(example.get('source'))[:60]!r}..."

@@ -54,7 +54,7 @@ class Setting(Generic[Value]):
             ValueError: The value is none of the choices.
         """
         if self.choices and value not in self.choices:
-            raise ValueError(f"{self.name}={value!r} is unknown: choose one of {self.choices}.")
+            raise ValueError(f"{self.name}={value!r:.80} is unknown: choose one of {self.choices}.")
         return value
 
     def dump(self, value: Value) -> Any:
@@ -97,7 +97,7 @@ class NumberSetting(Setting[Any]):
         number = isinstance(value, kind) and not isinstance(value, bool)
         if (number and low <= value <= high) or (self._optional and value is None):
             return value
-        raise ValueError(f"{self.name}={value!r}: give {self._wanted()}{' or None' * self._optional}.")
+        raise ValueError(f"{self.name}={value!r:.80}: give {self._wanted()}{' or None' * self._optional}.")
 
     def _wanted(self) -> str:
         number, (low, high) = "a whole number" if self._whole else "a number", self._limits
@@ -175,7 +175,7 @@ class Settings(Parameter):  # type: ignore[misc]
         try:
             value = declared.load(saved, self.values.get(name))
         except (*MALFORMED, ValueError) as error:
-            raise ValueError(f"The saved {self.kind} is damaged: its {name} is {saved!r} ({error}).") from error
+            raise ValueError(f"The saved {self.kind} is damaged: its {name} is {saved!r:.80} ({error}).") from error
         return declared.checked(value)
 
     def reset(self) -> None:
@@ -275,7 +275,7 @@ def _check_part(path: str, state: Any, *, trusted: bool) -> None:
         try:
             check_predictor(state, trusted=trusted)
         except ValueError as error:
-            raise ValueError(f"{path!r} of the saved program: {error}") from error
+            raise ValueError(f"{path!r:.80} of the saved program: {error}") from error
 
 
 def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:

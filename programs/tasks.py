@@ -218,10 +218,12 @@ def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
             if example.get(name) in (None, "", []):
                 given = ", ".join(map(repr, example.keys()))
                 raise ValueError(
-                    f"The item {item_name(example)!r} has no {name!r}: the task {task.name} needs it. The item has "
+                    f"The item {item_name(example)!r:.80} has no {name!r}: the task {task.name} needs it. The item has "
                     f"{given}; add the field, or name its column (--map {name}=COLUMN)."
                 )
             if name == "concepts":
                 required_concepts(task.name, example)
             elif not isinstance(example[name], str | int | float):
-                raise ValueError(f"The item {item_name(example)!r} has the {name} {example[name]!r:.60}: give a text.")
+                raise ValueError(
+                    f"The item {item_name(example)!r:.80} has the {name} {example[name]!r:.60}: give a text."
+                )

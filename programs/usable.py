@@ -30,7 +30,7 @@ def usable_pair(example: Any, index: int) -> dspy.Example:
     try:
         check_candidates(example.get("source"), example["candidates"])
     except ValueError as error:
-        raise ValueError(f"The example {item_name(example, index)!r} cannot be compared. {error}") from error
+        raise ValueError(f"The example {item_name(example, index)!r:.80} cannot be compared. {error}") from error
     return example
 
 
@@ -68,7 +68,7 @@ def usable_item(example: Any, index: int) -> dspy.Example:
         if problem is None and not isinstance(value, str):
             problem = f"is {value!r:.80}"
         if problem:
-            raise ValueError(f"{field!r} of the item {item_name(example, index)!r} {problem}: give a text.")
+            raise ValueError(f"{field!r} of the item {item_name(example, index)!r:.80} {problem}: give a text.")
     return example
 
 
@@ -79,6 +79,6 @@ def _check_example(example: Any, index: int, texts: str) -> None:
 
 def _no_pair(example: dspy.Example, index: int) -> ValueError:
     return ValueError(
-        f"The example {item_name(example, index)!r} does not have two candidates: give pairs; evalbias.data.pairs "
+        f"The example {item_name(example, index)!r:.80} does not have two candidates: give pairs; evalbias.data.pairs "
         "makes them."
     )

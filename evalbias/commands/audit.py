@@ -105,12 +105,13 @@ def audit(
 
     Say which judge: --lm with --criterion or --judge, --scores-field, or --winner-field.
 
-    Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how).
+    Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can correct (the message says how);
+    70 a defect of evalbias, please report it.
     """
     from evalbias.commands.audit_options import check_used
     from evalbias.commands.fail_on import parse_conditions
     from evalbias.commands.run_audit import Audited, run_audit
-    from evalbias.runs.visible import visible
+    from evalbias.runs.visible import message
 
     conditions = parse_conditions(fail_on or ())
     asked = Audited(judge, scores_field, winner_field, swapped_field, better_field, labels, own_system, reliability, by)
@@ -134,6 +135,6 @@ def audit(
     )
     met = [reason for condition in conditions if (reason := condition.reason(found))]
     for reason in met:
-        typer.echo(visible(f"failed: {reason}"), err=True)
+        typer.echo(message(f"failed: {reason}"), err=True)
     if met:
         raise typer.Exit(1)

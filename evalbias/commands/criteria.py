@@ -74,7 +74,7 @@ def check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) 
     one = next((e for e in items if "score" in e and e.get("scores") is None), None)
     if one is not None and len(criteria) > 1:
         raise data.DataError(
-            f"The item {one.id!r} of {spec} has one score, and {len(criteria)} criteria are judged: give one "
+            f"The item {one.id!r:.80} of {spec} has one score, and {len(criteria)} criteria are judged: give one "
             "--criterion, or scores by criterion ('scores', or columns such as scores.fluency)."
         )
 
@@ -91,6 +91,6 @@ def check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
             score = data.human_score(item, criterion.name, required=False)
             if score < low or score > high:  # NaN is undefined, not off the scale
                 raise ValueError(
-                    f"The item {item.id!r} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
+                    f"The item {item.id!r:.80} has {score:g} on {criterion.name}, outside the scale {low} to {high}: "
                     "correct it, or give the scale that people rated on with --scale."
                 )

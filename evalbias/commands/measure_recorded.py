@@ -163,7 +163,9 @@ def _from_file(
     fields = {name for items in loop.records.values() for record in items.values() for name in record}
     for name in (own, expected):
         if name not in fields:
-            raise ValueError(f"{data} has no field {name!r}, only {sorted(fields)}: choose with --own and --expected.")
+            raise ValueError(
+                f"{data} has no field {name!r}, only {sorted(fields)!s:.500}: choose with --own and --expected."
+            )
     items = tuple(digest([item, *map(_first(loop, item).get, INPUTS)]) for item in loop.ids)
     scores, outside = _mapped(loop.scores(expected), to_mqm, expected)
     last = loop.records[loop.numbers[-1]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import hosted_name, identity, open_lm, sampling_of
 from evalbias.commands.plan import plan
 from evalbias.commands.task import Task
-from evalbias.commands.terminal import PlainConsole, Resumable, Shown, progress
+from evalbias.commands.terminal import PlainConsole, Resumable, Shown, print_json, progress
 from evalbias.evaluation.coverage import coverage_warning
 from evalbias.lm.contract import ContractLM, measuring
 from evalbias.lm.fingerprint import same_sample
@@ -320,7 +319,7 @@ def print_result(
     A warning of low coverage comes first, unless the verdict that is shown begins with it.
     """
     if as_json:
-        sys.stdout.write(json.dumps(to_json(brief), allow_nan=False) + "\n")
+        print_json(to_json(brief))
         return
     console = PlainConsole()
     warning = coverage_warning(coverage or {})

@@ -24,7 +24,7 @@ from evalbias.report.html.texts import loop_sections
 from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
 from evalbias.report.self_bias import differences_plot
 from evalbias.runs.journal import write_jsonl
-from evalbias.runs.visible import visible
+from evalbias.runs.visible import message
 
 
 def run_loop(run: Refining, *, threads: int, as_json: bool) -> None:
@@ -107,7 +107,7 @@ def run_style(run: Refining, *, threads: int, as_json: bool) -> None:
     """Paraphrase the items' outputs; report the model's own scores before and after beside the quality."""
     for item in run.items:
         if not str(item.get("output") or "").strip():
-            raise ValueError(f"The item {item.id!r} has no 'output': give an output of another author.")
+            raise ValueError(f"The item {item.id!r:.80} has no 'output': give an output of another author.")
     program = Paraphrased(run.task.loop.feedback, **run.config)
     with counting(len(run.items), "refining") as advance:
         report = measure_style(
@@ -142,7 +142,7 @@ def _finish(
     run.folder.write_result(result)
     write_report(run.folder.path, result, examples=examples, more=more)
     for name, error in failed.items():
-        typer.echo(visible(f"The item {name!r} failed: {error}"), err=True)
+        typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
     if notice := notice_of_scales(run.task):
         say(notice)
     print_result(result, as_json, shown, run.folder)

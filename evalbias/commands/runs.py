@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evalbias.commands.options import Json
+from evalbias.commands.terminal import PlainConsole, print_json, say
+from evalbias.runs.visible import message
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +28,6 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     """List the run folders, latest first."""
     from rich.table import Table
 
-    from evalbias.commands.terminal import PlainConsole
     from evalbias.evaluation.formatting import count
     from evalbias.runs.listing import list_runs
 
@@ -36,7 +35,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
         raise typer.BadParameter(f"{root} is not a folder: name the folder that holds the run folders with --root.")
     runs = list_runs(root)
     if as_json:
-        _print_json([_summary(run) for run in runs])
+        print_json([_summary(run) for run in runs])
         return
     table = Table(title=f"{count(len(runs), 'run')} in {root}")
     for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
@@ -52,19 +51,18 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
 def show_command(run: Folder, as_json: Json = False) -> None:
     """Show a run's settings and the numbers of its result."""
     from evalbias.runs.listing import flatten, read_run
-    from evalbias.runs.visible import visible
 
     record = read_run(run)
     if as_json:
-        _print_json({"settings": record.settings, "result": record.result, "status": record.status})
+        print_json({"settings": record.settings, "result": record.result, "status": record.status})
         return
-    typer.echo(f"{record.path}: {record.status}")
+    typer.echo(message(f"{record.path}: {record.status}"))
     if record.damage:
-        typer.echo(record.damage)
+        typer.echo(message(record.damage))
     for part, content in (("settings", record.settings), ("result", record.result)):
         typer.echo(f"\n{part}")
         for name, value in flatten(content or {}).items():
-            typer.echo(visible(f"  {name}: {value}"))
+            typer.echo("  " + message(f"{name}: {value}".replace("\n", "\n  ")))
 
 
 @app.command("compare", short_help="Show in which settings and results two runs differ.")
@@ -77,7 +75,6 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Show the settings, estimates and other results in which two runs differ."""
-    from evalbias.commands.terminal import PlainConsole, say
     from evalbias.report.run_differences import run_differences
     from evalbias.runs.listing import compare_runs, read_run
 
@@ -87,7 +84,7 @@ def compare_command(
 
         comparison_page(*records).write(html)
     if as_json:
-        _print_json(compare_runs(*records))
+        print_json(compare_runs(*records))
         return
     for record in records:
         if record.status != "finished":
@@ -125,9 +122,9 @@ def delete_command(
 
     record = read_run(run)
     if not yes:
-        typer.confirm(f"Delete {record.path} ({record.status})?", abort=True)
+        typer.confirm(message(f"Delete {record.path} ({record.status})?"), abort=True)
     delete_run(record.path)
-    typer.echo(f"deleted {record.path}")
+    typer.echo(message(f"deleted {record.path}"))
 
 
 def _summary(run: RunRecord) -> dict[str, Any]:
@@ -142,7 +139,3 @@ def _summary(run: RunRecord) -> dict[str, Any]:
         "process": run.process,
         "changed": run.changed.isoformat(),
     }
-
-
-def _print_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")

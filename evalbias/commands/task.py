@@ -222,7 +222,7 @@ def _notice(items: Sequence[Any], name: str) -> None:
     """Say on stderr if people rated, but not on this criterion."""
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, name) for e in items):
-        say(f"Nobody rated on {name!r}, only on {sorted(names)}: no agreement can be measured.")
+        say(f"Nobody rated on {name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")
 
 
 def _only(train: Sequence[Any], file: Path) -> list[Any]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.text import Text
 
+from evalbias.commands.streams import rendered
 from evalbias.runs.folder import Closable, RunFolder
-from evalbias.runs.visible import visible
+from evalbias.runs.visible import message, visible
 
 SECONDS = 30.0
 """Time between two lines of progress where stderr is no terminal."""
@@ -41,20 +44,30 @@ def set_verbosity(*, quiet: bool, verbose: bool) -> None:
 def say(text: str) -> None:
     """Print a notice on stderr, unless the command is quiet."""
     if not _quiet.get():
-        typer.echo(visible(text), err=True)
+        typer.echo(message(text), err=True)
+
+
+def print_json(content: Any) -> None:
+    """Print a result as JSON on stdout; no text in it is a command to a CI job, which would be blanked."""
+    sys.stdout.write(json.dumps(content, allow_nan=False).replace("##", r"#\u0023") + "\n")
 
 
 class PlainConsole(Console):
     """Console that prints texts as they are: brackets are no markup, and a terminal obeys nothing in them."""
 
     def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, markup=False, emoji=False)
+        super().__init__(file=rendered(sys.stderr if stderr else sys.stdout), markup=False, emoji=False)
         if not self.width:  # COLUMNS=0 means an unknown width, and rich would print nothing
             self.width = shutil.get_terminal_size().columns
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return the text to print, without control characters."""
         return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the parts of what is printed, without control characters but the console's own."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=visible(part.text))
 
 
 class Resumable(Closable):

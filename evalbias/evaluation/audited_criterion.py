@@ -35,11 +35,12 @@ def criterion_asked(
     own = judge.criterion
     if prompt := {name: value for name, value in written.items() if value is not None}:
         raise ValueError(
-            f"{prompt}: this judge has a task of its own, {own.task!r}, and labels; they define LS. Leave these out."
+            f"{prompt}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these "
+            "out."
         )
     if criterion is not None and (named := _name_of(criterion)) != own.name:
         raise ValueError(
-            f"criterion={named!r}: this judge judges {own.name!r}, and is compared with people's ratings of that. "
+            f"criterion={named!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
             f"Leave the criterion out, or audit a judge of {named!r}."
         )
     if scale is not None and tuple(scale) != tuple(own.scale):
@@ -70,7 +71,7 @@ def criterion_of(
     if criterion is not None and rated and not _is_rated_on(examples, _name_of(criterion)):
         names = joined([repr(name) for name in rated])
         raise ValueError(
-            f"No item is rated on {_name_of(criterion)!r}; the items are rated on {names}: name one of these "
+            f"No item is rated on {_name_of(criterion)!r}; the items are rated on {names:.500}: name one of these "
             "(criterion, --criterion)."
         )
     if isinstance(criterion, Criterion):

@@ -132,12 +132,12 @@ def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
         ValueError: It answered none.
     """
     if np.isnan(values).all():
-        first = next((f"on the item {name!r} it raised {why}" for name, why in reasons.items()), None)
+        first = next((f"on the item {name!r:.80} it raised {why}" for name, why in reasons.items()), None)
         why = first or "it returned None or NaN every time"
         raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
     if reasons:
         name, why = next(iter(reasons.items()))
-        logger.warning("The judge failed on %d items, which are undefined; on %r: %s", len(reasons), name, why)
+        logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
 
 
 def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

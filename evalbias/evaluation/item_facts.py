@@ -141,8 +141,8 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
         if not row or not all(isinstance(text, str) for text in [example.get("source"), *row]):
             raise ValueError(
-                f"The item {item_name(example, index)!r} lacks the texts that a likelihood needs, its source and what "
-                "was written to it: add them (source, output or outputs), or name no likelihood model."
+                f"The item {item_name(example, index)!r:.80} lacks the texts that a likelihood needs, its source and "
+                "what was written to it: add them (source, output or outputs), or name no likelihood model."
             )
     pairs = zip(examples, texts, strict=True)
     return [dspy.Example(source=e.source, output=text) for e, row in pairs for text in row]

@@ -230,7 +230,7 @@ def _check_ids(examples: Sequence[dspy.Example]) -> None:
     for place, example in enumerate(examples):
         name = example.get("id")
         if name is None or str(name) in seen:
-            fault = f"Item {place} has no id" if name is None else f"Two items have the id {str(name)!r}"
+            fault = f"Item {place} has no id" if name is None else f"Two items have the id {str(name)!r:.80}"
             raise ValueError(f"{fault}: give each item its own, because a stopped run is resumed by id.")
         seen.add(str(name))
 

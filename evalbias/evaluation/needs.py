@@ -61,7 +61,7 @@ def _people(given: Given) -> str:
         return "people's choices between the outputs (field better, or name another: better_field, --better-field)"
     if others := rated_criteria(given.examples):
         names = joined([repr(name) for name in others])
-        return f"people's ratings on {given.judged.criterion!r} (the items are rated on {names})"
+        return f"people's ratings on {given.judged.criterion!r:.80} (the items are rated on {names:.500})"
     return f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
 
 
@@ -79,13 +79,13 @@ def _writers(given: Given) -> str:
         field = "systems, or system_1 and system_2" if given.judged.pairwise else "system"
         return f"the writers of the outputs (field {field})"
     if len(names) == 1:
-        return f"outputs of several writers ({names[0]} wrote all of these)"
+        return f"outputs of several writers ({names[0]:.80} wrote all of these)"
     if len(set(given.judged.writers)) == 1 and given.judged.answers.shape[1] == 1:
         return (
             "pairs in which either system stands first (swap the outputs of half of the pairs, and their choices too)"
         )
     missing = given.own is not None and given.own not in names
-    return f"outputs of {given.own!r} (the writers are {', '.join(names)})" if missing else ""
+    return f"outputs of {given.own!r:.80} (the writers are {', '.join(names):.500})" if missing else ""
 
 
 def _own_system(given: Given) -> str:
@@ -121,7 +121,7 @@ def _off_scale(judged: Judged) -> str:
     value = row[(row < low) | (row > high)][0]
     return (
         f"; outside {low:g} to {high:g} are the ratings of {count(len(items), 'item')}, such as "
-        f"{judged.ids[items[0]]!r} with {value:g}"
+        f"{judged.ids[items[0]]!r:.80} with {value:g}"
     )
 
 

@@ -187,7 +187,7 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
         folded = {name.lower(): name for name in names}
         near = get_close_matches(field.lower(), folded, n=1)
         hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
-        raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names)}.{hint}")
+        raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
     return examples
 
 
@@ -197,7 +197,7 @@ def is_on(scale: tuple[float, float] | None, score: float) -> bool:
 
 
 def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
-    place = f"{field!r} of the item {item_name(example, index)!r}"
+    place = f"{field!r} of the item {item_name(example, index)!r:.80}"
     number = recorded_number(example.get(field), place)
     if scale is not None and not is_on(scale, number):
         raise ValueError(
@@ -208,4 +208,4 @@ def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, f
 
 
 def _chosen(example: dspy.Example, field: str, index: int) -> float:
-    return chosen_candidate(example.get(field), f"{field!r} of the item {item_name(example, index)!r}")
+    return chosen_candidate(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")

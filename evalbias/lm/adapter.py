@@ -30,7 +30,9 @@ def check_adapter(adapter: str) -> None:
     if settings.get("layer_replication"):
         raise ValueError(f"{adapter} repeats layers of its model (layer_replication), which is not supported.")
     if kind != "LORA":
-        raise ValueError(f"{adapter} is an adapter of the kind {kind!r}, which cannot be merged: give a LoRA adapter.")
+        raise ValueError(
+            f"{adapter} is an adapter of the kind {kind!r:.80}, which cannot be merged: give a LoRA adapter."
+        )
 
 
 def merged(model: Any, adapter: str, name: str) -> Any:

@@ -162,5 +162,7 @@ def _label(value: Any, name: str, question: Mapping[str, Any]) -> str:
         label = str(math.floor(value + 0.5))  # the nearest level
     options = options_of(question)
     if label not in options:
-        raise ValueError(f"A demonstration's {name} is {value!r}: give one of {', '.join(options)}, or leave it out.")
+        raise ValueError(
+            f"A demonstration's {name} is {value!r:.80}: give one of {', '.join(options)}, or leave it out."
+        )
     return label

@@ -42,7 +42,7 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
         if message["role"] == "system":
             continue
         if message["role"] not in makers:
-            raise ValueError(f"Message {number} has the role {message['role']!r}: use system, user or assistant.")
+            raise ValueError(f"Message {number} has the role {message['role']!r:.80}: use system, user or assistant.")
         turns.append(makers[message["role"]](message["content"]))
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 

@@ -114,7 +114,7 @@ def as_text(prompt: Prompt) -> Rendered:
         if not isinstance(content, str):
             raise ValueError(f"Message {number} of a prompt has the content {content!r:.80}: give a text.")
         if role not in ("system", "user", "assistant"):
-            raise ValueError(f"Message {number} of a prompt has the role {role!r}: use system, user or assistant.")
+            raise ValueError(f"Message {number} of a prompt has the role {role!r:.80}: use system, user or assistant.")
         if role == "assistant":
             pieces.append((LEAD if number else "") + content + ("" if last else "\n\n"))
         else:

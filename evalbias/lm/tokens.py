@@ -142,7 +142,7 @@ def _continued(ends: Sequence[int], context: int) -> tuple[int, int]:
 
 def _check_continued(start: int, stop: int, text: str, number: int) -> None:
     if not stop:
-        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text!r}.")
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text!r:.80}.")
     if start == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "

@@ -113,7 +113,7 @@ def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
     """
     if not isinstance(feedback, Feedback):
         raise TypeError(
-            f"The feedback source {source.name!r} returned {feedback!r}: return Feedback(score, text) of "
+            f"The feedback source {source.name!r} returned {feedback!r:.80}: return Feedback(score, text) of "
             "evalbias.programs.feedback."
         )
     feedback = replace(feedback, score=float(feedback.score))  # JSON does not take numpy's numbers
@@ -133,5 +133,7 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
     """
     value = example.get(field)
     if value is None or value == "":
-        raise ValueError(f"The item {item_name(example)!r} has no {field!r}: the feedback source {source!r} needs it.")
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has no {field!r}: the feedback source {source!r:.80} needs it."
+        )
     return value

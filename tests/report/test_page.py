@@ -20,7 +20,7 @@ from evalbias.optimizers.compile_report import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.html.blocks import Facts, Section, Words
 from evalbias.report.html.glossary import TERMS, split_terms
-from evalbias.report.html.page import Page, fragment, visible
+from evalbias.report.html.page import Page, fragment
 from evalbias.report.html.run_comparison import comparison_page
 from evalbias.report.html.run_page import title_of_run, write_report
 from evalbias.report.html.sections import Context, sections
@@ -173,10 +173,6 @@ def test_terms_stand_in_the_projects_glossary():
     glossary = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text(encoding="utf-8").lower()
     known = [{f"**{term.name.lower()}**", f"({term.name.lower()})"} for term in TERMS]
     assert [forms for forms in known if not any(form in glossary for form in forms)] == []
-
-
-def test_control_characters_become_visible():
-    assert visible("a\tb\nc\x00\x1b\x85é\u202e\ud83d") == "a\tb\nc\ufffd\ufffd\ufffdé\u202e\ufffd"
 
 
 def test_titles_of_runs():

@@ -1,6 +1,7 @@
 """What the plots draw, against values worked out by hand."""
 
 import re
+import xml.etree.ElementTree as ET
 
 import dspy
 import numpy as np
@@ -23,7 +24,7 @@ from evalbias.report.html.plots import drawing_of
 from evalbias.report.html.plots.effect import _points
 from evalbias.report.html.plots.intervals import estimate_rows
 from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
-from evalbias.report.html.svg import plot
+from evalbias.report.html.svg import Drawing, axis_of, plot
 from evalbias.report.html.texts import loop_sections, lowest_section, scored_section
 from evalbias.report.html.words import by_construction, name_of
 from evalbias.report.html.worst import worst_items
@@ -207,3 +208,17 @@ def test_the_axis_of_verdicts_has_a_short_name():
 )
 def test_estimates_have_names_in_words(name, label, words):
     assert name_of(Estimate(name, label, 0.5, 0.4, 0.6, None, 9, 0)) == words
+
+
+def test_a_label_is_a_text_whatever_it_says():
+    labels = ["font: 12px serif", "$x$", ' id="x" url(#a) href="#b"', "#010203", "a\u202e\x1b\ud800b", "<b>]]>-->"]
+
+    def draw(figure, narrow):
+        axis = axis_of(figure)
+        for row, label in enumerate(labels):
+            axis.annotate(label, (0.1, row))
+        axis.set_ylim(0, len(labels))
+
+    wide = plot(Drawing("title", "caption", 300, draw)).wide
+    texts = [text.text for text in ET.fromstring(wide).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[-len(labels) :] == [*labels[:4], "a\ufffd\ufffd\ufffdb", labels[5]]

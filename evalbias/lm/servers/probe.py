@@ -51,7 +51,7 @@ async def read_listing(connection: Connection, model: str) -> Served:
         names = sorted(models)
         raise ValueError(
             f"The server at {connection.base_url} does not serve {model!r}, only "
-            f"{', '.join(names[:10])}{' ...' * (len(names) > 10)}."
+            f"{', '.join(names[:10]):.500}{' ...' * (len(names) > 10)}."
         )
     entry = models[model]
     owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from evalbias.report.figure import new_figure
+from evalbias.report.figure import new_figure, plain_texts
 from evalbias.report.html.blocks import Plot
 from evalbias.runs.fingerprint import digest
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 INK, MUTED, LINE, ACCENT, OTHER, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112"
 """Colours of a plot: placeholders that become the variables of the page's style sheet."""
 THEME = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", OTHER: "other", PAPER: "paper"}
+TAG = "<[^>]+>"
+"""A tag of an SVG file; what stands between tags is the text of labels, which comes from data."""
 WIDE, NARROW = 640, 320
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "evalbias",
-    "text.parse_math": False,  # names come from data, and a dollar sign in them is no formula
+    "text.parse_math": False,  # also of the labels of ticks, which are made while drawing
     "font.size": 12.5,
     "axes.labelsize": 12.5,
     "xtick.labelsize": 12.5,
@@ -68,6 +70,7 @@ def plot(drawing: Drawing) -> Plot:
         with matplotlib.rc_context(cast(Any, SETTINGS)):
             figure = new_figure(width / 72, drawing.height / 72)  # SVG counts 72 units an inch: one unit, one pixel
             drawing.draw(figure, width == NARROW)
+            plain_texts(figure)
             file = io.StringIO()
             figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
         texts.append(_inline(file.getvalue()))
@@ -80,13 +83,17 @@ def _inline(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)  # the family is the page's
-    for color, name in THEME.items():
-        svg = svg.replace(color, f"var(--{name})")
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", svg)
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', "".join(re.findall(TAG, svg))))
     prefix = f"p{digest(svg, 8)}-"  # several plots of one page share the names that matplotlib gives
-    return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}", svg)
+
+    def themed(tag: re.Match[str]) -> str:
+        text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", tag[0])  # the family is the page's
+        for color, name in THEME.items():
+            text = text.replace(color, f"var(--{name})")
+        text = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", text)
+        return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}", text)
+
+    return re.sub(TAG, themed, svg)
 
 
 def axis_of(figure: Figure) -> Axes:

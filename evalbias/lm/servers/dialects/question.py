@@ -126,7 +126,7 @@ def _probability(value: Any) -> float:
         Unreadable: The value is not a number, or outside of the range by more than rounding.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
-        raise Unreadable(f"{value!r} is not a probability")
+        raise Unreadable(f"{value!r:.80} is not a probability")
     return min(max(float(value), 0.0), 1.0)
 
 

@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from evalbias.report.html.svg import ACCENT, LINE, MUTED
+from evalbias.runs.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +26,7 @@ def percent(share: float) -> str:
 
 def row_label(name: str, narrow: bool) -> str:
     """Break the name of a row into lines that leave room for the plot; a very long one is cut."""
+    name = visible(name)
     return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 16 if narrow else 32)
 
 
