@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,9 +59,9 @@ def show_command(run: Folder, as_json: Json = False) -> None:
     if as_json:
         _print_json({"settings": record.settings, "result": record.result, "status": record.status})
         return
-    typer.echo(f"{record.path}: {record.status}")
+    typer.echo(visible(f"{record.path}: {record.status}"))
     if record.damage:
-        typer.echo(record.damage)
+        typer.echo(visible(record.damage))
     for part, content in (("settings", record.settings), ("result", record.result)):
         typer.echo(f"\n{part}")
         for name, value in flatten(content or {}).items():
@@ -83,8 +84,11 @@ def compare_command(
 
     records = read_run(first), read_run(second)
     if html is not None:
+        from evalbias.report.html.page import is_page
         from evalbias.report.html.run_comparison import comparison_page
 
+        if os.path.lexists(html) and not is_page(html):
+            raise typer.BadParameter(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
         comparison_page(*records).write(html)
     if as_json:
         _print_json(compare_runs(*records))
@@ -120,14 +124,18 @@ def _side_by_side(title: str, names: Sequence[str], rows: Sequence[Sequence[str]
 def delete_command(
     run: Folder, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
 ) -> None:
-    """Delete a run folder with everything in it."""
+    """Delete what a run wrote into its folder, and the folder if nothing else is in it."""
     from evalbias.runs.listing import delete_run, read_run
+    from evalbias.runs.visible import visible
 
     record = read_run(run)
     if not yes:
-        typer.confirm(f"Delete {record.path} ({record.status})?", abort=True)
-    delete_run(record.path)
-    typer.echo(f"deleted {record.path}")
+        typer.confirm(f"Delete {visible(record.path)} ({record.status})?", abort=True)
+    left = delete_run(record.path)
+    typer.echo(f"deleted {visible(record.path)}")
+    if left:
+        names = ", ".join(visible(file.name) for file in left)
+        typer.echo(f"kept {visible(record.path)} for what is not the run's: {names}")
 
 
 def _summary(run: RunRecord) -> dict[str, Any]:
@@ -145,4 +153,6 @@ def _summary(run: RunRecord) -> dict[str, Any]:
 
 
 def _print_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, allow_nan=False) + "\n")
+    from evalbias.runs.values import to_json
+
+    sys.stdout.write(json.dumps(to_json(content), allow_nan=False) + "\n")

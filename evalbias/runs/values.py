@@ -40,8 +40,14 @@ def to_json(value: Any) -> Any:
 def number(value: float | str | None) -> float:
     """Read a number as ``to_json`` writes it: null is NaN.
 
+    Raises:
+        ValueError: The value is no number, or too large for one.
+
     Examples:
         >>> number(None), number("-Infinity"), number(1.5)
         (nan, -inf, 1.5)
     """
-    return math.nan if value is None else float(value)
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{value!r:.80} is not a number.") from error
