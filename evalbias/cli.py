@@ -22,7 +22,7 @@ from evalbias.commands.sections import Sectioned
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 from evalbias.commands.streams import readers_may_leave
 from evalbias.commands.terminal import set_verbosity
-from evalbias.commands.termination import stopped_by_sigterm
+from evalbias.commands.termination import stopped_by_signals
 from evalbias.runs.visible import visible
 
 COLLECTED = (100_000, 20, 20)
@@ -91,7 +91,8 @@ def evalbias(
     """Measure the biases of LLM judges, and compile them away.
 
     Exit codes: 0 done; 1 a --fail-on condition is met, or you answered a question with no; 2 an error that you can
-    correct (the message says how); 130 stopped by Ctrl-C, 143 by SIGTERM (run the same command again to continue).
+    correct (the message says how); 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (run the same command again to
+    continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)
 
@@ -121,7 +122,7 @@ def main() -> None:
     """Run a command; an error that a user can correct is printed in one line."""
     gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
-    with readers_may_leave(), stopped_by_sigterm():
+    with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])

@@ -239,16 +239,16 @@ def test_the_beginnings_of_texts_make_outputs_readable(outputs):
 
 
 def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monkeypatch):
-    def full(journal, records):
+    def full(journal, lines, flush):
         raise OSError(errno.ENOSPC, "No space left on device", str(journal.path))
 
-    monkeypatch.setattr("evalbias.runs.journal.Journal.append_lines", full)
+    monkeypatch.setattr("evalbias.runs.journal.Journal._write", full)
     options = ["--judge", "judge.json", "--data", "items.json", "--lm", "embedded", "--out", "run"]
     told = evalbias("judge", *options, cwd=outputs, check=False)
     assert told.returncode == 2
     assert told.stderr.splitlines()[-1] == (
-        "evalbias: No space left on device: run/judgments.jsonl. What was answered is kept in run: free some space, "
-        "and the same command goes on from here."
+        "evalbias: No space left on device: run/judgments.jsonl. Answers that could be written are kept in run: "
+        "free some space, and the same command goes on from here."
     )
 
 
