@@ -54,7 +54,7 @@ class Journal:
         end = self._whole = 0
         for number, line in enumerate(content.split(b"\n"), start=1):
             end += len(line) + 1
-            if end > len(content) and (not line or self._torn(line, required, first=number == 1)):
+            if end > len(content) and (not line or _is_torn(line, required, first=number == 1)):
                 break
             chunk.append(self._record(line.rstrip(), number, required, chunk))
             if len(chunk) == chunk[0].get(CHUNK, 1):
@@ -89,6 +89,7 @@ class Journal:
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Replace the whole content, in one step."""
         write_whole(self.path, "".join(_checked(_line(record)) for record in records))
+        self._whole = None
 
     def _write(self, lines: Sequence[str], *, flush: bool = True) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,20 +125,6 @@ class Journal:
                 if file.read() != b"\n":
                     file.write(b"\n")
 
-    def _torn(self, line: bytes, required: Sequence[str], *, first: bool) -> bool:
-        """Return whether a last line without its newline is the beginning of a record; of any bytes if not the first.
-
-        A file of something else, in a single line, is no torn journal.
-        """
-        begins = b'{"' + (required[0].encode() + b'": ' if required else b"")
-        if first and not (line.startswith(begins) or begins.startswith(line)):
-            return False
-        try:
-            json.loads(line)
-        except (ValueError, RecursionError):
-            return True
-        return False
-
     def _record(
         self, line: bytes, number: int, required: Sequence[str], chunk: Sequence[Mapping[str, Any]]
     ) -> dict[str, Any]:
@@ -160,6 +147,22 @@ class Journal:
                 f"{place} is damaged (its chunk has {length!r:.80} records{expected}): delete the file to start over."
             )
         return record
+
+
+def _is_torn(line: bytes, required: Sequence[str], *, first: bool) -> bool:
+    """Return whether a last line without its newline is what a kill left of a record.
+
+    After other records it may be any bytes, such as the zeros of a power failure. A first line must begin as a record
+    does: a file of something else, in a single line, is no torn journal.
+    """
+    begins = b'{"' + (required[0].encode() + b'": ' if required else b"")
+    if first and not (line.startswith(begins) or begins.startswith(line)):
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def write_whole(path: Path, text: str) -> None:

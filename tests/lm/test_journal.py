@@ -215,8 +215,11 @@ def test_a_kill_costs_no_answer_of_a_server_that_had_arrived(tmp_path):
     prompts = many(9)
     child = os.fork()
     if child == 0:
-        killed = Server(5, lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        JournaledLM(killed, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+        try:
+            killed = Server(5, lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            JournaledLM(killed, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+        finally:
+            os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     resumed = JournaledLM(Server(), tmp_path / "j", model="m")
     answer = resumed.choice_logprobs(prompts, CHOICES)

@@ -239,6 +239,11 @@ def test_files_are_replaced_whole(tmp_path):
     journal.append([{"a": 1}, {"a": 2}])
     journal.rewrite([{"a": 9}])
     assert journal.read() == [{"a": 9}]
+    resumed = Journal(journal.path)
+    assert resumed.read() == [{"a": 9}]
+    resumed.rewrite([])
+    resumed.append([{"a": 8}])
+    assert Journal(journal.path).read() == [{"a": 8}]
     write_jsonl(tmp_path / "rows.jsonl", [{"x": math.inf}, {"x": "\u2028"}])
     rows = (tmp_path / "rows.jsonl").read_text(encoding="utf-8").split("\n")
     assert [json.loads(row) for row in rows if row] == [{"x": "Infinity"}, {"x": "\u2028"}]
