@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
@@ -37,7 +38,7 @@ class Journal:
         self.path = Path(path)
         self._whole: int | None = None  # bytes up to the end of the last whole chunk, until the torn end is set aside
         self._ready = False
-        self._flushed = 0.0
+        self._flushed = -math.inf
 
     def read(self, *required: str) -> list[dict[str, Any]]:
         """Return the records of all whole chunks; the file stays as it is.
