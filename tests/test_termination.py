@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+import sys
 
 import pytest
 
@@ -11,6 +12,11 @@ from evalbias.commands.terminal import STOPPED
 from evalbias.commands.termination import SIGNALS, stopped_by_signals
 
 USUAL = {number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL for number in SIGNALS}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGHUP")
+def test_ctrl_c_and_the_signals_of_schedulers_and_lost_connections_are_handled():
+    assert SIGNALS == [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def send(number):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.report.html.run_comparison import comparison_page
+from evalbias.report.html.run_page import title_of_run
 from evalbias.runs.folder import RunFolder
 from evalbias.runs.listing import RunRecord, flatten
 
@@ -63,6 +64,11 @@ def test_a_folder_that_cannot_be_read_does_not_hide_the_others(folder):
     assert {run["path"]: run["status"] for run in listed} == {"one": "finished", "two": "finished", "bad": "damaged"}
     shown = evalbias("runs", "show", "bad", cwd=folder, check=False)
     assert (shown.returncode, "has no run.json" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("criteria", [5, None, "wit", [5], [{}], {"name": 1}])
+def test_a_run_without_readable_criteria_is_named_by_its_command(criteria):
+    assert title_of_run({"command": "judge", "criteria": criteria}) == "Judge"
 
 
 def places(content):

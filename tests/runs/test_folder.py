@@ -41,6 +41,9 @@ def test_undefined_is_null_and_everything_else_survives():
     text = json.dumps(converted, allow_nan=False)
     assert [number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
     assert math.isnan(number(json.loads(text)["a"]["value"]))
+    for value in (10**400, [1], {}, "many"):
+        with pytest.raises(ValueError, match="not a number|could not convert"):
+            number(value)
 
 
 def test_a_run_continues_with_the_same_settings_only(tmp_path):
