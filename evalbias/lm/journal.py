@@ -114,7 +114,7 @@ class JournaledLM:
         self._least = chunk or max(1, self.in_flight)
         kept = next((r[NEXT] for r in reversed(records) if NEXT in r), self._first(lm))
         self._chunk = max(self._least, min(self._most, kept))
-        self._keeping = threading.Lock()
+        self._keeping = threading.RLock()
         self.asked = 0
         self.replayed = 0
 
@@ -200,14 +200,20 @@ class JournaledLM:
         tells = getattr(type(self._lm), "tells_answers", False)  # of the model itself, not of one that it wraps
 
         def asked(part: list[tuple[str, Any]]) -> Sequence[Answer]:
+            over = threading.Event()
+
             def arrived(number: int, answer: Answer) -> None:
-                self._keep([{"key": part[number][0], **record(answer)}], patience=PATIENCE)
+                with self._keeping:
+                    if not over.is_set():  # after an interrupt another process may work in the folder
+                        self._keep([{"key": part[number][0], **record(answer)}], patience=PATIENCE)
 
             token = ARRIVED.set(arrived if tells else None)
             try:
                 return ask([item for _, item in part])
             finally:
                 ARRIVED.reset(token)
+                with self._keeping:
+                    over.set()
 
         refused: dict[str, str] = {}
         start = 0
