@@ -16,6 +16,7 @@ model shift by as many, so the last digits may differ here too.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -56,8 +57,8 @@ QUICK = 50_000_000
 FACTOR = 4
 """Factor between the sizes of chunks."""
 
-PATIENCE = 1.0
-"""Longest time in seconds between two flushes to the disk while answers of a server arrive."""
+INTERVAL = 1.0
+"""Time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive."""
 
 NEXT = "next"
 """Key under which a chunk's last record holds the size of the next chunk, so that a resumed run asks for the same."""
@@ -70,8 +71,8 @@ class JournaledLM:
         lm: Model to ask.
         path: JSONL file, one answer a line, with a key over the model, the prompt and the choices.
         model: Identity of the model's numbers (name, revision, dtype); part of every key.
-        progress: Called with the number of answers, after every chunk or every answer of a server, then in threads of
-            their own, and for replayed answers.
+        progress: Called with the number of answers, for replayed answers, after every chunk, and every second while
+            answers of a server arrive, then from other threads.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
         between: Called after every chunk that the model answered; it may raise to end the run.
         chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
@@ -115,6 +116,7 @@ class JournaledLM:
         kept = next((r[NEXT] for r in reversed(records) if NEXT in r), self._first(lm))
         self._chunk = max(self._least, min(self._most, kept))
         self._keeping = threading.RLock()
+        self._told, self._untold = -math.inf, 0  # time of the last report of progress, and answers since
         self.asked = 0
         self.replayed = 0
 
@@ -193,7 +195,8 @@ class JournaledLM:
 
         keys = [digest([self._model, question], 64) for _, question in items]
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
-        self._count(replayed=len(items) - len(new))
+        self.replayed += len(items) - len(new)
+        self._progress(len(items) - len(new))
         todo = list(new.items())
         if todo:
             self._before([item for _, item in todo])
@@ -205,7 +208,7 @@ class JournaledLM:
             def arrived(number: int, answer: Answer) -> None:
                 with self._keeping:
                     if not over.is_set():  # after an interrupt another process may work in the folder
-                        self._keep([{"key": part[number][0], **record(answer)}], patience=PATIENCE)
+                        self._keep([{"key": part[number][0], **record(answer)}], streamed=True)
 
             token = ARRIVED.set(arrived if tells else None)
             try:
@@ -251,15 +254,15 @@ class JournaledLM:
             return max(self._least, self._chunk // FACTOR)
         return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
 
-    def _keep(self, records: list[dict[str, Any]], patience: float = 0.0) -> None:
+    def _keep(self, records: list[dict[str, Any]], *, streamed: bool = False) -> None:
         with self._keeping:
             new = [record for record in records if record["key"] not in self._answers]
-            self._journal.append(new, patience=patience)
+            due = not streamed or time.monotonic() - self._told >= INTERVAL
+            self._journal.append(new, flush=due)
             self._answers.update({record["key"]: record for record in new})
-            if new:
-                self._count(asked=len(new))
-
-    def _count(self, *, asked: int = 0, replayed: int = 0) -> None:
-        self.asked += asked
-        self.replayed += replayed
-        self._progress(asked + replayed)
+            self.asked += len(new)
+            self._untold += len(new)
+            if due and self._untold:
+                self._told = time.monotonic()
+                self._progress(self._untold)
+                self._untold = 0

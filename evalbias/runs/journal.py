@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-import time
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,7 +36,6 @@ class Journal:
         self.path = Path(path)
         self._whole: int | None = None  # bytes up to the end of the last whole chunk, until the torn end is set aside
         self._ready = False
-        self._flushed = -math.inf
 
     def read(self, *required: str) -> list[dict[str, Any]]:
         """Return the records of all whole chunks; the file stays as it is.
@@ -63,12 +60,12 @@ class Journal:
                 chunk, self._whole = [], min(end, len(content))  # the last record may lack its newline only
         return records
 
-    def append(self, records: Sequence[Mapping[str, Any]], *, patience: float = 0.0) -> None:
-        """Write records as one chunk and flush them to the disk.
+    def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool = True) -> None:
+        """Write records as one chunk.
 
         Args:
             records: The records; none writes nothing.
-            patience: Time in seconds since the last flush within which none is made: what a power failure costs.
+            flush: Whether to flush the file to the disk; a power failure may cost what is not flushed.
 
         Raises:
             OSError: The disk is full, say; the file is cut back to what it held before.
@@ -80,11 +77,11 @@ class Journal:
             self._set_torn_end_aside()
             self._ready = True
         length = {CHUNK: len(records)} if len(records) > 1 else {}
-        flush = time.monotonic() - self._flushed >= patience
         self._write([_checked(_line({**record, **length})) for record in records], flush=flush)
 
     def append_lines(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Write plain records without chunk and CRC, for a file whose whole chunks another journal knows."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._write([_line(record) for record in records])
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -93,7 +90,6 @@ class Journal:
         self._whole = None
 
     def _write(self, lines: Sequence[str], *, flush: bool = True) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         content = memoryview("".join(lines).encode())
         with self.path.open("ab", buffering=0) as file:  # a buffer would write its rest after the truncation
             before = file.seek(0, os.SEEK_END)
@@ -102,13 +98,13 @@ class Journal:
                     content = content[file.write(content) :]
                 if flush:
                     os.fsync(file.fileno())
-                    self._flushed = time.monotonic()
             except BaseException as error:
                 os.truncate(self.path, before)
                 _name_file(error, self.path)
                 raise
 
     def _set_torn_end_aside(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         if self._whole is None:
             self.read()
         if not self.path.exists():

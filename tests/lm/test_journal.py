@@ -275,6 +275,19 @@ class Inline:
         pass
 
 
+def test_a_servers_answers_are_flushed_and_reported_every_second(tmp_path, monkeypatch):
+    flushed, reported = [], []
+    clock = iter(np.arange(10.0, 99.0, 0.3))
+    monkeypatch.setattr("evalbias.lm.journal.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("evalbias.runs.journal.os.fsync", flushed.append)
+    JournaledLM(Server(), tmp_path / "j", model="m", progress=reported.append).choice_logprobs(many(9), CHOICES)
+    assert reported[0] == 0  # replayed
+    assert reported[1] == 1
+    assert sum(reported) == 9
+    assert 3 <= len(flushed) < len(reported) < 7
+    assert len((tmp_path / "j").read_text().splitlines()) == 9
+
+
 def test_a_model_that_a_wrapper_asks_otherwise_is_not_listened_to(tmp_path):
     class Backwards(WrappedLM):
         def choice_logprobs(self, prompts, choices):

@@ -90,17 +90,6 @@ def test_a_changed_digit_is_named(tmp_path):
         journal.read()
 
 
-def test_a_flush_may_wait_for_a_later_append(tmp_path, monkeypatch):
-    flushed = []
-    monkeypatch.setattr(module.os, "fsync", flushed.append)
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    journal, now = Journal(tmp_path / "log.jsonl"), 10.0
-    for now in (10.0, 10.5, 10.9, 11.0):
-        journal.append([{"at": now}], patience=1.0)
-    assert len(flushed) == 2
-    assert [record["at"] for record in journal.read()] == [10.0, 10.5, 10.9, 11.0]
-
-
 class JournalMachine(RuleBasedStateMachine):
     """A log that is appended to, killed, damaged and read, against a list of its records."""
 
