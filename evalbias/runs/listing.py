@@ -13,6 +13,8 @@ from evalbias.runs.folder import LOCKS, RESULT, SETTINGS, WRITTEN, read_json
 from evalbias.runs.lock import holder, lock_folder
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
+DEEPEST = 100
+"""Deepest nesting that is read; results have about ten levels."""
 LONGEST_LIST = 16
 """Longest list that is shown; longer ones hold one value per item."""
 
@@ -56,15 +58,26 @@ def read_run(path: Path) -> RunRecord:
     settings: dict[str, Any] = {}
     result, damage = None, ""
     try:
-        settings = read_json(path / SETTINGS)
-        if os.path.lexists(path / RESULT):
-            if not (path / RESULT).is_file():  # reading a pipe would wait for ever
-                raise ValueError(f"{path / RESULT} is no file: delete it.")
-            result = read_json(path / RESULT)
+        settings = _read(path / SETTINGS)
+        result = _read(path / RESULT) if os.path.lexists(path / RESULT) else None
     except (OSError, ValueError) as error:
         damage = str(error)
     changed = max(_changed(file) for file in path.iterdir())
     return RunRecord(path, settings, result, datetime.fromtimestamp(changed, tz=timezone.utc), holder(path), damage)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():  # reading a pipe would wait for ever
+        raise ValueError(f"{file} is no file: delete it.")
+    content = read_json(file)
+    if _is_deeper(content, DEEPEST):
+        raise ValueError(f"{file} is nested more than {DEEPEST} levels deep: no run wrote it.")
+    return content
+
+
+def _is_deeper(content: Any, levels: int) -> bool:
+    parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)
 
 
 def _changed(file: Path) -> float:

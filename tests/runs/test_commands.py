@@ -58,6 +58,14 @@ def test_what_is_not_the_runs_is_kept_and_named(folder):
     assert not (folder / "two").exists()
 
 
+def test_nested_files_are_named(folder):
+    for name in ("one", "two"):
+        (folder / name / "result.json").write_text('{"a":' * 600 + "1" + "}" * 600)
+    assert "damaged" in evalbias("runs", "list", "--root", ".", cwd=folder).stdout
+    for command in (["show", "one"], ["show", "one", "--json"], ["compare", "one", "two", "--html", "page.html"]):
+        assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
+
+
 def test_a_folder_that_cannot_be_read_does_not_hide_the_others(folder):
     (folder / "bad/run.json").mkdir(parents=True)
     listed = json.loads(evalbias("runs", "list", "--root", ".", "--json", cwd=folder).stdout)
