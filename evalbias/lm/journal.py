@@ -20,7 +20,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -208,7 +208,7 @@ class JournaledLM:
             def arrived(number: int, answer: Answer) -> None:
                 with self._keeping:
                     if not over.is_set():  # after an interrupt another process may work in the folder
-                        self._keep([{"key": part[number][0], **record(answer)}], streamed=True)
+                        self._keep({part[number][0]: answer}, record, streamed=True)
 
             token = ARRIVED.set(arrived if tells else None)
             try:
@@ -229,14 +229,11 @@ class JournaledLM:
             try:
                 answers, reasons = settled(asked, part)
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
-                self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
+                self._keep({part[i][0]: answer for i, answer in error.answered.items()}, record)
                 error.answered = {number: kept(key) for number, key in enumerate(keys) if key in self._answers}
                 raise
             self._chunk = self._next(time.monotonic() - began, len(part))
-            records = [{"key": part[i][0], **record(answer)} for i, answer in answers.items()]
-            if records:
-                records[-1][NEXT] = self._chunk
-            self._keep(records)
+            self._keep({part[i][0]: answer for i, answer in answers.items()}, record)
             self._between()
             refused |= {part[i][0]: reason for i, reason in reasons.items()}
             start += len(part)
@@ -254,12 +251,16 @@ class JournaledLM:
             return max(self._least, self._chunk // FACTOR)
         return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
 
-    def _keep(self, records: list[dict[str, Any]], *, streamed: bool = False) -> None:
+    def _keep(
+        self, answers: Mapping[str, Answer], record: Callable[[Answer], dict[str, Any]], *, streamed: bool = False
+    ) -> None:
         with self._keeping:
-            new = [record for record in records if record["key"] not in self._answers]
+            new = [{"key": key, **record(answer)} for key, answer in answers.items() if key not in self._answers]
+            if new and not streamed:
+                new[-1][NEXT] = self._chunk
             due = not streamed or time.monotonic() - self._told >= INTERVAL
             self._journal.append(new, flush=due)
-            self._answers.update({record["key"]: record for record in new})
+            self._answers.update({kept["key"]: kept for kept in new})
             self.asked += len(new)
             self._untold += len(new)
             if due and self._untold:
