@@ -139,7 +139,7 @@ def delete_run(path: Path) -> list[Path]:
 
 
 def _delete_written(path: Path, folders: str = "search|loops", kept: tuple[str, ...] = LOCKS) -> None:
-    for file in path.iterdir():
+    for file in sorted(path.iterdir(), key=lambda file: file.name == SETTINGS):  # last: it says that this is a run
         if file.is_dir() and not file.is_symlink():
             if re.fullmatch(folders, file.name):
                 _delete_written(file, ".*", ())
