@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+PLAIN = frozenset({str, int, float, bool, type(None)})
 INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
@@ -22,6 +23,10 @@ def to_json(value: Any) -> Any:
         >>> to_json({"scores": np.array([1.0, np.nan, -np.inf])})
         {'scores': [1.0, None, '-Infinity']}
     """
+    if isinstance(value, float) and not math.isfinite(value):
+        return INFINITIES.get(value)
+    if type(value) in PLAIN:  # most values of a journal: asking them for more takes longer than writing them
+        return value
     if hasattr(value, "to_dict"):
         return to_json(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):
@@ -32,8 +37,6 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return INFINITIES.get(value)
     return value
 
 
