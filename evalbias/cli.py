@@ -23,7 +23,7 @@ from evalbias.commands.sections import Sectioned
 from evalbias.commands.self_bias import compile_refine, measure_self, measure_style, refine
 from evalbias.commands.streams import readers_may_leave
 from evalbias.commands.terminal import STOPPED, set_verbosity
-from evalbias.commands.termination import stopped_by_sigterm
+from evalbias.commands.termination import stopped_by_signals
 from evalbias.runs.visible import message
 
 COLLECTED = (100_000, 20, 20)
@@ -148,7 +148,7 @@ def main() -> None:
     """Run a command; an error is printed in one line, and its traceback with ``-v`` if no user can correct it."""
     gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
-    with readers_may_leave(), stopped_by_sigterm():
+    with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])

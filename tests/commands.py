@@ -63,15 +63,15 @@ from evalbias.cli import main
 from evalbias.lm import journal
 from evalbias.runs.journal import Journal
 
-sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal.append_lines
+sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal._write
 
-def appending(self, records):
-    append(self, records)
+def appending(self, written, *, flush=True):
+    append(self, written, flush=flush)
     if self.path.resolve() == log and log.read_bytes().count(b"\\n") >= lines:
-        Journal.append_lines = append
+        Journal._write = append
         os.kill(os.getpid(), sent)
 
-Journal.append_lines = appending
+Journal._write = appending
 journal.SECONDS = math.inf  # chunks of the same size, however busy the machine is
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 sys.argv[1:] = sys.argv[4:]

@@ -3,6 +3,7 @@
 import doctest
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from evalbias.commands.model_options import ModelOptions
 from evalbias.commands.models import open_lm
 from evalbias.commands.plan import plan as tell_plan
 from evalbias.commands.run import Run
+from evalbias.commands.streams import LeavableStream
 from evalbias.commands.task import Task
 from evalbias.commands.terminal import Lines
 from evalbias.data import columns, formats, joining, loaders, world
@@ -297,16 +299,16 @@ def test_the_beginnings_of_texts_make_outputs_readable(outputs):
 
 
 def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monkeypatch):
-    def full(journal, records):
+    def full(journal, lines, flush):
         raise OSError(errno.ENOSPC, "No space left on device", str(journal.path))
 
-    monkeypatch.setattr("evalbias.runs.journal.Journal.append_lines", full)
+    monkeypatch.setattr("evalbias.runs.journal.Journal._write", full)
     options = ["--judge", "judge.json", "--data", "items.json", "--lm", "embedded", "--out", "run"]
     told = evalbias("judge", *options, cwd=outputs, check=False)
     assert told.returncode == 2
     assert told.stderr.splitlines()[-1] == (
-        "evalbias: No space left on device: run/judgments.jsonl. What was answered is kept in run: free some space, "
-        "and the same command goes on from here."
+        "evalbias: No space left on device: run/judgments.jsonl. Answers that could be written are kept in run: "
+        "free some space, and the same command goes on from here."
     )
 
 
@@ -322,3 +324,13 @@ def test_after_ctrl_c_or_sigterm_the_same_command_goes_on(outputs, sent, code):
     assert "plan: about 30,000 prompts to embedded" in told
     assert "Stopped. The same command goes on from here: what was answered is kept in run." in told
     assert "Traceback" not in told
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="has no such terminals")
+def test_a_terminal_that_is_gone_is_no_error():
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        os.close(ours)
+        stream = LeavableStream(terminal)
+        assert stream.write("Stopped.") == 8
+        stream.write("More.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,8 +81,11 @@ def compare_command(
 
     records = read_run(first), read_run(second)
     if html is not None:
+        from evalbias.report.html.page import is_page
         from evalbias.report.html.run_comparison import comparison_page
 
+        if os.path.lexists(html) and not is_page(html):
+            raise typer.BadParameter(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
         comparison_page(*records).write(html)
     if as_json:
         print_json(compare_runs(*records))
@@ -117,14 +121,17 @@ def _side_by_side(title: str, names: Sequence[str], rows: Sequence[Sequence[str]
 def delete_command(
     run: Folder, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
 ) -> None:
-    """Delete a run folder with everything in it."""
+    """Delete what a run wrote into its folder, and the folder if nothing else is in it."""
     from evalbias.runs.listing import delete_run, read_run
 
     record = read_run(run)
     if not yes:
         typer.confirm(message(f"Delete {record.path} ({record.status})?"), abort=True)
-    delete_run(record.path)
+    left = delete_run(record.path)
     typer.echo(message(f"deleted {record.path}"))
+    if left:
+        names = ", ".join(file.name for file in left)
+        typer.echo(message(f"kept {record.path} for what is not the run's: {names}"))
 
 
 def _summary(run: RunRecord) -> dict[str, Any]:

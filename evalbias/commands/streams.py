@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -33,8 +34,8 @@ class LeavableStream:
         self._last = lines.rpartition("\n")[2].rstrip()[-1:]
         try:
             self._stream.write(shown if self._rendered else visible(shown))
-        except BrokenPipeError:
-            self._drop()
+        except OSError as error:
+            self._drop(error)
         self.flush()
         return len(text)
 
@@ -42,11 +43,13 @@ class LeavableStream:
         """Write what is buffered, or drop it and all that follows."""
         try:
             self._stream.flush()
-        except BrokenPipeError:
-            self._drop()
+        except OSError as error:
+            self._drop(error)
             self._stream.flush()
 
-    def _drop(self) -> None:
+    def _drop(self, error: OSError) -> None:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a terminal that is gone
+            raise error
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
 

@@ -85,7 +85,7 @@ class Resumable(Closable):
         self.close()
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
-                f"{error.strerror}: {error.filename or self.folder.path}. What was answered is kept in "
+                f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "
                 f"{self.folder.path}: free some space, and the same command goes on from here."
             ) from error
         if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):

@@ -1,43 +1,53 @@
-"""SIGTERM, with which schedulers stop a command, does what Ctrl-C does."""
+"""Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost."""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from evalbias.commands.terminal import STOPPED
-
-TERMINATED = 128 + signal.SIGTERM
-"""Exit code of a command that SIGTERM stopped, as shells give it."""
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 REPEATED = 1.0
-"""Seconds in which a second SIGTERM counts as the first: timeout(1) sends it to the process and to its group."""
+"""Seconds in which a second signal counts as the first: timeout(1) sends two, and an impatient user types Ctrl-C twice.
+
+What had arrived is kept meanwhile.
+"""
 
 
 @contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise ``KeyboardInterrupt``, as Ctrl-C does; where it is ignored, it stays so.
+def stopped_by_signals() -> Iterator[None]:
+    """Let each signal raise ``KeyboardInterrupt``, as Ctrl-C does; one that is ignored stays so.
+
+    Once the command is stopped, a further signal ends the process at once.
 
     Raises:
-        SystemExit: SIGTERM stopped the command; the code is ``TERMINATED`` in place of ``STOPPED``.
+        SystemExit: A signal stopped the command; the code is 128 and its number, as shells give it.
     """
+    received: list[int] = []
     times: list[float] = []
 
-    def interrupt(*_: object) -> None:
+    def interrupt(number: int, _: object) -> None:
+        received.append(number)
         times.append(time.monotonic())
         if len(times) == 1 or times[-1] - times[-2] > REPEATED:
             raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, interrupt)
+    usual = (signal.SIG_DFL, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    handled: dict[int, Any] = {number: handler for number, handler in before.items() if handler in usual}
+    for number in handled:
+        signal.signal(number, interrupt)
     try:
         yield
-    except SystemExit as stop:
-        if times and stop.code == STOPPED:
-            raise SystemExit(TERMINATED) from stop
-        raise
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not received or (isinstance(stop, SystemExit) and stop.code != 128 + signal.SIGINT):
+            raise
+        code = 128 + received[0]
+        handled = dict.fromkeys(handled, lambda *_: os._exit(code))
+        raise SystemExit(code) from stop
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number, handler in handled.items():
+            signal.signal(number, handler)

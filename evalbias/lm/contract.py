@@ -19,6 +19,7 @@ from evalbias.lm.refused_requests import reason_of
 from evalbias.lm.sampled_answers import Sampling, estimate
 from evalbias.lm.servers.errors import KEY_REMEDY
 from evalbias.lm.types import (
+    ARRIVED,
     ChoiceLogprobs,
     Interrupted,
     LogLikelihood,
@@ -123,16 +124,21 @@ def _held(
         items: Items of the call.
         control: Function from an item to the same one about a harmless text.
     """
+    arrived = ARRIVED.get()
 
-    def answer(item: Item) -> Answer:
+    def answer(numbered: tuple[int, Item]) -> Answer:
+        number, item = numbered
         with _named_errors(lm):
-            return hold(lm, make(item))
+            found = hold(lm, make(item))
+        if arrived is not None:
+            arrived(number, found)
+        return found
 
-    def explain(item: Item, error: Exception) -> None:
+    def explain(numbered: tuple[int, Item], error: Exception) -> None:
         with _named_errors(lm):
-            hold(lm, explained(make(control(item)), error))
+            hold(lm, explained(make(control(numbered[1])), error))
 
-    return concurrently(answer, items, explain)
+    return concurrently(answer, list(enumerate(items)), explain)
 
 
 @contextmanager
@@ -162,6 +168,9 @@ class ContractLM:
     Attributes:
         answering: Names that the answers carry.
     """
+
+    tells_answers = True
+    """See ``evalbias.lm.types.ARRIVED``."""
 
     def __init__(self, lm: Any) -> None:
         self._lm = _Named(lm)

@@ -1,8 +1,9 @@
 """A measuring LM that journals every answer and never asks twice: what makes a run resumable.
 
-Prompts without an answer go to the model in chunks, and each chunk is written before the next one is asked. A chunk
-that a kill tore is asked again as the same chunk, because the last digits of an answer may depend on the rest of the
-batch. A slow model gets smaller chunks, so that a kill costs a few seconds of work.
+Prompts without an answer go to the model in chunks. Each answer of a server is written as it comes: a kill costs none
+that had arrived. Of a local model, each chunk is written before the next one is asked. A chunk that a kill tore is
+asked again as the same chunk, because the last digits of an answer may depend on the rest of the batch. A slow model
+gets smaller chunks, so that a kill costs a few seconds of work.
 
 A local model keeps the prefixes of its prompts from chunk to chunk, so that a whole search reads each text once. A
 resumed run begins without them, and the last digits of its answers may differ (1e-5 nats in float32). With
@@ -15,9 +16,11 @@ model shift by as many, so the last digits may differ here too.
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +29,7 @@ from evalbias.lm.contract import drawn, written
 from evalbias.lm.refusals import check_refused, settled
 from evalbias.lm.sampled_answers import Sampling
 from evalbias.lm.types import (
+    ARRIVED,
     ChoiceLogprobs,
     Interrupted,
     LogLikelihood,
@@ -53,6 +57,9 @@ QUICK = 50_000_000
 FACTOR = 4
 """Factor between the sizes of chunks."""
 
+INTERVAL = 1.0
+"""Time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive."""
+
 NEXT = "next"
 """Key under which a chunk's last record holds the size of the next chunk, so that a resumed run asks for the same."""
 
@@ -64,7 +71,8 @@ class JournaledLM:
         lm: Model to ask.
         path: JSONL file, one answer a line, with a key over the model, the prompt and the choices.
         model: Identity of the model's numbers (name, revision, dtype); part of every key.
-        progress: Called with the number of answers, after every chunk and for replayed answers.
+        progress: Called with the number of answers, for replayed answers, after every chunk, and every second while
+            answers of a server arrive, then from other threads.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
         between: Called after every chunk that the model answered; it may raise to end the run.
         chunk: Prompts in one call of the model, written together: what a kill costs. By default at most
@@ -107,6 +115,8 @@ class JournaledLM:
         self._least = chunk or max(1, self.in_flight)
         kept = next((r[NEXT] for r in reversed(records) if NEXT in r), self._first(lm))
         self._chunk = max(self._least, min(self._most, kept))
+        self._keeping = threading.RLock()
+        self._told, self._untold = -math.inf, 0  # time of the last report of progress, and answers since
         self.asked = 0
         self.replayed = 0
 
@@ -185,10 +195,29 @@ class JournaledLM:
 
         keys = [digest([self._model, question], 64) for _, question in items]
         new = {key: item for key, (item, _) in zip(keys, items, strict=True) if key not in self._answers}
-        self._count(replayed=len(items) - len(new))
+        self.replayed += len(items) - len(new)
+        self._progress(len(items) - len(new))
         todo = list(new.items())
         if todo:
             self._before([item for _, item in todo])
+        tells = getattr(type(self._lm), "tells_answers", False)  # of the model itself, not of one that it wraps
+
+        def asked(part: list[tuple[str, Any]]) -> Sequence[Answer]:
+            over = threading.Event()
+
+            def arrived(number: int, answer: Answer) -> None:
+                with self._keeping:
+                    if not over.is_set():  # after an interrupt another process may work in the folder
+                        self._keep({part[number][0]: answer}, record, streamed=True)
+
+            token = ARRIVED.set(arrived if tells else None)
+            try:
+                return ask([item for _, item in part])
+            finally:
+                ARRIVED.reset(token)
+                with self._keeping:
+                    over.set()
+
         refused: dict[str, str] = {}
         start = 0
         while start < len(todo):
@@ -198,16 +227,13 @@ class JournaledLM:
                 forget()
             began = time.monotonic()
             try:
-                answers, reasons = settled(ask, [item for _, item in part])
+                answers, reasons = settled(asked, part)
             except (Unanswered, Interrupted) as error:  # a server's answers do not depend on the batch: keep them
-                self._keep([{"key": part[i][0], **record(answer)} for i, answer in error.answered.items()])
+                self._keep({part[i][0]: answer for i, answer in error.answered.items()}, record)
                 error.answered = {number: kept(key) for number, key in enumerate(keys) if key in self._answers}
                 raise
             self._chunk = self._next(time.monotonic() - began, len(part))
-            records = [{"key": part[i][0], **record(answer)} for i, answer in answers.items()]
-            if records:
-                records[-1][NEXT] = self._chunk
-            self._keep(records)
+            self._keep({part[i][0]: answer for i, answer in answers.items()}, record)
             self._between()
             refused |= {part[i][0]: reason for i, reason in reasons.items()}
             start += len(part)
@@ -225,13 +251,19 @@ class JournaledLM:
             return max(self._least, self._chunk // FACTOR)
         return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
 
-    def _keep(self, records: list[dict[str, Any]]) -> None:
-        if records:
-            self._journal.append(records)
-            self._answers.update({r["key"]: r for r in records})
-            self._count(asked=len(records))
-
-    def _count(self, *, asked: int = 0, replayed: int = 0) -> None:
-        self.asked += asked
-        self.replayed += replayed
-        self._progress(asked + replayed)
+    def _keep(
+        self, answers: Mapping[str, Answer], record: Callable[[Answer], dict[str, Any]], *, streamed: bool = False
+    ) -> None:
+        with self._keeping:
+            new = [{"key": key, **record(answer)} for key, answer in answers.items() if key not in self._answers]
+            if new and not streamed:
+                new[-1][NEXT] = self._chunk
+            due = not streamed or time.monotonic() - self._told >= INTERVAL
+            self._journal.append(new, flush=due)
+            self._answers.update({kept["key"]: kept for kept in new})
+            self.asked += len(new)
+            self._untold += len(new)
+            if due and self._untold:
+                self._told = time.monotonic()
+                self._progress(self._untold)
+                self._untold = 0

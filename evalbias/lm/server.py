@@ -70,6 +70,8 @@ class ServerLM(DecidingLM, SavedLM):
 
     draws_by_seed = True
     """A request's seed is passed on; a server repeats a draw as far as its batches give the same numbers."""
+    tells_answers = True
+    """See ``evalbias.lm.types.ARRIVED``."""
 
     def __init__(
         self,

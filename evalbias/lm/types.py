@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -111,6 +112,12 @@ class Interrupted(KeyboardInterrupt):
         super().__init__()
         self.answered = answered
 
+
+ARRIVED: ContextVar[Callable[[int, Any], None] | None] = ContextVar("arrived", default=None)
+"""Function that models whose class has ``tells_answers`` call with the index and the answer of an item, as it comes.
+
+It is called from several threads, once for each answered item of the call that it was set for.
+"""
 
 CHUNK = 256
 """Number of prompts in one call of a model when there are many."""

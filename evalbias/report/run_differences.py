@@ -20,7 +20,7 @@ REPEATED = tuple(
     f"result.audit.{part}" for part in ("biases.", "further.", "agreement", "not_measured.", "provenance.")
 )
 """Beginnings of the names in an audit's result that say again what its measurements say."""
-FIELDS = {field.name for field in fields(Estimate)}
+KINDS = {field.name: str(field.type) for field in fields(Estimate)}
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,13 @@ def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:
 
 def _estimate(content: Mapping[str, Any]) -> Estimate:
     """Read an estimate as ``to_json`` writes it."""
-    known: dict[str, Any] = {name: value for name, value in content.items() if name in FIELDS}
-    numbers: dict[str, Any] = {
-        name: number(known[name]) for name in ("value", "low", "high", "p_value") if name in known
-    }
-    return Estimate(**(known | numbers))
+    known = {name: value for name, value in content.items() if name in KINDS}
+    for name, value in known.items():
+        if KINDS[name].startswith("float"):
+            known[name] = None if name == "null" and value is None else number(value)
+        elif type(value).__name__ != KINDS[name]:
+            raise ValueError(f"{name} is {value!r:.80}")
+    return Estimate(**known)
 
 
 def _paired(one: Measured | None, other: Measured | None) -> MeasuredByTwo:

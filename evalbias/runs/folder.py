@@ -13,12 +13,20 @@ from typing import Any, TypeVar
 
 from evalbias.runs.fingerprint import digest
 from evalbias.runs.journal import write_whole
-from evalbias.runs.lock import FILE as LOCK
-from evalbias.runs.lock import lock_folder
+from evalbias.runs.lock import FILE, KERNEL, lock_folder
 from evalbias.runs.values import read_json, to_json
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
+LOCKS = (FILE, KERNEL)
+WRITTEN = re.compile(
+    r"((run|result|sample|program|loop|search|judge(-.+)?)\.json|report\.html"
+    r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
+    r"|proposals|instructions)\.jsonl"
+    r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
+    r"|\.lock(\.fd)?"
+)
+"""Names of the files that runs write into their folders and into those below."""
 
 _DIGEST = re.compile(r"[0-9a-f]{16,}")
 _SHORT = Repr()
@@ -69,7 +77,7 @@ class RunFolder(Closable):
         content = {**settings, "versions": versions()}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _check_no_other_files(path)
+            _check_files(path, SETTINGS)
             self._lock = lock_folder(path)
             try:
                 check_settings(path / SETTINGS, content)
@@ -98,23 +106,33 @@ class RunFolder(Closable):
 
     def close(self) -> None:
         """Release the lock."""
-        self._lock.release()
+        self._lock.close()
 
 
-def _check_no_other_files(path: Path) -> None:
-    """Refuse a folder that holds files, but no run: ``runs delete`` would delete them with the run."""
-    other = [file.name for file in path.iterdir() if file.name != LOCK]
-    if other and SETTINGS not in other:
-        raise ValueError(f"{path} holds files of no run, such as {min(other)}: choose a new folder as --out.")
+def _check_files(path: Path, settings: str) -> None:
+    """Refuse a folder that holds files, but no run and no log with these settings: its files could be overwritten.
+
+    Refuse one of a run too if a link stands where the run writes: it may lead to any file.
+    """
+    names = {file.name for file in path.iterdir()}
+    other = names - {*LOCKS, f"{settings}.part"}
+    if other and not other & {SETTINGS, settings}:
+        raise ValueError(
+            f"{path} holds files of no run, such as {min(other):.80}: choose a new folder as --out or log_dir."
+        )
+    if links := [name for name in sorted(names) if WRITTEN.fullmatch(name) and (path / name).is_symlink()]:
+        raise ValueError(f"{path / links[0]} is a link, and a run writes there: delete the link.")
 
 
 def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
     """Keep settings in a file, or compare them with those that it keeps.
 
     Raises:
-        ValueError: The file keeps other settings; the message names what differs.
+        ValueError: The file keeps other settings; the message names what differs. Or its folder holds files of no run.
     """
     content = to_json(settings)
+    if file.parent.exists():
+        _check_files(file.parent, file.name)
     if file.exists():
         _check_same(file.parent, read_json(file), content)
     else:

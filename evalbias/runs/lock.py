@@ -1,12 +1,19 @@
-"""A run folder belongs to one process at a time."""
+"""A run folder belongs to one process at a time.
+
+A lock is two files. ``.lock`` names its process, so that the lock of a process that died is taken over; the same number
+may be another process in another PID namespace, as of a container. ``.lock.fd`` is locked by the kernel, for all
+processes of a machine and until its process ends; some file systems of networks have no such locks.
+"""
 
 from __future__ import annotations
 
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
-from filelock import SoftFileLock, Timeout
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
-FILE = ".lock"
+FILE, KERNEL = ".lock", ".lock.fd"
 PATIENCE = 0.5
 """Seconds to wait for a lock that another process holds only while it looks whether the folder is free."""
 
@@ -15,46 +22,63 @@ class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, na
     """Another process works in the folder."""
 
 
-def lock_folder(path: Path) -> SoftFileLock:
-    """Acquire a folder's lock; the same process may do so several times, and releases it as often.
-
-    The lock names its process, so that the lock of a process that died is taken over.
+def lock_folder(path: Path) -> ExitStack:
+    """Acquire a folder's lock; the same process may do so several times, and closes what it gets as often.
 
     Raises:
         FolderInUse: Another process holds the lock; its process id is named.
     """
-    lock = SoftFileLock(path / FILE, timeout=PATIENCE, poll_interval=0.05, thread_local=False, is_singleton=True)
     try:
-        _acquire(lock)
+        return _acquired(path, thread_local=False, is_singleton=True)
     except Timeout as error:
-        process = "Another process" if lock.pid is None else f"Process {lock.pid}"
+        pid = SoftFileLock(path / FILE).pid
+        process = "Another process" if pid is None else f"Process {pid}"
         raise FolderInUse(
             f"{process} works in {path}: wait until it ends, or choose another folder. (If it runs on another "
             f"machine and has died, delete {path / FILE}.)"
         ) from error
-    return lock
 
 
 def holder(path: Path) -> int | None:
     """Return the id of the process that holds a folder's lock; None if the folder is free or that process has died."""
     if not (path / FILE).exists():
         return None
-    lock = SoftFileLock(path / FILE, timeout=PATIENCE, poll_interval=0.05)
+    pid = SoftFileLock(path / FILE).pid
     try:
-        _acquire(lock)
+        _acquired(path).close()
     except Timeout:
-        return lock.pid
-    lock.release()
+        return pid
     return None
 
 
-def _acquire(lock: SoftFileLock) -> None:
-    """Acquire a lock, also that of a process that died: one attempt removes that lock, and the next one acquires it.
+def _acquired(path: Path, **options: Any) -> ExitStack:
+    """Acquire both locks.
 
     Raises:
-        Timeout: Another process holds the lock.
+        Timeout: Another process holds one of them.
     """
-    try:
-        lock.acquire()
-    except Timeout:  # perhaps after the first attempt, if this process was paused for longer than PATIENCE
-        lock.acquire(blocking=False)
+    options |= {"timeout": PATIENCE, "poll_interval": 0.05}
+    kernel = FileLock(path / KERNEL, fallback_to_soft=False, **options)
+    named = SoftFileLock(path / FILE, **options)
+    with ExitStack() as held:
+        try:
+            kernel.acquire()
+            held.callback(_release, kernel)
+        except Timeout:
+            raise
+        except OSError:  # no such locks here; a folder that cannot be written is an error of the next lock too
+            pass
+        try:
+            named.acquire()
+        except Timeout:  # one attempt removes the lock of a process that died; perhaps after PATIENCE, if paused
+            named.acquire(blocking=False)
+        held.callback(named.release)
+        return held.pop_all()
+
+
+def _release(kernel: BaseFileLock) -> None:
+    """Release a kernel lock; its file is removed first, since whoever waits for a removed file looks again."""
+    if kernel.lock_counter == 1:
+        with suppress(OSError):  # Windows removes no open file
+            Path(kernel.lock_file).unlink()
+    kernel.release()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+PLAIN = frozenset({str, int, float, bool, type(None)})
 INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
@@ -28,6 +29,10 @@ def to_json(value: Any) -> Any:
         >>> to_json({"scores": np.array([1.0, np.nan, -np.inf])})
         {'scores': [1.0, None, '-Infinity']}
     """
+    if isinstance(value, float) and not math.isfinite(value):
+        return INFINITIES.get(value)
+    if type(value) in PLAIN:  # most values of a journal: asking them for more takes longer than writing them
+        return value
     if hasattr(value, "to_dict"):
         return to_json(value.to_dict())
     if is_dataclass(value) and not isinstance(value, type):
@@ -38,19 +43,23 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return INFINITIES.get(value)
     return value
 
 
 def number(value: float | str | None) -> float:
     """Read a number as ``to_json`` writes it: null is NaN.
 
+    Raises:
+        ValueError: The value is no number, or too large for one.
+
     Examples:
         >>> number(None), number("-Infinity"), number(1.5)
         (nan, -inf, 1.5)
     """
-    return math.nan if value is None else float(value)
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{value!r:.80} is not a number.") from error
 
 
 def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:

@@ -87,6 +87,7 @@ class SearchLog:
         self._folder = folder
         self._settings = settings
         self._proposals: dict[str, Proposal] = {}
+        self._journals: dict[str, Journal] = {}
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -94,7 +95,7 @@ class SearchLog:
 
         Raises:
             FolderInUse: Another process works in the folder.
-            ValueError: The folder holds another search.
+            ValueError: The folder holds another search, or files of no search.
         """
         if self._folder is None:
             yield
@@ -102,24 +103,25 @@ class SearchLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(self._folder):
             check_settings(self._folder / "search.json", self._settings)
-            for record in Journal(self._folder / "proposals.jsonl").read("key", "instructions", "rejected"):
+            self._journals = {n: Journal(self._folder / f"{n}.jsonl") for n in ("proposals", "instructions")}
+            for record in self._journals["proposals"].read("key", "instructions", "rejected"):
                 rejected = tuple((reason, text) for reason, text in record["rejected"])
                 calls = record.get("calls", 0)
                 self._proposals[record["key"]] = Proposal(tuple(record["instructions"]), rejected, calls)
-            (self._folder / "instructions.jsonl").unlink(missing_ok=True)  # written anew from what was judged
+            self._journals["instructions"].path.unlink(missing_ok=True)  # written anew from what was judged
             yield
 
     def proposal(self, key: str, propose: Callable[[], Proposal]) -> Proposal:
         """Return the logged proposal under a key, or propose and log it."""
         if key not in self._proposals:
             self._proposals[key] = propose()
-            self._write("proposals.jsonl", {"key": key, **asdict(self._proposals[key])})
+            self._write("proposals", {"key": key, **asdict(self._proposals[key])})
         return self._proposals[key]
 
     def tried(self, record: Tried) -> None:
         """Log an instruction and its numbers."""
-        self._write("instructions.jsonl", asdict(record))
+        self._write("instructions", asdict(record))
 
     def _write(self, name: str, record: dict[str, Any]) -> None:
         if self._folder is not None:
-            Journal(self._folder / name).append([record])
+            self._journals[name].append([record])

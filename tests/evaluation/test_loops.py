@@ -127,6 +127,14 @@ def test_a_log_is_of_one_loop(tmp_path):
         run_loops(loop, items(1), log_dir=tmp_path)
 
 
+def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path):
+    (tmp_path / "steps.jsonl").write_text('{"my": "precious line"}')
+    loop, _ = program("a 3", "b 4", "c 5")
+    with pytest.raises(ValueError, match=r"holds files of no run, such as steps\.jsonl: choose a new folder"):
+        run_loops(loop, items(1), log_dir=tmp_path)
+    assert (tmp_path / "steps.jsonl").read_text() == '{"my": "precious line"}'
+
+
 def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
     class Counting(Half):
         asked = 0

@@ -111,11 +111,13 @@ def test_an_interrupt_while_requests_are_queued_keeps_the_answers(monkeypatch):
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path, monkeypatch):
-    begun = []
+    begun, journaled = [], []
 
     def interrupted(futures, *_):
         begun.extend(futures)
         wait(futures[:20])
+        if (tmp_path / "j").exists():
+            journaled.append((tmp_path / "j").read_bytes().count(b"\n"))
         signal.raise_signal(signal.SIGINT)  # while the first of the hanging requests is waited for
 
     monkeypatch.setattr(conversation, "_refused", interrupted)
@@ -130,6 +132,7 @@ def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path, mo
         journal = JournaledLM(measuring(lm), tmp_path / "j", model="m", chunk=256)
         with pytest.raises(Interrupted):
             journal.written(prompts, max_tokens=4)
+        assert journaled == [20]  # as they came
     finally:
         engine.released.set()
     wait([future for future in begun if not future.cancelled()])

@@ -1,10 +1,16 @@
+import errno
 import json
+import os
+import signal
+import threading
 
 import numpy as np
 import pytest
 from fakes import FormulaLM
 
 from evalbias.lm.journal import JournaledLM
+from evalbias.lm.types import ARRIVED, Interrupted, Unanswered
+from evalbias.lm.wrapped import WrappedLM
 
 CHOICES = ("1", "2")
 
@@ -179,3 +185,120 @@ def test_a_resumed_run_asks_in_the_chunks_of_the_one_that_was_killed(tmp_path, m
     JournaledLM(resumed, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
     assert resumed.sizes[:1] == resumed_sizes
     assert sum(resumed.sizes) == 300 - done
+
+
+class Server(FormulaLM):
+    """Tells each answer in a thread of its own, in reverse order, and does something after so many."""
+
+    tells_answers = True
+
+    def __init__(self, after=-1, then=None):
+        super().__init__()
+        self.after, self.then = after, then
+
+    def choice_logprobs(self, prompts, choices):
+        answer, told = super().choice_logprobs(prompts, choices), ARRIVED.get()
+        self.told = told
+        answered = {}
+        for number in reversed(range(len(prompts))):
+            if len(answered) == self.after:
+                self.then(answered)
+            answered[number] = answer.rows()[number]
+            if told is not None:
+                thread = threading.Thread(target=told, args=(number, answered[number]))
+                thread.start()
+                thread.join()
+        return answer
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_kill_costs_no_answer_of_a_server_that_had_arrived(tmp_path):
+    prompts = many(9)
+    child = os.fork()
+    if child == 0:
+        try:
+            killed = Server(5, lambda _: os.kill(os.getpid(), signal.SIGKILL))
+            JournaledLM(killed, tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    resumed = JournaledLM(Server(), tmp_path / "j", model="m")
+    answer = resumed.choice_logprobs(prompts, CHOICES)
+    assert (resumed.asked, resumed.replayed) == (4, 5)
+    assert np.array_equal(answer.logprobs, FormulaLM().choice_logprobs(prompts, CHOICES).logprobs)
+    assert len({json.loads(line)["key"] for line in (tmp_path / "j").read_text().splitlines()}) == 9
+
+
+@pytest.mark.parametrize("error", [Unanswered("no answer", {}), Interrupted({})])
+def test_answers_that_were_told_are_not_written_again(tmp_path, error):
+    def fail(answered):
+        error.answered = dict(answered)
+        raise error
+
+    progress = []
+    server = Server(3, fail)
+    lm = JournaledLM(server, tmp_path / "j", model="m", progress=progress.append)
+    with pytest.raises(type(error)) as raised:
+        lm.choice_logprobs(many(4), CHOICES)
+    assert sorted(raised.value.answered) == [1, 2, 3]
+    server.told(0, error.answered[1])  # too late: the folder may be another process's
+    assert len((tmp_path / "j").read_text().splitlines()) == lm.asked == sum(progress) == 3
+
+
+def test_on_a_full_disk_the_answers_that_fit_are_kept(tmp_path, monkeypatch):
+    lm = JournaledLM(Server(), tmp_path / "j", model="m")
+    append, room = lm._journal.append, [3]
+
+    def full(records, **how):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room[0] -= len(records)
+        append(records, **how)
+
+    monkeypatch.setattr(lm._journal, "append", full)
+    monkeypatch.setattr(threading, "Thread", Inline)  # so that its error reaches the call, as from an event loop
+    with pytest.raises(OSError, match="No space left"):
+        lm.choice_logprobs(many(9), CHOICES)
+    resumed = JournaledLM(Server(), tmp_path / "j", model="m")
+    resumed.choice_logprobs(many(9), CHOICES)
+    assert (resumed.asked, resumed.replayed) == (6, 3)
+
+
+class Inline:
+    def __init__(self, target, args):
+        self.call = lambda: target(*args)
+
+    def start(self):
+        self.call()
+
+    def join(self):
+        pass
+
+
+def test_a_servers_answers_are_flushed_and_reported_every_second(tmp_path, monkeypatch):
+    flushed, reported = [], []
+    clock = iter(np.arange(10.0, 99.0, 0.3))
+    monkeypatch.setattr("evalbias.lm.journal.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("evalbias.runs.journal.os.fsync", flushed.append)
+    JournaledLM(Server(), tmp_path / "j", model="m", progress=reported.append).choice_logprobs(many(9), CHOICES)
+    assert reported[0] == 0  # replayed
+    assert reported[1] == 1
+    assert sum(reported) == 9
+    assert 3 <= len(flushed) < len(reported) < 7
+    assert len((tmp_path / "j").read_text().splitlines()) == 9
+
+
+def test_a_model_that_a_wrapper_asks_otherwise_is_not_listened_to(tmp_path):
+    class Backwards(WrappedLM):
+        def choice_logprobs(self, prompts, choices):
+            answer = self._lm.choice_logprobs(prompts[::-1], choices)
+            return type(answer)(answer.choices, answer.logprobs[::-1])
+
+        def loglikelihood(self, pairs):
+            return self._lm.loglikelihood(pairs)
+
+    prompts = [prompt(i) for i in range(4)]
+    whole = FormulaLM().choice_logprobs(prompts, CHOICES)
+    for _ in range(2):
+        found = JournaledLM(Backwards(Server()), tmp_path / "j", model="m").choice_logprobs(prompts, CHOICES)
+        assert np.array_equal(found.logprobs, whole.logprobs)

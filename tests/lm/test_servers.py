@@ -18,7 +18,7 @@ from evalbias.lm.control_tokens import ControlTokenInText
 from evalbias.lm.journal import JournaledLM
 from evalbias.lm.judgment import judgment_request, read_judgment
 from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import PromptRefused, Unanswered, chunk_of
+from evalbias.lm.types import ARRIVED, PromptRefused, Unanswered, chunk_of
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
@@ -307,6 +307,31 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
         distinct = len({json.dumps(body) for _, body in fake.requests[start:]})
     assert len(raised.value.answered) == 6
     assert distinct <= 10  # the others were not sent
+
+
+def test_each_answer_is_told_as_it_comes(lms):
+    local, prompts, told = lms["qwen2"], [f"the cat {word}" for word in "abcd"], {}
+    others = threading.Event()
+
+    def arrived(number, answer):
+        told[number] = answer
+        if len(told) == 3:
+            others.set()
+
+    def held(answer):
+        assert others.wait(60)  # the first answer is there after the others only
+        return answer
+
+    with serving(local) as (address, fake):
+        lm = server(address, local, in_flight=2)
+        start = len(fake.requests)
+        fake.faults = lambda n, *_: held if n - start == 1 else None
+        token = ARRIVED.set(arrived)
+        try:
+            answer = lm.choice_logprobs(prompts, ["1", "2"])
+        finally:
+            ARRIVED.reset(token)
+    assert np.array_equal(np.concatenate([told[i].logprobs for i in range(4)]), answer.logprobs)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -319,6 +319,17 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
         )
 
 
+@pytest.mark.parametrize("name", ["instructions.jsonl", "proposals.jsonl", "steps.jsonl"])
+def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path, name):
+    (tmp_path / name).write_text('{"my": "precious prompt"}')
+    with pytest.raises(ValueError, match=f"holds files of no run, such as {name}: choose a new folder"):
+        ZEPO(GrammarParaphraser(PARTS), log_dir=tmp_path, select=False).compile(
+            PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
+        )
+    assert (tmp_path / name).read_text() == '{"my": "precious prompt"}'
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
 class Says:
     """A language model that gives prepared answers, and keeps what it was asked."""
 

@@ -1,18 +1,23 @@
 """Run folders: what they hold, that nothing in them is half written, and that one process works in them."""
 
+import errno
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock._identity import host_name
 
+from evalbias.runs import folder as folder_module
 from evalbias.runs import lock
-from evalbias.runs.folder import RunFolder, check_settings, default_path
-from evalbias.runs.listing import delete_run, read_run
+from evalbias.runs.folder import WRITTEN, RunFolder, check_settings, default_path
+from evalbias.runs.listing import delete_run, flatten, list_runs, read_run
 from evalbias.runs.lock import FILE, FolderInUse, holder
 from evalbias.runs.values import number, to_json
 
@@ -36,6 +41,9 @@ def test_undefined_is_null_and_everything_else_survives():
     text = json.dumps(converted, allow_nan=False)
     assert [number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
     assert math.isnan(number(json.loads(text)["a"]["value"]))
+    for value in (10**400, [1], {}, "many"):
+        with pytest.raises(ValueError, match=r"not a number|could not convert"):
+            number(value)
 
 
 def test_a_run_continues_with_the_same_settings_only(tmp_path):
@@ -152,6 +160,113 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patie
 
 def test_a_folder_that_holds_something_else_is_not_taken_for_a_run(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(ValueError, match=r"holds files of no run, such as thesis.txt: choose a new folder as --out\."):
+    refused = r"holds files of no run, such as thesis.txt: choose a new folder as --out or log_dir\."
+    with pytest.raises(ValueError, match=refused):
         RunFolder(tmp_path, {})
+    with pytest.raises(ValueError, match=refused):
+        check_settings(tmp_path / "search.json", {})
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("name", ["result.json", "scores.jsonl", "judge-wit.json", "history.png", "steps.jsonl.torn"])
+def test_a_run_is_not_continued_through_a_link(tmp_path, name):
+    RunFolder(tmp_path / "run", {}).close()
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "run/notes").symlink_to(tmp_path / "precious")  # where no run writes
+    RunFolder(tmp_path / "run", {}).close()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(ValueError, match=f"{name} is a link, and a run writes there: delete the link"):
+        RunFolder(tmp_path / "run", {})
+    assert [file.name for file in delete_run(tmp_path / "run")] == ["notes"]
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_only_what_a_run_writes_is_deleted(tmp_path, monkeypatch):
+    with RunFolder(tmp_path / "run", {}) as folder:
+        folder.write_result({})
+        for name in ("loops/own-0", "search", "mine/loops"):
+            (folder.path / name).mkdir(parents=True)
+        ours = ["report.html", "judge.json.part", "judgments.jsonl", "judgments.jsonl.torn", "scatter-wit.png"]
+        ours += ["loops/own-0/steps.jsonl", "loops/own-0/.lock.fd", "loops/quality.jsonl", "search/search.json"]
+        theirs = ["thesis.tex", "search/notes.txt", "mine/steps.jsonl", "mine/loops/steps.jsonl", "data.jsonl"]
+        for name in (*ours, *theirs):
+            (folder.path / name).write_text("")
+    assert [file.name for file in delete_run(tmp_path / "run")] == ["data.jsonl", "mine", "search", "thesis.tex"]
+    assert sorted(f"{f.relative_to(tmp_path / 'run')}" for f in (tmp_path / "run").rglob("*") if f.is_file()) == sorted(
+        theirs
+    )
+    monkeypatch.chdir(tmp_path / "run")
+    RunFolder(Path("new"), {}).close()
+    monkeypatch.chdir("new")
+    assert delete_run(Path(".")) == []
+    assert not (tmp_path / "run/new").exists()
+
+
+@pytest.mark.parametrize("settings", ["{}", '{"versions": 1}', '{"versions": {"torch": "2"}}', '{"command": "judge"}'])
+def test_a_folder_whose_settings_no_run_wrote_is_not_deleted(tmp_path, settings):
+    (tmp_path / "run.json").write_text(settings)
+    (tmp_path / "result.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"its run\.json is not one of a run: delete it yourself"):
+        delete_run(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_every_name_under_which_a_run_writes_is_known():
+    root = Path(folder_module.__file__).parents[2]
+    places = ("evalbias/commands/*.py", "evalbias/evaluation/*.py", "optimizers/**/*.py")
+    text = "".join(file.read_text(encoding="utf-8") for place in places for file in root.glob(place))
+    literal = re.compile(r"""(?:path|log_dir|folder) / "([\w.-]+\.(?:json|jsonl|png|html))\"""")
+    kind = re.compile(r"""folder\.file\("(\w+)", \w+, "(\.\w+)"\)""")
+    names = {*literal.findall(text), *("-wit".join(found) for found in kind.findall(text))}
+    assert {"sample.json", "scores.jsonl", "history.png", "judge-wit.json", "quality.jsonl"} <= names
+    assert [name for name in sorted(names) if not WRITTEN.fullmatch(name)] == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pipes and loops of links in folders")
+def test_a_folder_that_cannot_be_read_is_listed_as_damaged(tmp_path):
+    RunFolder(tmp_path / "good", {}).close()
+    for name in ("pipe", "looped"):
+        RunFolder(tmp_path / name, {}).close()
+    os.mkfifo(tmp_path / "pipe/result.json")
+    (tmp_path / "looped/result.json").symlink_to("result.json")
+    (tmp_path / "folder/run.json").mkdir(parents=True)
+    (tmp_path / "loop").mkdir()
+    (tmp_path / "loop/run.json").symlink_to("run.json")
+    (tmp_path / "no run").mkdir()
+    found = {run.path.name: (run.status, bool(run.damage)) for run in list_runs(tmp_path)}
+    assert found == {
+        "good": ("stopped", False),
+        **dict.fromkeys(("pipe", "looped", "folder", "loop"), ("damaged", True)),
+    }
+
+
+def test_odd_names_in_a_result_are_shown():
+    assert flatten({"a": [{"name": [1], "x": 2}, {"name": None, "x": 3}]}) == {
+        "a.[1].name": [1],
+        "a.[1].x": 2,
+        "a.None.name": None,
+        "a.None.x": 3,
+    }
+
+
+def test_a_kernel_lock_holds_where_process_ids_say_nothing(tmp_path):
+    with opening(tmp_path) as first:
+        assert first.stdout.readline() == "open\n"
+        (tmp_path / FILE).write_text(f"{2**22 - 7}\n{host_name()}\n")  # as of a process of another PID namespace
+        with pytest.raises(FolderInUse, match=f"Process {2**22 - 7} works in"):
+            RunFolder(tmp_path, {})
+        assert holder(tmp_path) == 2**22 - 7
+        first.kill()
+    with RunFolder(tmp_path, {}):
+        assert holder(tmp_path) == os.getpid()
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_without_kernel_locks_the_process_is_asked(tmp_path, monkeypatch):
+    def missing(lock):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("filelock.FileLock._acquire", missing)
+    with RunFolder(tmp_path, {}):
+        assert holder(tmp_path) == os.getpid()
+    assert holder(tmp_path) is None

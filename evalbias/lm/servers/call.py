@@ -38,6 +38,7 @@ class Call(Generic[Answer]):
 
     Args:
         control: Function from an item's number to the same job about a harmless text.
+        arrived: Function that is called with an item's number and its answer.
 
     Attributes:
         answered: Index of an item -> its answer.
@@ -46,7 +47,10 @@ class Call(Generic[Answer]):
         settings_refused: Whether the server refuses the harmless text too.
     """
 
-    def __init__(self, control: Callable[[int], Job[Answer]]) -> None:
+    def __init__(
+        self, control: Callable[[int], Job[Answer]], arrived: Callable[[int, Answer], None] | None = None
+    ) -> None:
+        self.arrived = arrived
         self.answered: dict[int, Answer] = {}
         self.refused: dict[int, Exception] = {}
         self.failed: dict[int, Exception] = {}

@@ -19,7 +19,7 @@ from evalbias.lm.servers.dialects.base import Dialect
 from evalbias.lm.servers.fleet import Fleet
 from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.text import check_pairs, check_prompts
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt, stacked
+from evalbias.lm.types import ARRIVED, ChoiceLogprobs, LogLikelihood, Prompt, stacked
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -91,7 +91,9 @@ class ServerEngine(Engine):
             control: Function from an item to the same one about a harmless text.
         """
         with HEAP.frozen():  # while prompts are tokenized
-            return self.fleet.all(jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model)
+            return self.fleet.all(
+                jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model, arrived=ARRIVED.get()
+            )
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""

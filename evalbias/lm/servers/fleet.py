@@ -70,13 +70,21 @@ class Fleet:
         self._patience = patience
         self._note_spares()
 
-    def all(self, jobs: Sequence[Job[Answer]], control: Callable[[int], Job[Answer]], *, name: str) -> list[Answer]:
+    def all(
+        self,
+        jobs: Sequence[Job[Answer]],
+        control: Callable[[int], Job[Answer]],
+        *,
+        name: str,
+        arrived: Callable[[int, Answer], None] | None = None,
+    ) -> list[Answer]:
         """Run every job, as many at a time as the servers take, and return the answers in the order of the jobs.
 
         Args:
             jobs: One job per item.
             control: Function from an item's number to the same job about a harmless text; see ``Call``.
             name: Name of the model, for error messages.
+            arrived: Function that is called with an item's number and its answer as it comes, on the event loop.
 
         Raises:
             PromptRefused: The server refuses items; the others are answered.
@@ -84,7 +92,7 @@ class Fleet:
             RequestRefused: The server refuses the settings, and so every item.
             Interrupted: The user interrupted the call.
         """
-        call = Call(control)
+        call = Call(control, arrived)
         try:
             with HEAP.frozen() if len(jobs) > 1 else nullcontext():  # the jobs too
                 return self.pool.run(self._all(jobs, call, name))
@@ -121,6 +129,8 @@ class Fleet:
     async def _work(self, replica: Replica, jobs: Sequence[Job[Answer]], queues: _Queues, call: Call[Answer]) -> None:
         while (number := queues.take(replica)) is not None:
             replica = await self._ask(number, jobs[number], replica, queues, call)
+            if call.arrived is not None and number in call.answered:
+                call.arrived(number, call.answered[number])
         queues.workers[replica] -= 1
 
     async def _ask(

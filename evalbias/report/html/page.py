@@ -72,6 +72,15 @@ class Page:
         write_whole(file, self.html())
 
 
+def is_page(file: Path) -> bool:
+    """Return whether a file is a page that ``Page.write`` wrote, and may be replaced."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        begins = opened.read(1 << 16)
+    return begins.startswith(b"<!DOCTYPE html>") and b'<body class="evalbias">' in begins
+
+
 def fragment(sections: Sequence[Section]) -> str:
     """Return sections with their style, for a notebook."""
     return _environment().get_template("fragment.html.j2").render(sections=sections, explained=Explainer(linked=False))

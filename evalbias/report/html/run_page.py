@@ -62,7 +62,9 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
         >>> title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "local/tiny"}})
         'Wit, judged by tiny'
     """
-    names = ", ".join(c["name"] for c in settings.get("criteria", ()))
+    criteria = settings.get("criteria")
+    listed = criteria if isinstance(criteria, list) else ()
+    names = ", ".join(str(c["name"]) for c in listed if isinstance(c, Mapping) and "name" in c)
     task = str(settings.get("task") or "").replace("-", " ")
     command = str(settings.get("command", ""))
     what = names or task or TITLES.get(command, command)

@@ -1,0 +1,104 @@
+"""The commands of run folders: what they refuse, and results that no run wrote."""
+
+import copy
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from commands import evalbias
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalbias.report.html.run_comparison import comparison_page
+from evalbias.report.html.run_page import title_of_run
+from evalbias.runs.folder import RunFolder
+from evalbias.runs.listing import RunRecord, flatten
+
+ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "high": "Infinity", "null": 0, "n": 4}
+ESTIMATE |= {"undefined": 0, "units": 4, "p_value": 0.5, "unit": "share", "signed": True}
+SETTINGS = {"command": "judge", "criteria": [{"name": "wit"}], "lm": {"model": "m"}, "data": ["a"], "versions": {}}
+RESULT = {"measurements": [{"bias": "verbosity", "criterion": "wit", "estimates": {"effect": ESTIMATE}}], "n": [1, 2]}
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=9),
+    lambda part: (
+        st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["name", "a", "value"]), part, max_size=3)
+    ),
+    max_leaves=4,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("one", "two"):
+        with RunFolder(tmp_path / name, SETTINGS) as opened:
+            opened.write_result(RESULT)
+    return tmp_path
+
+
+def test_a_comparison_replaces_pages_only(folder):
+    before = (folder / "one/run.json").read_bytes()
+    for name in ("one/run.json", "one"):
+        refused = evalbias("runs", "compare", "one", "two", "--html", name, cwd=folder, check=False)
+        assert refused.returncode == 2
+    assert "is no page of evalbias" in evalbias(
+        "runs", "compare", "one", "two", "--html", "two/result.json", cwd=folder, check=False
+    ).stderr.replace("\n", " ")
+    assert (folder / "one/run.json").read_bytes() == before
+    for _ in range(2):
+        assert "page: page.html" in evalbias("runs", "compare", "one", "two", "--html", "page.html", cwd=folder).stdout
+
+
+def test_what_is_not_the_runs_is_kept_and_named(folder):
+    (folder / "one/thesis.tex").write_text("mine")
+    told = evalbias("runs", "delete", "one", "--yes", cwd=folder).stdout
+    assert told == "deleted one\nkept one for what is not the run's: thesis.tex\n"
+    assert [file.name for file in (folder / "one").iterdir()] == ["thesis.tex"]
+    assert evalbias("runs", "delete", "two", "--yes", cwd=folder).stdout == "deleted two\n"
+    assert not (folder / "two").exists()
+
+
+def test_nested_files_are_named(folder):
+    for name in ("one", "two"):
+        (folder / name / "result.json").write_text('{"a":' * 600 + "1" + "}" * 600)
+    assert "damaged" in evalbias("runs", "list", "--root", ".", cwd=folder).stdout
+    for command in (["show", "one"], ["show", "one", "--json"], ["compare", "one", "two", "--html", "page.html"]):
+        assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
+
+
+def test_a_folder_that_cannot_be_read_does_not_hide_the_others(folder):
+    (folder / "bad/run.json").mkdir(parents=True)
+    listed = json.loads(evalbias("runs", "list", "--root", ".", "--json", cwd=folder).stdout)
+    assert {run["path"]: run["status"] for run in listed} == {"one": "finished", "two": "finished", "bad": "damaged"}
+    shown = evalbias("runs", "show", "bad", cwd=folder, check=False)
+    assert (shown.returncode, "has no run.json" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("criteria", [5, None, "wit", [5], [{}], {"name": 1}])
+def test_a_run_without_readable_criteria_is_named_by_its_command(criteria):
+    assert title_of_run({"command": "judge", "criteria": criteria}) == "Judge"
+
+
+def places(content):
+    """Yield each container in JSON with each key of it."""
+    for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
+        yield content, key
+        if isinstance(value, dict | list):
+            yield from places(value)
+
+
+@given(st.data())
+def test_results_that_no_run_wrote_are_shown_or_refused(data):
+    records = []
+    for name in ("one", "two"):
+        content = copy.deepcopy({"settings": SETTINGS, "result": RESULT})
+        for _ in range(data.draw(st.integers(0, 2))):
+            container, key = data.draw(st.sampled_from([*places(content["settings"]), *places(content["result"])]))
+            container[key] = data.draw(ODD)
+        now = datetime.now(timezone.utc)
+        records.append(RunRecord(Path(name), content["settings"], content["result"], now, None))
+        assert isinstance(flatten(content), dict)
+    try:
+        assert "evalbias runs compare" in comparison_page(*records).html()
+    except ValueError as error:
+        assert "holds a measurement of another form" in str(error)  # noqa: PT017

@@ -1,0 +1,164 @@
+"""Commands behind a server that are killed, stopped and started twice, or whose disk is full: nothing is lost."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+from fake_server import serving
+
+from evalbias import embedded_judge_lm
+from evalbias.data import world
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")]
+
+ITEMS, IN_FLIGHT = 40, 4
+START = """
+import signal
+from evalbias.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+main()
+"""
+
+
+class Site:
+    """A folder with items, the server that judges them, and the requests and scores of an undisturbed run."""
+
+    def __init__(self, folder, address, fake):
+        self.folder, self.address, self.fake = folder, address, fake
+        rows = [{"source": e.source, "output": e.output} for e in world.examples(ITEMS, seed=1)]
+        (folder / "items.json").write_text(json.dumps(rows))
+        assert self.finished("whole").returncode == 0
+        self.first, self.scores = len(fake.requests) - ITEMS, (folder / "whole/scores.jsonl").read_bytes()
+
+    def start(self, out, *before):
+        options = ["--criterion", "wit: is it witty?", "--data", "items.json", "--yes", "--out", out]
+        server = ["--lm", self.fake.model, "--api-base", self.address, "--in-flight", IN_FLIGHT]
+        command = [*before, sys.executable, "-c", START, "judge", *map(str, [*server, *options])]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "none"}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
+
+    def finished(self, out, *before):
+        with self.start(out, *before) as process:
+            told = process.communicate()
+        return SimpleNamespace(returncode=process.returncode, stdout=told[0], stderr=told[1])
+
+    def after(self, requests, do):
+        """Let a run's request about an item of that number do something before it is answered."""
+        start = len(self.fake.requests)
+        self.fake.faults = lambda n, *_: do() if n == start + self.first + requests else None
+
+    def journal(self, out):
+        return [json.loads(line) for line in (self.folder / out / "judgments.jsonl").read_text().splitlines()]
+
+    def check(self, out, since, starts, stops):
+        """Check the scores, and that at most what was in flight was asked again."""
+        assert (self.folder / out / "scores.jsonl").read_bytes() == self.scores
+        keys = [record["key"] for record in self.journal(out)]
+        assert len(set(keys)) == len(keys) == ITEMS
+        repeated = len(self.fake.requests) - since - starts * self.first - ITEMS
+        assert 0 <= repeated <= stops * IN_FLIGHT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    with serving(embedded_judge_lm()) as (address, fake):
+        fake.context = 4096
+        yield Site(tmp_path_factory.mktemp("site"), address, fake)
+
+
+@pytest.mark.parametrize(
+    ("name", "repeated"), [("KILL", False), ("INT", False), ("INT", True), ("TERM", True), ("HUP", False)]
+)
+def test_a_stopped_command_repeats_only_what_was_in_flight(site, name, repeated):
+    number, out, since = getattr(signal, f"SIG{name}"), f"{name}-{repeated}", len(site.fake.requests)
+    codes = [-number] if name == "KILL" else [128 + number]
+    running = []
+
+    def send():
+        running[-1].send_signal(number)
+        if repeated:  # until the process has ended
+            threading.Thread(target=again, args=[running[-1]]).start()
+
+    def again(process):
+        while process.poll() is None:
+            time.sleep(0.01)
+            process.send_signal(number)
+
+    for answered in (9, 14):
+        site.after(answered, send)
+        running.append(site.start(out))
+        _, told = running[-1].communicate()
+        assert running[-1].returncode in [*codes, -number]  # Python itself ends by the signal's default
+        assert "Traceback" not in told
+        assert name == "KILL" or "Stopped. The same command goes on from here" in told
+    site.fake.faults = lambda *_: None
+    kept = len(site.journal(out))
+    assert kept >= 9 + 14 - 2 * IN_FLIGHT
+    shown = site.finished(out)
+    assert f"answers asked {ITEMS - kept}, replayed {kept}" in shown.stdout, shown.stderr
+    site.check(out, since, starts=3, stops=2)
+
+
+def test_a_paused_command_keeps_its_folder(site):
+    since = len(site.fake.requests)
+    site.after(9, lambda: first.send_signal(signal.SIGSTOP))
+    with site.start("paused") as first:
+        assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
+        second = site.finished("paused")
+        first.send_signal(signal.SIGCONT)
+        _, told = first.communicate()
+    assert (second.returncode, first.returncode) == (2, 0), told
+    assert f"Process {first.pid} works in paused" in second.stderr
+    site.check("paused", since, starts=2, stops=0)
+
+
+def test_two_pid_namespaces_do_not_share_a_folder(site):
+    apart = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True).returncode:
+        pytest.skip("needs unshare and the right to make a PID namespace")
+    since, begun, refused = len(site.fake.requests), threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        return lambda answer: (refused.wait(120), answer)[1]
+
+    site.after(9, hold)
+    with site.start("apart", *apart) as first:
+        try:
+            assert begun.wait(120)
+            second = site.finished("apart")
+        finally:
+            refused.set()
+        _, told = first.communicate()
+    assert (second.returncode, first.returncode) == (2, 0), told
+    assert "works in apart" in second.stderr
+    site.check("apart", since, starts=2, stops=0)
+
+
+def test_on_a_full_disk_what_fits_is_kept(site):
+    disk = site.folder / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(disk)]
+    if os.geteuid() or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk")
+    since = len(site.fake.requests)
+    try:
+        full = site.finished("disk/run")
+        kept = len(site.journal("disk/run"))
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        resumed = site.finished("disk/run")
+        site.check("disk/run", since, starts=2, stops=1)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert full.returncode == 2
+    assert "No space left on device: disk/run/judgments.jsonl. Answers that could be written are kept" in full.stderr
+    assert 9 <= kept < ITEMS
+    assert f"answers asked {ITEMS - kept}, replayed {kept}" in resumed.stdout, resumed.stderr
