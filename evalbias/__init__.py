@@ -7,7 +7,5 @@ from importlib.metadata import version
 
 import lazy_loader
 
-from evalbias.runs import visible as _visible  # noqa: F401 (log records are printable from here on)
-
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = version("evalbias")

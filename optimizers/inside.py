@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import dspy
+
+from evalbias.runs.visible import get_logger
 
 
 def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimizer: str) -> tuple[str, Any]:
@@ -77,4 +78,4 @@ def tell_ignored(optimizer: str, options: dict[str, Any]) -> None:
     """Log the arguments of ``compile`` that an optimizer has no use for."""
     given = sorted(name for name, value in options.items() if value is not None)
     if given:
-        logging.getLogger(__name__).warning("%s.compile has no use for %s.", optimizer, ", ".join(given))
+        get_logger(__name__).warning("%s.compile has no use for %s.", optimizer, ", ".join(given))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,8 +19,9 @@ from evalbias.programs.label_metrics import preference_accuracy
 from evalbias.programs.pair_labels import preference_label
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.prompt import TIE
+from evalbias.runs.visible import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RIGHT = "right"
 """Covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, NaN where undefined."""

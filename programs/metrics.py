@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from evalbias.lm.types import PromptRefused
 from evalbias.programs.adapter import text_problem
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.runs.visible import get_logger
 
 _counting = threading.Lock()  # of the module: DSPy deep-copies a metric with its program, and locks cannot be copied
 
@@ -73,7 +73,7 @@ class ProgramMetric:
 
 def tell_undefined(item: str, value: float, reason: str, count: str = "") -> None:
     """Log that an undefined judgment counts as a value, and why it is undefined."""
-    logging.getLogger(__name__).warning(
+    get_logger(__name__).warning(
         "The judgment of item %.80r is undefined and counts as %g%s. %s", item, value, count, reason
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from dspy.utils.usage_tracker import UsageTracker
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.feedback.source import Feedback, FeedbackSource, validated
 from evalbias.programs.resample import sample, temperatures
+from evalbias.runs.visible import get_logger
 
 EMPTY = "The output is empty."
 """Feedback on an empty output, which is not shown to the feedback source."""
@@ -112,7 +112,7 @@ class ItemFeedback:
             return ask(example, output)
         except PromptRefused as refusal:
             reason = f"The prompt {next(iter(refusal.refused.values()))}"
-            logging.getLogger(__name__).warning(
+            get_logger(__name__).warning(
                 "The feedback %r on an output of the item %.80r is undefined. %s", self.name, example.get("id"), reason
             )
             return Feedback(float("nan"), REFUSED, status=f"refused: {reason}")

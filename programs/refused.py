@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -10,11 +9,12 @@ import dspy
 
 from evalbias.lm.refusals import settled
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, stacked, unanswered
+from evalbias.runs.visible import get_logger
 
 Answer = TypeVar("Answer")
 Refused = Literal["undefined", "raise"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def answer_items(

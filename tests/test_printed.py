@@ -79,7 +79,7 @@ def test_the_name_of_a_folder(tmp_path, monkeypatch):
     (tmp_path / "runs").mkdir()
     run = tmp_path / "runs" / hostile.WORST.translate({ord("/"): "|", 0: None})[:200]
     run.mkdir()
-    (run / "run.json").write_text('{"command": "judge"}')
+    (run / "run.json").write_text('{"command": "judge", "versions": {"evalbias": "0"}}')
     check(evalbias("runs", "list", cwd=tmp_path))
     check(evalbias("runs", "show", run.relative_to(tmp_path), cwd=tmp_path))
     monkeypatch.setattr(sys, "stdin", io.StringIO())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +19,11 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.usable import candidates_of
+from evalbias.runs.visible import get_logger
 
 FunctionJudge = Callable[..., Any]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def function_scores(

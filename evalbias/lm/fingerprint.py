@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -25,6 +24,7 @@ import numpy as np
 from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
 from evalbias.runs.values import read_json
+from evalbias.runs.visible import get_logger
 
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
 """Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""
@@ -168,7 +168,7 @@ class Answering:
         if not isinstance(backend, str) or self.names.setdefault(FINGERPRINT, backend) == backend or self._warned:
             return
         self._warned = True
-        logging.getLogger(__name__).warning(
+        get_logger(__name__).warning(
             "The service's configuration differs between answers (%s %.80r, first %.80r): probabilities may shift.",
             FINGERPRINT,
             backend,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 import shutil
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from evalbias.lm.checks import check_config, check_depth, check_weights, readabl
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.lm.gguf_tokenizer import check_splitting, set_splitting
 from evalbias.runs.values import read_json
+from evalbias.runs.visible import get_logger
 
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
@@ -35,7 +35,7 @@ UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.w
 
 _DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def is_gguf(model: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import logging
 import threading
 import weakref
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import dspy
 
 from evalbias.lm.dspy_compat import LM_CLASS
 from evalbias.runs.fingerprint import ANSWER_SETTINGS, NESTED, model_settings, plain_address
+from evalbias.runs.visible import get_logger
 
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.recorded.RecordedLM")
 """Classes that any file may name: making one of them runs no code from the file."""
@@ -41,7 +41,7 @@ PENDING = "_pending"
 """Attribute that holds the state of a model that is not loaded yet."""
 
 _LOADING = threading.RLock()
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class SavedLM(dspy.LM):  # type: ignore[misc]

@@ -45,6 +45,7 @@ from evalbias.lm.tree_attention import install, tree_attention, uninstall
 from evalbias.lm.trial import PACK_SIZES, Run, disagreement
 from evalbias.lm.trie import Pack, packs
 from evalbias.measures.arrays import FloatArray
+from evalbias.runs.visible import get_logger
 
 
 class Scorer:
@@ -255,7 +256,7 @@ class Scorer:
             if cascade:
                 # the CPU's kernel lacks capped scores; a GPU's lacks nothing, but needs a C compiler, for example
                 level = logging.INFO if self.model.device.type == "cpu" else logging.WARNING
-                logging.getLogger(__name__).log(
+                get_logger(__name__).log(
                     level, "Packs run under a dense mask, which is slower: in tree attention, %s.", obstacle
                 )
         return f"in packs, {obstacle}"
@@ -283,4 +284,4 @@ class Scorer:
 
 
 def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
-    logging.getLogger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
+    get_logger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)

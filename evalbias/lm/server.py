@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from evalbias.lm.servers.transport import Pool
 from evalbias.lm.top_logprobs import TOLERANCE
 from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
 from evalbias.measures.arrays import FloatArray
+from evalbias.runs.visible import get_logger
 
 Answer = TypeVar("Answer")
 
@@ -122,7 +122,7 @@ class ServerLM(DecidingLM, SavedLM):
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
-        logging.getLogger(__name__).info("%s: %s", model, self.capabilities)
+        get_logger(__name__).info("%s: %s", model, self.capabilities)
 
     @property
     def capabilities(self) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
-from typing import Any
 
 SIGN = "\ufffd"
 """Stands in the place of each character that is left out."""
@@ -33,16 +31,13 @@ def message(text: object) -> str:
     return without_commands(visible(text).replace("\n", "\n  "))
 
 
-def _printable(make: Callable[..., logging.LogRecord]) -> Callable[..., logging.LogRecord]:
-    """Make log records; those of evalbias hold messages that any handler of the application may print."""
-
-    def record(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        made = make(*args, **kwargs)
-        if made.name.partition(".")[0] == "evalbias":
-            made.msg, made.args = message(made.getMessage()), ()
-        return made
-
-    return record
+def get_logger(name: str) -> logging.Logger:
+    """Return a logger whose messages any handler of the application may print."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_make_printable)  # once, however often it is added
+    return logger
 
 
-logging.setLogRecordFactory(_printable(logging.getLogRecordFactory()))
+def _make_printable(record: logging.LogRecord) -> bool:
+    record.msg, record.args = message(record.getMessage()), ()
+    return True

@@ -2,13 +2,14 @@
 
 import io
 import logging
+from pathlib import Path
 
 import hostile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.commands.streams import LeavableStream
-from evalbias.runs.visible import message, visible
+from evalbias.runs.visible import get_logger, message, visible
 
 
 def test_commands_to_a_terminal_become_visible():
@@ -49,7 +50,7 @@ def test_a_line_that_has_begun_keeps_its_colons():
 
 def test_what_is_logged_is_a_message_whatever_the_handler(caplog):
     file = io.StringIO()
-    handler, logger = logging.StreamHandler(file), logging.getLogger("evalbias.programs.any")
+    handler, logger = logging.StreamHandler(file), get_logger("evalbias.programs.any")
     logger.addHandler(handler)
     logger.warning("status %d, %s", 400, hostile.WORST)
     logger.removeHandler(handler)
@@ -59,3 +60,11 @@ def test_what_is_logged_is_a_message_whatever_the_handler(caplog):
     hostile.check_printed(ours)
     assert ours.startswith("status 400, ::error::a\n  ")
     assert others == "\x1b[2J"  # not ours to change
+
+
+def test_every_logger_of_ours_is_one_of_those():
+    root = Path(__file__).parents[2]
+    files = [file for top in ("evalbias", "programs", "optimizers") for file in (root / top).rglob("*.py")]
+    makers = {file.name for file in files if "getLogger(__name__)" in file.read_text(encoding="utf-8")}
+    assert files
+    assert makers == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
@@ -18,6 +17,7 @@ from evalbias.integrations.mlflow.judge import FIELDS, MeasuredJudge, input_text
 from evalbias.optimizers.base import JudgeOptimizer
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.runs.visible import get_logger
 
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
@@ -62,7 +62,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
                 f"None of the {len(traces)} traces has human feedback named {judge.name!r}: log it with "
                 f"mlflow.log_feedback(trace_id=..., name={judge.name!r}, value=..., source=AssessmentSource('HUMAN'))."
             )
-        logging.getLogger(__name__).info("%d of %d traces have human feedback.", len(rated), len(traces))
+        get_logger(__name__).info("%d of %d traces have human feedback.", len(rated), len(traces))
         compiled = self.optimizer.compile(student, trainset=rated, lm=self.lm)
         return MeasuredJudge(compiled, name=judge.name, yes_no=judge.feedback_value_type is bool)
 

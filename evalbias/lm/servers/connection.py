@@ -11,7 +11,6 @@ import asyncio
 import ipaddress
 import itertools
 import json
-import logging
 import os
 import random
 import time
@@ -23,6 +22,7 @@ import orjson
 
 from evalbias.lm.servers.errors import NotJSON, RequestError, StatusError, describe_error, is_denied, is_transient
 from evalbias.lm.servers.transport import Pool, proxy_of
+from evalbias.runs.visible import get_logger
 
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
@@ -127,7 +127,7 @@ class Connection:
         now = time.monotonic()
         if now - self._warned >= BETWEEN_WARNINGS:
             self._warned = now
-            logging.getLogger(__name__).warning(
+            get_logger(__name__).warning(
                 "%s: %s Retrying for up to %.0f seconds.", self.base_url, describe_error(error), patience
             )
 

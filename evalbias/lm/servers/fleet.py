@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from evalbias.lm.servers.heap import HEAP
 from evalbias.lm.servers.routing import route
 from evalbias.lm.servers.transport import Pool
 from evalbias.lm.types import Interrupted
+from evalbias.runs.visible import get_logger
 
 if TYPE_CHECKING:
     from evalbias.lm.servers.dialects.base import Dialect
@@ -172,7 +172,7 @@ class Fleet:
         if replica.failed is None and _is_dead(replica, error, started):
             replica.failed, replica.failed_at = describe_error(error), time.monotonic()
             self._note_spares()
-            logging.getLogger(__name__).warning(
+            get_logger(__name__).warning(
                 "%s: %s Its requests go to the other servers (%d).",
                 replica.connection.base_url,
                 replica.failed,
