@@ -89,6 +89,7 @@ class Refining(Resumable):
         self.folder = RunFolder(loop.out, settings)
         try:
             self.watch = ModelWatch(self.folder, measuring(self.lm), lambda: self.folder.path.rglob("*.jsonl"))
+            self.watch.check()
         except BaseException:
             self.close()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -180,11 +181,12 @@ class Run(Resumable):
         )
 
     def _plan(self, questions: Sequence[Any]) -> None:
-        """Tell the plan before the first question of the run, if it is a long one."""
+        """Tell the plan before the first question of the run, if it is a long one, and look whose answers come."""
         if not self._planned and self._shown is not None:
             self._planned = True
             with self._shown.paused():
                 plan(questions, self._left, self._name, hosted=self._hosted, yes=self._yes)
+        self._watch.check_again()
 
     def _check_model(self) -> None:
         """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
@@ -202,9 +204,9 @@ class Run(Resumable):
 class ModelWatch:
     """Refuses the answers of another model under the name of a run's model: any weights may be served under it.
 
-    The model is asked for its sample (see ``evalbias.lm.fingerprint``) when a run begins or goes on, every ``EVERY``
-    seconds, and after the last answer. Where two samples in a row differ, the answers between them may be either
-    model's: they are cut off the run's journals.
+    The model is asked for its sample (see ``evalbias.lm.fingerprint``) before the first answer of a run that begins
+    or goes on, every ``EVERY`` seconds, and after the last answer; never if all answers are there. Where two samples
+    in a row differ, the answers between them may be either model's: they are cut off the run's journals.
 
     Args:
         folder: The run's folder, which keeps the first sample.
@@ -214,7 +216,6 @@ class ModelWatch:
             only known by the names in its answers.
 
     Raises:
-        ModelChanged: Another model answered when the run began.
         ValueError: The sample in the folder is damaged.
     """
 
@@ -230,12 +231,12 @@ class ModelWatch:
         self._unsampled = sampled and isinstance(lm, ContractLM)
         self._first: FloatArray | None = None
         self._sure: dict[Path, int] | None = None  # sizes of the journals at the last check
+        self._checked = -math.inf
         if self._watched:
             self._read()
-            self.check()
 
     def check_again(self) -> None:
-        """Compare the model with the first one if that was done ``EVERY`` seconds ago; see ``check``."""
+        """Compare the model with the first one if that was never done, or ``EVERY`` seconds ago; see ``check``."""
         if self._watched and time.monotonic() - self._checked >= self.EVERY:
             self.check()
 

@@ -105,10 +105,16 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
             watch.check()
         assert folder.journal.read_bytes() == kept
         with pytest.raises(ModelChanged, match=r"answers otherwise than when .*run was begun: is there another model"):
-            ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+            ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal]).check()
         assert folder.journal.read_bytes() == kept
         fake.loaded = first
-        ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+        watch = ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+        asked = len(fake.requests)
+        watch.check()
+        assert len(fake.requests) > asked
+        asked = len(fake.requests)
+        ModelWatch(folder, lm, lambda: [folder.journal])  # a run that has all its answers asks nothing
+        assert len(fake.requests) == asked
 
 
 @pytest.mark.slow
@@ -235,13 +241,13 @@ def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
     with RunFolder(tmp_path, {"command": "judge"}) as folder:
         watched = lambda lm, **options: ModelWatch(folder, lm, lambda: [], **options)  # noqa: E731
         watched(ordinary(lambda *_: digits, "a")).check()
-        watched(ordinary(lambda *_: {n: (int(n) + 1) / 54 for n in digits}, "a"))
+        watched(ordinary(lambda *_: {n: (int(n) + 1) / 54 for n in digits}, "a")).check()
         with pytest.raises(ModelChanged, match="test/alias answers otherwise"):
-            watched(ordinary(lambda *_: dict(zip(digits, reversed(digits.values()), strict=True)), "a"))
+            watched(ordinary(lambda *_: dict(zip(digits, reversed(digits.values()), strict=True)), "a")).check()
         with pytest.raises(ConnectionError, match=r"test/alias: an answer is by the model 'b', but .* by 'a'"):
-            watched(ordinary(lambda *_: digits, "b"))
+            watched(ordinary(lambda *_: digits, "b")).check()
         estimated = ordinary(lambda *_: digits, "b")
-        watched(estimated, sampled=True)  # it is not asked until its first answer
+        watched(estimated, sampled=True).check()  # it is not asked until its first answer
         with pytest.raises(ConnectionError, match="by the model 'b'"):
             estimated.written(PROMPTS, max_tokens=1)
     assert not caplog.text
