@@ -17,6 +17,7 @@ from evalbias.programs import Criterion
 from evalbias.programs.adapter import written_score
 from evalbias.programs.feedback.missing import read_missing
 
+pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of odd literals in what reads like a list
 CRITERION = Criterion("quality", "Is it good?")
 READERS = {
     "mqm": read_mqm,
