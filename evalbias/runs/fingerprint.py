@@ -169,7 +169,7 @@ def _describe_array(array: Any) -> Any:
     if array.size <= SMALL or array.dtype.hasobject:
         return array.tolist()
     return {
-        "array": hashlib.sha256(np.ascontiguousarray(array)).hexdigest(),
+        "array": hashlib.sha256(array.tobytes()).hexdigest(),
         "shape": array.shape,
         "of": str(array.dtype),
     }
