@@ -29,11 +29,16 @@ from benchmarks.results import write_section
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import likelihood_effects
-from evalbias.optimizers.agreement_rule import RISE, AgreementRule
-from evalbias.optimizers.cross_fitting import cross_fitted, fitted
-from evalbias.optimizers.likelihood_mitigation import STRENGTHS
-from evalbias.optimizers.likelihood_objective import Effect
-from evalbias.optimizers.likelihood_rule import LikelihoodRule, last_items
+from evalbias.optimizers.likelihood import STRENGTHS
+from evalbias.optimizers.likelihood_rules import (
+    RISE,
+    AgreementRule,
+    Effect,
+    LikelihoodRule,
+    cross_fitted,
+    fitted,
+    last_items,
+)
 
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)

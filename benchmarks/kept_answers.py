@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from evalbias import LocalLM
-from evalbias.lm.journal import JournaledLM
-from evalbias.runs.values import to_json
+from evalbias.lm.cache import JournaledLM
+from evalbias.values import to_json
 
 
 def keeping_answers(lm: LocalLM, file: Path) -> JournaledLM:

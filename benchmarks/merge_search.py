@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from evalbias.measures.arrays import FloatArray
-from evalbias.programs.merging import ComparedSource, Merge, PartialMerge
+from evalbias.programs.ranking import ComparedSource, Merge, PartialMerge
 
 BEAM = 10
 WORLDS: dict[str, Callable[[np.random.Generator], FloatArray]] = {

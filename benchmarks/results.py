@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from evalbias.runs.folder import versions
+from evalbias.runs import versions
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 TITLE = """\

@@ -1,4 +1,4 @@
-"""The shape of every optimizer of ours: the checks, the model, the comparison and the report are the same."""
+"""Base of the optimizers: what a compilation does, how its items are split, and judges inside programs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,172 @@ from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
 from dspy.teleprompt import Teleprompter
 
+from evalbias.data.items import item_name
 from evalbias.data.pairing import input_key
-from evalbias.evaluation.comparison import Comparison, compare
+from evalbias.evaluation.biases import measure_all
+from evalbias.evaluation.estimates import Comparison, compare
 from evalbias.evaluation.judged import Judged, judge_examples
-from evalbias.evaluation.registry import measure_all
+from evalbias.evaluation.words import count
+from evalbias.lm.cache import CountingLM
 from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.counting import CountingLM
-from evalbias.optimizers.compile_report import CompileReport, Cost
-from evalbias.optimizers.inside import find_part, tell_ignored, with_part
-from evalbias.optimizers.selection import Candidate, Rule, choose
-from evalbias.optimizers.splits import check_disjoint, hold_back, identity
+from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, choose
+from evalbias.programs.items import check_pairs, usable_item, usable_pair
+from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.usable import check_pairs, usable_item, usable_pair
-from evalbias.runs.fingerprint import describe
-from evalbias.runs.lock import lock_folder
+from evalbias.runs import lock_folder
+from evalbias.values import describe, get_logger
+
+# Parts of programs: finding what to compile, its state, and putting the compiled form in its place.
+
+
+def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimizer: str) -> tuple[str, Any]:
+    """Return the path and the module that an optimizer compiles: the student itself, or one module inside it.
+
+    Args:
+        student: Program to search.
+        kinds: Classes of programs that the optimizer compiles.
+        name: Path of the module, such as ``"judge"``; None if there is only one.
+        optimizer: Name of the optimizer, for errors.
+
+    Raises:
+        TypeError: The student holds no such module.
+        ValueError: There are several and none is named, or the name is none of theirs.
+    """
+    if isinstance(student, kinds) and name is None:
+        return "self", student
+    found = dict(student.named_sub_modules(kinds)) if isinstance(student, dspy.Module) else {}
+    parts = {path.removeprefix("self."): module for path, module in found.items()}
+    wanted = " or ".join(kind.__name__ for kind in kinds)
+    if not parts:
+        raise TypeError(
+            f"{optimizer} compiles a {wanted}, or a program that contains one; {_named(student)} is neither."
+        )
+    if name is None and len(parts) > 1:
+        raise ValueError(
+            f"{type(student).__name__} holds several programs that {optimizer} compiles: name one with "
+            f"compile(..., part=NAME), one of {sorted(parts)}."
+        )
+    if name is not None and name not in parts:
+        raise ValueError(
+            f"part={name!r} is none of the programs that {optimizer} compiles: choose one of {sorted(parts)}."
+        )
+    path = next(iter(parts)) if name is None else name
+    return path, parts[path]
+
+
+def _named(student: Any) -> str:
+    """Return what a student is in words; a class is one that was not instantiated."""
+    if isinstance(student, type):
+        return f"the class {student.__name__} (pass an instance)"
+    return f"this {type(student).__name__}"
+
+
+def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -> Any:
+    """Return a copy of the student whose part at ``path`` has the parameters of the compiled program.
+
+    Only parameters are taken over, so that modules which the program shares stay shared, and models stay as they are.
+    """
+    if path == "self":
+        return compiled
+    program = student.deepcopy()
+    place = {name.removeprefix("self."): module for name, module in program.named_sub_modules(kinds)}[path]
+    for (_, ours), (_, theirs) in zip(place.named_parameters(), compiled.named_parameters(), strict=True):
+        kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
+        ours.__dict__.update({**theirs.__dict__, **kept})
+    return program
+
+
+def state_without_model(program: Any) -> dict[str, Any]:
+    """Return a program's state, as for a log's key, without the models attached to it: not every model can be saved."""
+    bare = program.deepcopy()
+    bare.set_lm(None)
+    state: dict[str, Any] = bare.dump_state()
+    return state
+
+
+def tell_ignored(optimizer: str, options: dict[str, Any]) -> None:
+    """Log the arguments of ``compile`` that an optimizer has no use for."""
+    given = sorted(name for name, value in options.items() if value is not None)
+    if given:
+        get_logger(__name__).warning("%s.compile has no use for %s.", optimizer, ", ".join(given))
+
+
+# Splits of examples that share nothing: held-back inputs to choose on, and a trainset apart from its valset.
+
+
+FEWEST_INPUTS = 8
+"""Fewest inputs that a paired test can decide on."""
+
+FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS
+"""Fewest inputs of a trainset of which half is held back to choose on."""
+
+
+def hold_back(
+    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split a trainset by input: examples to search on, and held-back ones to choose on.
+
+    Raises:
+        ValueError: There are too few inputs to choose on.
+    """
+    inputs = len(set(map(key, examples)))
+    if inputs < FEWEST_TO_CHOOSE:
+        raise ValueError(
+            f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
+            f"of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the method "
+            "as it is, whose result may be worse than the given program."
+        )
+    return halves(examples, key, seed=seed)
+
+
+def halves(
+    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split examples at random into two sets that share no input; the second has half of the inputs, rounded down."""
+    inputs = list(dict.fromkeys(map(key, examples)))
+    picks = np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]
+    second = {inputs[i] for i in picks}
+    return [e for e in examples if key(e) not in second], [e for e in examples if key(e) in second]
+
+
+def check_disjoint(
+    trainset: Sequence[dspy.Example],
+    valset: Sequence[dspy.Example],
+    key: Callable[[dspy.Example], Any],
+    *,
+    noun: str = "items",
+) -> None:
+    """Refuse sets that share examples.
+
+    Args:
+        trainset: Training examples.
+        valset: Validation examples.
+        key: What makes two examples the same.
+        noun: What the error calls them.
+
+    Raises:
+        ValueError: Some examples are in both; the first is named.
+    """
+    seen = {key(e) for e in trainset}
+    both = {key(e): e for e in valset if key(e) in seen}
+    if both:
+        first = item_name(next(iter(both.values())))
+        raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {first!r:.80}: split them.")
+
+
+def identity(example: dspy.Example) -> tuple[Any, ...]:
+    """Return what makes an example the same as another: its id, if any, and texts; the order of a pair does not count.
+
+    Two systems may write the same text, so the texts of two ids are not compared.
+    """
+    return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
+
+
+# The shape of every optimizer of ours: the checks, the model, the comparison and the report are the same.
+
 
 NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
 """Attributes of an optimizer that decide no number."""

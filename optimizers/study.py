@@ -1,41 +1,266 @@
-"""An Optuna study of everything that can be chosen about a pairwise judge, for accuracy and bias together."""
+"""Instructions and demonstrations searched together, in an Optuna study."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
+import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from evalbias.data.pairing import input_key
-from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
-from evalbias.optimizers.inside import state_without_model
-from evalbias.optimizers.selection import Candidate, Rule
-from evalbias.optimizers.splits import halves
-from evalbias.optimizers.study_report import Choice, StudyReport, Trial
-from evalbias.optimizers.study_rule import Accuracy, SetUpRule, check_labels, preferred
-from evalbias.optimizers.study_trials import Trials
-from evalbias.optimizers.zepo.objectives import Fairness, Objective
-from evalbias.optimizers.zepo.proposers import Proposer, checked_proposer
-from evalbias.optimizers.zepo.rule import check_held_back
-from evalbias.programs.pair_labels import preference_label
-from evalbias.programs.pairwise import DEBIASING, PairwiseJudge
-from evalbias.programs.position_calibration import CALIBRATIONS
-from evalbias.programs.prompt import comparison_labels
-from evalbias.runs.fingerprint import describe, digest
-from evalbias.runs.values import to_json
+from evalbias.evaluation.judged import Judged
+from evalbias.lm.cache import ChoiceMemo
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures import count_undefined
+from evalbias.measures.arrays import FloatArray, mean_of_defined
+from evalbias.measures.position_calibration import rotations
+from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem, halves, state_without_model
+from evalbias.optimizers.objectives import (
+    Fairness,
+    Objective,
+    ObjectiveRule,
+    check_held_back,
+    instruct,
+    judged_in_order,
+)
+from evalbias.optimizers.proposers import Proposer, checked_proposer
+from evalbias.optimizers.selection import Candidate, CompileReport, Rule
+from evalbias.programs.items import preference_label
+from evalbias.programs.metrics import preference_accuracy
+from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, CalibrationError, PairwiseJudge, calibrations_of
+from evalbias.programs.prompts import TIE, comparison_labels
+from evalbias.values import describe, digest, get_logger, to_json
+
+# Report of a study: its trials, and the one that was taken.
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to set up the judge.
+
+    Attributes:
+        instruction: The wording.
+        demonstrations: Number of the set of demonstrations; 0 is the student's own.
+        debias: See ``PairwiseJudge``.
+        calibration: See ``PairwiseJudge``.
+    """
+
+    instruction: str
+    demonstrations: int
+    debias: str | None
+    calibration: str | None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A choice and its numbers.
+
+    Attributes:
+        number: Number of the trial in the study.
+        choice: The choice.
+        objective: Objective of the calibrated answers in the given order; higher is better.
+        accuracy: Share of the labeled pairs on which the judge prefers as people do; NaN without labels.
+        prompts: Prompts that a comparison takes.
+        fit_prompts: Prompts that fitting the calibration takes, once.
+        undefined: Answers and labeled pairs without a defined probability.
+    """
+
+    number: int
+    choice: Choice
+    objective: float
+    accuracy: float
+    prompts: int
+    fit_prompts: int
+    undefined: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport(CompileReport):
+    """Report of ``JudgeStudy``.
+
+    Attributes:
+        trials: Every finished trial.
+        best_trials: Trials that no other one surpasses in everything.
+        best: The trial that was taken: without labels the highest objective; with labels the highest accuracy, then
+            objective, then the fewest prompts.
+        failed: Trials without a defined objective or accuracy.
+        study_name: Name of the study in the storage.
+    """
+
+    trials: tuple[Trial, ...]
+    best_trials: tuple[Trial, ...]
+    best: Trial
+    failed: int
+    study_name: str
+
+
+# The choice between a judge that a study set up and the given one, on held-back pairs.
+
+
+logger = get_logger(__name__)
+
+RIGHT = "right"
+"""Covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, NaN where undefined."""
+
+
+def preferred(pairs: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return the pairs of which people prefer one candidate: those that have a label and are no ties."""
+    return [e for e in pairs if preference_label(e) not in (None, TIE)]
+
+
+def check_labels(parts: Mapping[str, Sequence[dspy.Example]]) -> None:
+    """Log how many pairs the accuracy leaves out in each part of the trainset.
+
+    Raises:
+        ValueError: It leaves out all of one part.
+    """
+    for use, pairs in parts.items():
+        left_out = len(pairs) - len(preferred(pairs))
+        if left_out == len(pairs):
+            raise ValueError(
+                f"None of the {left_out} pairs {use} says which candidate people prefer, but other pairs do: label "
+                "more, or remove the labels (preference, better) to choose by the objective alone."
+            )
+        if left_out:
+            logger.warning(
+                "%d of the %d pairs %s have no label or are ties: the accuracy leaves them out.",
+                left_out,
+                len(pairs),
+                use,
+            )
+
+
+def rightness(pairs: Sequence[dspy.Example], predictions: Sequence[Any]) -> FloatArray:
+    """Return (n,) 1 where a judge prefers as people do, a half for a tie, NaN where its comparison is undefined."""
+    compared = zip(pairs, predictions, strict=True)
+    return np.array([preference_accuracy(e, p, undefined=math.nan) for e, p in compared], dtype=np.float64)
+
+
+class Accuracy:
+    """Share of labeled pairs on which the judge prefers as people do, in [0, 1]."""
+
+    name = "accuracy"
+    content_free = False
+
+    def __call__(self, judged: Judged) -> float:
+        """See ``Objective``."""
+        return mean_of_defined(judged.covariate(RIGHT))
+
+
+class SetUpRule(ObjectiveRule):
+    """An ``ObjectiveRule`` for judges as they are set up: the accuracy is that of the whole judge, with its debiasing.
+
+    Another objective is measured in the given order, where there is a bias to see.
+    """
+
+    def answers(self, program: PairwiseJudge) -> Judged:
+        """Return the judge's answers to the pairs."""
+        plain: PairwiseJudge = program.deepcopy()
+        plain.debias = None
+        answers = plain.batch(self.examples, lm=self.lm)
+        probabilities = np.array([p.positions[0] for p in answers])
+        judged = judged_in_order(plain, probabilities, self.examples, probabilities[:0])
+        if not isinstance(self.objective, Accuracy):
+            return judged
+        whole = program.batch(self.examples, lm=self.lm)
+        return replace(judged, covariates={**judged.covariates, RIGHT: rightness(self.examples, whole)})
+
+
+# The choices of a study as judges, and their numbers.
+
+
+class Trials:
+    """Choices as judges; each is measured once.
+
+    Args:
+        problem: What the study searches on.
+        demos: The sets of demonstrations to choose from.
+        pairs: Pairs on which calibrations are fitted and the objective is measured.
+        labeled: Other pairs, on which the accuracy is measured; empty without labels.
+        objective: The objective.
+        progress: Called with the number of judgments done.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        demos: Sequence[Sequence[dspy.Example]],
+        pairs: Sequence[dspy.Example],
+        labeled: Sequence[dspy.Example],
+        *,
+        objective: Objective,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self.student: PairwiseJudge = problem.student
+        self.demos, self.pairs, self.labeled = demos, pairs, labeled
+        self.objective, self.progress = objective, progress
+        self.lm: MeasuringLM = ChoiceMemo(problem.lm)
+        self.size = len(pairs[0].candidates)
+        sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
+        self.calibrations = (None,) if sampled else calibrations_of(self.size)  # which need measured probabilities
+        self._results: dict[Choice, dict[str, Any]] = {}
+
+    def judge(self, choice: Choice) -> PairwiseJudge:
+        """Return the student set up as chosen."""
+        return self._fitted(choice)[0]
+
+    def measure(self, choice: Choice) -> dict[str, Any]:
+        """Return the fields of a ``Trial``; NaN where the calibration cannot be fitted."""
+        if choice not in self._results:
+            try:
+                self._results[choice] = self._measured(choice)
+            except CalibrationError:  # the trial fails and is counted; the study goes on
+                self._results[choice] = {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
+        return self._results[choice]
+
+    def _fitted(self, choice: Choice) -> tuple[PairwiseJudge, int]:
+        """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
+        one: PairwiseJudge = self.student.deepcopy()
+        instruct(one, choice.instruction)
+        one.predict.demos = list(self.demos[choice.demonstrations])
+        one.debias, one.calibration = choice.debias, choice.calibration
+        if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
+            return one, one.calibrate(self.pairs, lm=self.lm)
+        return one, int(choice.calibration == "contextual")
+
+    def _measured(self, choice: Choice) -> dict[str, Any]:
+        plain = self.judge(replace(choice, debias=None))
+        whole, fit_prompts = self._fitted(choice)
+        answers = plain.batch(self.pairs, lm=self.lm, progress=self.progress)
+        probabilities = np.array([p.positions[0] for p in answers])
+        free = np.empty((0, probabilities.shape[1]))
+        if self.objective.content_free:
+            orders = rotations(self.size, every=False)
+            logprobs = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
+            free = plain.aggregate(logprobs, orders, None).positions[:, 0]
+        predictions = whole.batch(self.labeled, lm=self.lm, progress=self.progress)
+        right = rightness(self.labeled, predictions)
+        defined = right[~np.isnan(right)]
+        return {
+            "choice": vars(choice),
+            "objective": self.objective(judged_in_order(plain, probabilities, self.pairs, free)),
+            "accuracy": float(defined.mean()) if len(defined) else math.nan,
+            "prompts": self.size if choice.debias == "permutation" else 1,
+            "fit_prompts": fit_prompts,
+            "undefined": count_undefined(probabilities) + int(np.isnan(right).sum()),
+        }
+
+
+# An Optuna study of everything that can be chosen about a pairwise judge, for accuracy and bias together.
+
 
 PROPOSALS = "wordings"
 RESULT = "result"
 """Keys under which a study's storage keeps the wordings, and a trial's numbers."""
-
 
 LOCKED = 300.0
 """Longest time in seconds to wait while another process, perhaps a paused one, writes to the same SQLite file."""

@@ -1,6 +1,6 @@
 """Judges, rankers and refine loops as DSPy programs."""
 
-from evalbias.programs.criteria import (
+from evalbias.programs.criterion import (
     INTRINSIC,
     NEWSROOM,
     SUMMEVAL,
@@ -9,13 +9,19 @@ from evalbias.programs.criteria import (
     TOPICALCHAT,
     WEBNLG,
     WEBNLG_BINS,
+    Criterion,
 )
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.label_metrics import labeled, preference_accuracy, score_closeness
-from evalbias.programs.labels import label_of
-from evalbias.programs.metrics import judge_metric, judge_reward, preference_metric
+from evalbias.programs.items import label_of
+from evalbias.programs.judges import PointwiseJudge, load_judge
+from evalbias.programs.metrics import (
+    judge_metric,
+    judge_reward,
+    labeled,
+    preference_accuracy,
+    preference_metric,
+    score_closeness,
+)
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
-from evalbias.programs.pointwise import PointwiseJudge, load_judge
 from evalbias.programs.ranking import PairwiseRanker, Ranking, load_ranker
 
 __all__ = [

@@ -1,52 +1,322 @@
-"""The pairwise judge, a DSPy program that says which of several candidates is best (Zhou et al., EMNLP 2024)."""
+"""Judges that compare two outputs, debiased and calibrated for position."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import dspy
 import numpy as np
 
-from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.sampled_answers import Sampling
+from evalbias.data.items import item_name
+from evalbias.lm.contract import Sampling, aask, ask, measuring, resolve_lm
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.calibration import (
+from evalbias.measures.position_calibration import (
     Comparisons,
     Correction,
     Order,
+    PositionMap,
+    PositionOffsets,
+    batch_offsets,
     calibrate_comparisons,
+    decisions,
+    first_shares,
+    fit_position_map,
+    gaps,
+    position_prior,
+    prior_offsets,
     rotations,
+    win_probabilities,
 )
-from evalbias.measures.position_offsets import PositionOffsets
-from evalbias.programs.callbacks import tell_callbacks
-from evalbias.programs.compared import predictions
-from evalbias.programs.comparison_adapter import ComparisonAdapter, check_candidates
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.pointwise import check_batch_options
-from evalbias.programs.position_calibration import (
-    CALIBRATIONS,
-    EVERY_ORDER,
-    FITTED,
-    CalibrationSetting,
-    CorrectionsSetting,
-    fit_correction,
-    fit_within,
+from evalbias.programs.items import candidate_texts, check_candidates, preference_label, usable_pair
+from evalbias.programs.judges import (
+    Refused,
+    answer_choices,
+    call_options,
+    check_batch_options,
+    tell_callbacks,
+    text_field,
 )
-from evalbias.programs.predictor import Predictor
-from evalbias.programs.prompt import (
-    Message,
-    comparison_instructions,
-    comparison_labels,
+from evalbias.programs.prompts import Message, comparison_instructions, comparison_labels, comparison_messages
+from evalbias.programs.saved import (
+    CriterionSetting,
+    NumberSetting,
+    Predictor,
+    Program,
+    SamplingSetting,
+    Setting,
+    load_program,
+    saved_criterion,
 )
-from evalbias.programs.refused import Refused, answer_choices
-from evalbias.programs.saving import load_program
-from evalbias.programs.scoring import SamplingSetting
-from evalbias.programs.settings import CriterionSetting, NumberSetting, Program, Setting, saved_criterion
-from evalbias.programs.usable import usable_pair
+
+# The predictions of a pairwise judge, made of calibrated comparisons.
+
+
+def predictions(
+    comparisons: Comparisons, orders: Sequence[Order], *, ties: bool, samples: int | None
+) -> list[dspy.Prediction]:
+    """Return one prediction per comparison; for the fields, see ``PairwiseJudge.forward``.
+
+    Args:
+        comparisons: Calibrated comparisons of n pairs, or of more candidates each.
+        orders: The orders in which the candidates were shown.
+        ties: Whether the last answer is a tie.
+        samples: Number of answers from which the probabilities are estimated; None where they are measured.
+    """
+    count = len(orders[0])
+    lead, best = gaps(comparisons.probabilities), decisions(comparisons.probabilities)
+    wins = win_probabilities(comparisons.probabilities, ties=ties)
+    return [
+        dspy.Prediction(
+            preference=best[i] if best[i] != count else None,
+            probability=float(row[0]),
+            probabilities=row[:count].tolist(),
+            tie=float(row[count]) if ties else 0.0,
+            win_share=float(wins[i, 0]),
+            gap=float(lead[i]),
+            consistent=_consistent(comparisons.positions[i], orders),
+            positions=comparisons.positions[i].tolist(),
+            coverage=float(comparisons.coverage[i]),
+            samples=samples,
+        )
+        for i, row in enumerate(comparisons.probabilities)
+    ]
+
+
+def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
+    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any.
+
+    None with one order, or where an order is undefined.
+    """
+    if len(orders) == 1 or np.isnan(positions).any():
+        return None
+    preferred = set()
+    for best, order in zip(decisions(positions), orders, strict=True):
+        preferred.add(order[best] if best is not None and best < len(order) else None)
+    return len(preferred) == 1
+
+
+# Adapter that turns a comparison into one judgment request, and the check of what is compared.
+
+
+class ComparisonAdapter(dspy.Adapter):  # type: ignore[misc]
+    """Adapter that asks which candidate is best; a prediction holds the answers' log-probabilities by position."""
+
+    def __init__(
+        self, criterion: Criterion, ties: bool, *, last: bool = False, sampling: Sampling | None = None
+    ) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.ties = ties
+        self.last = last
+        self.sampling = sampling
+
+    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one comparison."""
+        return self.prompt(signature, demos, inputs)
+
+    def prompt(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one comparison without telling DSPy's callbacks, which see calls of ``format``."""
+        return comparison_messages(
+            self.criterion,
+            text_field(inputs, "source"),
+            inputs["candidates"],
+            labels=self._labels(inputs),
+            demos=self.shown(demos),
+            instructions=signature.instructions,
+            last=self.last,
+        )
+
+    def _labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        return comparison_labels(len(inputs["candidates"]), ties=self.ties)
+
+    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[str, Sequence[str], str]]:
+        """Return each demonstration's source, candidates and answer.
+
+        Raises:
+            ValueError: A demonstration cannot be shown; the message names it.
+        """
+        return [self._shown(demo) for demo in demos]
+
+    def _shown(self, demo: Mapping[str, Any]) -> tuple[str, Sequence[str], str]:
+        """Return a demonstration's source, candidates and answer."""
+        candidates = demo.get("candidates") or demo.get("outputs")
+        if not candidates:
+            raise ValueError(f"The demonstration {item_name(demo)!r:.80} has no candidates: give pairs.")
+        label, answers = preference_label(demo), comparison_labels(len(candidates), ties=self.ties)
+        if label not in answers:
+            fault = "has no label" if label is None else f"is labeled {label!r:.80}"
+            raise ValueError(
+                f"The demonstration {item_name(demo)!r:.80} {fault}, but the judge answers {', '.join(answers)}: label "
+                "it, or leave it out."
+            )
+        source = text_field(demo, "source")
+        return source, candidate_texts(source, candidates), label
+
+    def _read(self, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
+        row = answer.logprobs[0]  # (c + t,)
+        best = None if np.isnan(row).any() else answer.choices[int(row.argmax())]
+        return [{"preference": best, "logprobs": row.tolist(), "samples": answer.samples}]
+
+    def __call__(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Ask for one comparison; see ``dspy.Adapter``."""
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        return self._read(ask(lm, messages, self._labels(inputs), self.sampling, **options))
+
+    async def acall(
+        self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Ask for one comparison asynchronously; see ``dspy.Adapter``."""
+        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
+        return self._read(await aask(lm, messages, self._labels(inputs), self.sampling, **options))
+
+
+# Calibration of a pairwise judge for position: its kinds, how they are fitted, and how a judge keeps them.
+
+
+FITTED = ("batch", "pride", "calibraeval")
+"""Kinds that are fitted to comparisons; they need no labels."""
+EVERY_ORDER = ("pride", "calibraeval")
+"""Kinds whose fit asks every comparison in every rotation of the candidates."""
+CALIBRATIONS = (None, "contextual", *FITTED)
+FEWEST_COMPARISONS = 10
+"""Smallest number of comparisons for a fit to the comparisons that it corrects, and for a map."""
+
+Corrections = dict[int, PositionOffsets | PositionMap]
+"""Fitted correction by number of candidates."""
+
+
+def calibrations_of(count: int) -> tuple[str | None, ...]:
+    """Return the kinds that comparisons of so many candidates can have; ``calibraeval`` is for pairs."""
+    return CALIBRATIONS if count == 2 else tuple(kind for kind in CALIBRATIONS if kind != "calibraeval")
+
+
+class CalibrationError(ValueError):
+    """The comparisons given do not determine a calibration."""
+
+
+class CalibrationSetting(Setting[str | None]):
+    """The kind of calibration. What was fitted for one kind is forgotten when another is set."""
+
+    def __set__(self, program: Any, value: str | None) -> None:
+        """Set the kind."""
+        changed = program.settings.values.get(self.name) != value
+        super().__set__(program, value)
+        if changed:
+            program.settings.values["corrections"] = {}
+
+
+class CorrectionsSetting(Setting[Corrections]):
+    """The fitted corrections of a judge."""
+
+    def dump(self, value: Corrections) -> Any:
+        """Return the fields of each correction, with text keys, as JSON has them."""
+        return {str(count): asdict(correction) for count, correction in value.items()}
+
+    def load(self, saved: Any, current: Corrections) -> Corrections:
+        """Return the corrections with these fields."""
+        return {int(count): _correction(int(count), fields) for count, fields in saved.items()}
+
+    def reset(self, value: Corrections) -> Corrections:
+        """Return no corrections."""
+        return {}
+
+
+def _correction(count: int, fields: dict[str, Any]) -> PositionOffsets | PositionMap:
+    numbers = {name: tuple(float(value) for value in values) for name, values in fields.items()}
+    if "offsets" not in numbers:
+        return PositionMap(**numbers)
+    if len(numbers["offsets"]) not in (count, count + 1):  # one more for a tie
+        raise TypeError(f"{len(numbers['offsets'])} offsets for {count} candidates")
+    return PositionOffsets(**numbers)
+
+
+def fit_correction(
+    calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
+) -> PositionOffsets | PositionMap:
+    """Fit a calibration to comparisons without labels.
+
+    Args:
+        calibration: One of ``FITTED``.
+        logprobs: Log-probabilities of the answers, shape (n, r, c + t); NaN where undefined.
+        orders: Index of the candidate at each position, for each of the r orders; all rotations for a kind in
+            ``EVERY_ORDER``.
+        min_coverage: Smallest total probability of the answers; prompts below it are left out.
+
+    Raises:
+        CalibrationError: Too few comparisons are defined, there are more candidates than the kind takes, or the orders
+            contradict each other.
+    """
+    count = len(orders[0])
+    covered = np.exp(logprobs).sum(axis=2, keepdims=True) >= min_coverage
+    kept = np.where(covered, logprobs, np.nan)
+    if calibration == "calibraeval":
+        return _position_map(kept, count)
+    if calibration == "pride":
+        offsets = prior_offsets(position_prior(kept, orders), ties=kept.shape[2] > count)
+    else:
+        offsets = batch_offsets(kept)
+    if np.isnan(offsets).any():
+        raise CalibrationError(
+            f"None of {len(kept)} comparisons has a defined, positive probability of every answer: calibration="
+            f"{calibration!r} cannot be fitted. Give other comparisons, or a lower min_coverage."
+        )
+    return PositionOffsets(tuple(offsets.tolist()))
+
+
+def _position_map(logprobs: FloatArray, count: int) -> PositionMap:
+    if count != 2:
+        raise CalibrationError(f"calibration='calibraeval' maps pairs, not {count} candidates: use 'pride' for those.")
+    shares = first_shares(logprobs)  # (n, 2)
+    usable = int((~np.isnan(shares)).all(axis=1).sum())
+    if usable < FEWEST_COMPARISONS:
+        raise CalibrationError(
+            f"{usable} of {len(shares)} pairs are defined in both orders, too few to fit a map: give "
+            f"{FEWEST_COMPARISONS} or more."
+        )
+    position_map = fit_position_map(shares[:, 0], shares[:, 1])
+    if position_map is None:
+        raise CalibrationError(
+            f"The two orders contradict each other in too many of {usable} pairs: no monotone map is better than the "
+            "constant 1/2. Use debias='permutation'."
+        )
+    return position_map
+
+
+def fit_within(
+    calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
+) -> Correction | None:
+    """Fit a calibration to the comparisons that it corrects; None if all of them are undefined anyway.
+
+    Raises:
+        ValueError: There are fewer comparisons than ``FEWEST_COMPARISONS``, or they were not asked in every order.
+        CalibrationError: See ``fit_correction``.
+    """
+    if calibration in EVERY_ORDER and len(orders) < len(orders[0]):
+        raise ValueError(
+            f"calibration={calibration!r} is not fitted, which takes every order of the candidates: call "
+            "judge.calibrate(examples) first."
+        )
+    if len(logprobs) < FEWEST_COMPARISONS:
+        name = calibration.capitalize()
+        raise ValueError(
+            f"{name} calibration over {len(logprobs)} comparisons would remove the preference itself: give "
+            f"{FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
+        )
+    if not (np.exp(logprobs).sum(axis=2) >= min_coverage).any():
+        return None
+    return fit_correction(calibration, logprobs, orders, min_coverage=min_coverage)
+
+
+# The pairwise judge, a DSPy program that says which of several candidates is best (Zhou et al., EMNLP 2024).
+
 
 DEBIASING = (None, "permutation")
 INSTRUCTION_PLACES = ("first", "last")

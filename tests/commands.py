@@ -10,7 +10,7 @@ from unittest import mock
 
 from rich.console import Console
 
-COMMAND = [sys.executable, "-m", "evalbias.cli"]
+COMMAND = [sys.executable, "-m", "evalbias.cli.app"]
 
 
 @contextlib.contextmanager
@@ -25,7 +25,7 @@ def changed_directory(path):
 
 def evalbias(*arguments, cwd, check=True):
     """Run a command in this process, as ``evalbias`` on the command line does; packages are imported once for all."""
-    from evalbias.cli import main
+    from evalbias.cli.app import main
 
     argv, code = ["evalbias", *map(str, arguments)], 0
     out, err = io.StringIO(), io.StringIO()
@@ -59,9 +59,9 @@ def evalbias_process(*arguments, cwd, check=True):
 SIGNALLING = """
 import math, os, signal, sys
 from pathlib import Path
-from evalbias.cli import main
+from evalbias.cli.app import main
 from evalbias.lm import journal
-from evalbias.runs.journal import Journal
+from evalbias.runs import Journal
 
 sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal._write
 

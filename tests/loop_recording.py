@@ -10,10 +10,9 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from evalbias.lm.engine_base import Engine
-from evalbias.lm.recorded import record
-from evalbias.programs.refine import SelfRefine
-from evalbias.programs.refine_step import EMPTY
+from evalbias.lm.dspy_seam import Engine
+from evalbias.lm.saved import record
+from evalbias.programs.loops import EMPTY, SelfRefine
 
 
 def write_recording(

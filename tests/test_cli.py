@@ -20,13 +20,14 @@ from commands import evalbias, kill_once, signalled
 from lm.gguf_files import save_llama
 from lm.models import save
 
-from evalbias import Criterion, cli, data, embedded_judge_lm, judge_examples, measure
+from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
+from evalbias.cli import app as cli
 from evalbias.data import world
-from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.measures import spearman
-from evalbias.optimizers.demos import draw_demos, with_demos
+from evalbias.optimizers.demonstrations import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
-from evalbias.runs.journal import Journal
+from evalbias.runs import Journal
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +334,7 @@ def killed_at(journal, lines, options, cwd):
     ],
 )
 def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, monkeypatch, command, kills, results):
-    monkeypatch.setattr("evalbias.lm.journal.SECONDS", math.inf)  # chunks of the same size, as in what is killed
+    monkeypatch.setattr("evalbias.lm.cache.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     options = [*command, "--data", items, "--lm", "embedded", "--exact-resume"]
     options += ["--criterion", CRITERION] if "compile" in command else []
@@ -527,7 +528,7 @@ def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path
 
 @pytest.mark.slow
 def test_a_killed_search_resumes_to_the_same_result(outputs, tmp_path, monkeypatch):
-    monkeypatch.setattr("evalbias.lm.journal.SECONDS", math.inf)  # chunks of the same size, as in what is killed
+    monkeypatch.setattr("evalbias.lm.cache.SECONDS", math.inf)  # chunks of the same size, as in what is killed
     options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", "--exact-resume", *WORLDLY, *SMALL]
     evalbias(*options, "--out", "whole", cwd=tmp_path)
     journal, done = tmp_path / "killed/judgments.jsonl", 0
@@ -721,7 +722,7 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
 DATA = ["--data", "items.jsonl"]
 EMBEDDED = [*DATA, "--lm", "embedded", "--criterion", CRITERION]
 LOOP = [*DATA, "--lm", "embedded", "--task", "constrained-generation"]
-OPENED, READ = "runs.folder.RunFolder.__init__", "runs.listing.read_run"
+OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
 LEAVES = {
     "audit": ([*DATA, "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
@@ -735,7 +736,7 @@ LEAVES = {
     "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
     "compile refine": (LOOP, OPENED),
-    "runs list": (["--root", "."], "runs.listing.list_runs"),
+    "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
     "runs compare": ([".", "."], READ),
     "runs delete": (["."], READ),
@@ -810,15 +811,15 @@ def test_no_error_exits_with_1(failing, code, errors):
 def test_the_traceback_of_a_defect_is_told_on_request(tmp_path):
     script = """
 import sys
-from evalbias import cli
-from evalbias.runs import listing
+from evalbias import runs
+from evalbias.cli import app
 
 def read_run(path):
     key = "sk-" + "secret"
     raise TypeError("wrong")
 
-listing.read_run = read_run
-cli.main()
+runs.read_run = read_run
+app.main()
 """
     for option in ([], ["-v"]):
         command = [sys.executable, "-c", script, "runs", "show", ".", *option]
@@ -830,7 +831,7 @@ cli.main()
 
 
 def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
-    command = [sys.executable, "-m", "evalbias.cli", "runs", "show", "."]
+    command = [sys.executable, "-m", "evalbias.cli.app", "runs", "show", "."]
     with open("/dev/full", "w") as full:
         assert subprocess.run(command, cwd=tmp_path, stderr=full).returncode == 2
 

@@ -12,12 +12,12 @@ from commands import COMMAND, evalbias
 
 import evalbias as package
 from evalbias import data
-from evalbias.commands.audit_options import OF_ANY_MODEL, OF_LM, SAMPLING
-from evalbias.commands.fail_on import parse_conditions
-from evalbias.commands.model_options import ModelOptions
+from evalbias.cli.audit import parse_conditions
+from evalbias.cli.commands import OF_ANY_MODEL, OF_LM, SAMPLING
+from evalbias.cli.options import ModelOptions
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
 
 
 def written(path, rows):

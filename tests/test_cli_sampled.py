@@ -9,7 +9,7 @@ from fake_server import serving
 
 from evalbias import PointwiseJudge
 from evalbias.data import world
-from evalbias.programs.criteria import SYNTHETIC
+from evalbias.programs.criterion import SYNTHETIC
 
 
 @pytest.fixture

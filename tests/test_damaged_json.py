@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from evalbias import RecordedLM
-from evalbias.commands.score_rows import scores_of, summary
-from evalbias.evaluation.audited import load_any_judge
-from evalbias.lm.adapter import check_adapter
-from evalbias.lm.json_files import check_json_files
-from evalbias.measures.quantiles import QuantileMap
-from evalbias.programs.examples import read_examples
-from evalbias.runs.listing import read_run
-from evalbias.runs.values import read_json
+from evalbias.cli.judge import scores_of, summary
+from evalbias.evaluation.answers import load_any_judge
+from evalbias.lm.files import check_json_files
+from evalbias.lm.load import check_adapter
+from evalbias.measures.loops import QuantileMap
+from evalbias.programs.tasks import read_examples
+from evalbias.runs import read_run
+from evalbias.values import read_json
 
 CONTENTS = [b"", b"{", b"\xff\xfe", b"[" * 100_000, b'{"n": ' + b"9" * 5000 + b"}", b"[]", b"3"]
 

@@ -42,7 +42,7 @@ def test_the_examples_of_a_page_with_a_pretrained_model_run(name, tmp_path):
 def test_every_command_has_the_options_that_a_page_gives_it():
     from typer.main import get_command
 
-    from evalbias.cli import app
+    from evalbias.cli.app import app
 
     found = 0
     for page in PAGES:

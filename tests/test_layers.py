@@ -1,4 +1,4 @@
-"""Imports run one way, and importing the package loads nothing heavy."""
+"""Imports run one way and in no circle, and importing the package loads nothing heavy."""
 
 import ast
 import importlib
@@ -9,61 +9,96 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = {
-    "measures": ROOT / "evalbias/measures",
-    "runs": ROOT / "evalbias/runs",
-    "lm": ROOT / "evalbias/lm",
-    "data": ROOT / "evalbias/data",
-    "programs": ROOT / "programs",
-    "evaluation": ROOT / "evalbias/evaluation",
-    "optimizers": ROOT / "optimizers",
-    "report": ROOT / "evalbias/report",
-    "integrations": ROOT / "evalbias/integrations",
-    "commands": ROOT / "evalbias/commands",
-}
+SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers": "evalbias.optimizers"}
+"""Folder -> name under which it is imported."""
+LAYERS = [
+    "values",
+    "measures",
+    "runs",
+    "lm",
+    "data",
+    "programs",
+    "evaluation",
+    "optimizers",
+    "report",
+    "integrations",
+    "cli",
+]
 """From the bottom up: a layer may import itself and those before it."""
-APART = {("runs", "measures"), ("data", "lm"), ("integrations", "report"), ("commands", "integrations")}
+APART = {
+    ("measures", "values"),
+    ("runs", "measures"),
+    ("data", "lm"),
+    ("integrations", "report"),
+    ("cli", "integrations"),
+}
 """(layer, an earlier one) that stand side by side."""
 
 HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")
 
-JUDGE = (
-    "evalbias.commands.open_judges, evalbias.commands.run, evalbias.commands.score_rows, evalbias.programs, "
-    "evalbias.report.html.texts"
-)
+JUDGE = "evalbias.cli.items, evalbias.cli.run, evalbias.cli.judge, evalbias.programs, evalbias.report.sections"
 """What ``evalbias judge`` imports before it opens a model."""
 
 
-def imported_layers(file):
-    for node in ast.walk(ast.parse(file.read_text())):
+def modules():
+    """Return the name of each module -> its file."""
+    found = {}
+    for folder, package in SOURCES.items():
+        for file in (ROOT / folder).rglob("*.py"):
+            parts = [package, *file.relative_to(ROOT / folder).with_suffix("").parts]
+            found[".".join(parts).removesuffix(".__init__")] = file
+    return found
+
+
+MODULES = modules()
+
+
+def imports(module):
+    """Yield the modules of ours that a module imports, also inside functions and for types."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{a.name}" for a in node.names]
         for name in names:
-            if name.startswith("evalbias."):
-                yield name.split(".")[1]
+            inner = name if name in MODULES else name.rpartition(".")[0]
+            if inner in MODULES and inner != module:
+                yield inner
+
+
+IMPORTS = {module: set(imports(module)) for module in MODULES}
+
+
+def layer_of(module):
+    return module.split(".")[1] if "." in module else module
 
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_imports_run_one_way(layer):
-    files = sorted(LAYERS[layer].rglob("*.py"))
-    assert files
-    names = list(LAYERS)
-    allowed = {name for name in names[: names.index(layer) + 1] if (layer, name) not in APART}
-    wrong = {(f.name, name) for f in files for name in imported_layers(f) if name not in allowed}
-    assert not wrong
+    inside = [module for module in MODULES if layer_of(module) == layer]
+    assert inside
+    allowed = {name for name in LAYERS[: LAYERS.index(layer) + 1] if (layer, name) not in APART}
+    assert {
+        (m, other) for m in inside for other in IMPORTS[m] if layer_of(other) not in {*allowed, "evalbias"}
+    } == set()
+
+
+def test_no_module_imports_itself_through_others():
+    left = {module: set(others) for module, others in IMPORTS.items()}
+    while free := [module for module, others in left.items() if not others]:
+        left = {module: others - set(free) for module, others in left.items() if module not in free}
+    assert sorted(left) == []
 
 
 @pytest.mark.parametrize("package", ["data", "evaluation", "measures", "optimizers", "programs"])
 def test_no_public_name_is_the_name_of_a_submodule(package):
     public = importlib.import_module(f"evalbias.{package}").__all__
-    assert not set(public) & {path.stem for path in LAYERS[package].iterdir()}
+    assert not {f"evalbias.{package}.{name}" for name in public} & MODULES.keys()
 
 
 @pytest.mark.parametrize(
     ("modules", "heavy"),
     [
-        ("evalbias, evalbias.cli", HEAVY),
+        ("evalbias, evalbias.cli.app", HEAVY),
         (JUDGE, [name for name in HEAVY if name not in ("dspy", "scipy")] + ["scipy.stats", "scipy.optimize"]),
     ],
 )

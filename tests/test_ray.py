@@ -9,14 +9,13 @@ import ray
 from commands import evalbias
 
 from evalbias import PointwiseJudge
-from evalbias.commands import models
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import identity, open_lm
+from evalbias.cli import models
+from evalbias.cli.models import identity, open_lm
+from evalbias.cli.options import ModelOptions
 from evalbias.data import world
-from evalbias.lm.contract import drawn, written
-from evalbias.lm.distributed import PART
-from evalbias.lm.sampled_answers import Sampling
-from evalbias.programs.criteria import SYNTHETIC
+from evalbias.lm.contract import Sampling, drawn, written
+from evalbias.lm.workers import PART
+from evalbias.programs.criterion import SYNTHETIC
 
 pytestmark = pytest.mark.slow
 

@@ -6,16 +6,15 @@ import pytest
 from commands import evalbias
 
 from evalbias import Criterion, PointwiseJudge
-from evalbias.commands import run_corpus
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import open_lm
-from evalbias.commands.run_corpus import Corpus
-from evalbias.commands.score_rows import rows_of, summary
+from evalbias.cli import judge as run_corpus
+from evalbias.cli.judge import Corpus, rows_of, summary
+from evalbias.cli.models import open_lm
+from evalbias.cli.options import ModelOptions
 from evalbias.data import DataError, load, world
-from evalbias.data.chunks import chunks, load_chunks
+from evalbias.data.items import chunks, load_chunks
 from evalbias.lm.types import Unanswered
-from evalbias.programs.criteria import SYNTHETIC
-from evalbias.runs.values import to_json
+from evalbias.programs.criterion import SYNTHETIC
+from evalbias.values import to_json
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@
 import json
 import math
 
-from evalbias.commands.judge import _line
-from evalbias.commands.score_rows import summary
+from evalbias.cli.commands import _line
+from evalbias.cli.judge import summary
 
 
 def written(path, rows):

@@ -11,10 +11,10 @@ from fakes import Comparer, pair
 from evalbias import load_judge, run_loops
 from evalbias.optimizers.zepo import ZEPO, Epochs, LMParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.feedback import ConceptsFeedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine
-from evalbias.runs.fingerprint import describe
+from evalbias.programs.concepts import ConceptsFeedback
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
+from evalbias.values import describe
 
 MARK = "canary-7f3a"
 ARGUMENTS = (

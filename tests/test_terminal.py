@@ -15,17 +15,21 @@ from commands import evalbias, signalled
 from fakes import FormulaLM
 
 import evalbias as package
-from evalbias.commands import models, plan, score_rows, terminal
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import open_lm
-from evalbias.commands.plan import plan as tell_plan
-from evalbias.commands.run import Run
-from evalbias.commands.streams import LeavableStream
-from evalbias.commands.task import Task
-from evalbias.commands.terminal import Lines
-from evalbias.data import columns, formats, joining, loaders, world
+from evalbias.cli import judge as score_rows
+from evalbias.cli import models, terminal
+from evalbias.cli import terminal as plan
+from evalbias.cli.items import Task
+from evalbias.cli.models import open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.cli.run import Run
+from evalbias.cli.terminal import LeavableStream, Lines
+from evalbias.cli.terminal import plan as tell_plan
+from evalbias.data import columns, world
+from evalbias.data import files as formats
+from evalbias.data import sets as joining
+from evalbias.data import sets as loaders
 from evalbias.lm.types import NoProbabilities
-from evalbias.lm.worker import About
+from evalbias.lm.workers import About
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
 
@@ -97,7 +101,7 @@ IMPORTING = """
 import gc, sys
 runs = []
 gc.callbacks.append(lambda phase, info: runs.append(phase))
-from evalbias.cli import main
+from evalbias.cli.app import main
 sys.argv = ["evalbias", "--version"]
 try:
     main()
@@ -184,7 +188,7 @@ PRICES = """
 import os, sys
 if len(sys.argv) > 1:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = sys.argv[1]
-from evalbias.commands.models import open_lm
+from evalbias.cli.models import open_lm
 from dspy.clients import model_metadata
 import urllib.request
 asked = []
@@ -214,7 +218,7 @@ def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeyp
         def about(self):
             return About("the model", {"weights": "w"})
 
-    monkeypatch.setattr("evalbias.lm.ray_pool.RayPool", Pool)
+    monkeypatch.setattr("evalbias.lm.workers.RayPool", Pool)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     given = ModelOptions(workers="ray:4", adapter="lora", dtype="float32")
@@ -240,7 +244,7 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
         opened.append((name, options))
         return FormulaLM()
 
-    monkeypatch.setattr("evalbias.commands.run.open_lm", opening)
+    monkeypatch.setattr("evalbias.cli.run.open_lm", opening)
     task = Task("items", "hash", (SYNTHETIC,), None, [], [])
     given = ModelOptions(dtype="float32", adapter="lora")
     for workers, names in ((None, ["judge"]), ("ray", ["judge", "judge"])):
@@ -302,7 +306,7 @@ def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monk
     def full(journal, lines, flush):
         raise OSError(errno.ENOSPC, "No space left on device", str(journal.path))
 
-    monkeypatch.setattr("evalbias.runs.journal.Journal._write", full)
+    monkeypatch.setattr("evalbias.runs.Journal._write", full)
     options = ["--judge", "judge.json", "--data", "items.json", "--lm", "embedded", "--out", "run"]
     told = evalbias("judge", *options, cwd=outputs, check=False)
     assert told.returncode == 2

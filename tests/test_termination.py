@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from evalbias.commands import termination
-from evalbias.commands.terminal import STOPPED
-from evalbias.commands.termination import SIGNALS, stopped_by_signals
+from evalbias.cli import app as termination
+from evalbias.cli.app import SIGNALS, stopped_by_signals
+from evalbias.cli.terminal import STOPPED
 
 USUAL = {number: signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL for number in SIGNALS}
 
@@ -38,7 +38,7 @@ def handlers():
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("told", [True, False])
 def test_a_signal_interrupts_once_and_decides_the_exit_code(monkeypatch, number, told):
-    monkeypatch.setattr("evalbias.commands.termination.REPEATED", math.inf)
+    monkeypatch.setattr("evalbias.cli.app.REPEATED", math.inf)
 
     def interrupted():
         with stopped_by_signals():
@@ -69,7 +69,7 @@ def test_a_command_that_ends_by_itself_keeps_its_exit_code(code):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_later_signal_interrupts_again(monkeypatch, number):
-    monkeypatch.setattr("evalbias.commands.termination.REPEATED", -1.0)
+    monkeypatch.setattr("evalbias.cli.app.REPEATED", -1.0)
     with stopped_by_signals():
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.audit.judges import OWN
-from evalbias.evaluation.estimates import Sample, clusters_of
-from evalbias.evaluation.finding import Finding, findings_of
+from evalbias.evaluation.audit import Finding, findings_of
+from evalbias.evaluation.biases import BIASES, SelfPreference
+from evalbias.evaluation.estimates import Bias, Sample, clusters_of, measured
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.measurement import Bias, measured
-from evalbias.evaluation.registry import BIASES
-from evalbias.evaluation.self_preference import SelfPreference
 
 OTHERS = ("agreement", "corrected", "joint")
 """Measurements that are not of a bias."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from benchmarks.embedded_judge.english import reading
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, table
 from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, naming, split
-from evalbias.data import wordings, world
-from evalbias.lm.text import dialogue
-from evalbias.programs.criteria import SYNTHETIC
-from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
+from evalbias.data import world
+from evalbias.data import world as wordings
+from evalbias.lm.render import dialogue
+from evalbias.programs.criterion import SYNTHETIC
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
 
 CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")

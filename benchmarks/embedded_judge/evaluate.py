@@ -29,9 +29,8 @@ from evalbias.data import world
 from evalbias.evaluation.judged import judge_examples
 from evalbias.measures import bias_score, spearman, unfairness_scores
 from evalbias.optimizers import BiasedDemos
-from evalbias.programs.criteria import SYNTHETIC
-from evalbias.programs.likelihoods import likelihood_scores
-from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.criterion import SYNTHETIC
+from evalbias.programs.judges import PointwiseJudge, likelihood_scores
 
 HERE = Path(__file__).parent
 SEEDS = {"train": 2_000_001, "test": 2_000_002}

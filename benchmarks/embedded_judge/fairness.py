@@ -13,13 +13,14 @@ import dspy
 import numpy as np
 
 from benchmarks.embedded_judge.tokenizer import comparison_wordings
-from evalbias.data import pairs, wordings, world
+from evalbias.data import pairs, world
+from evalbias.data import world as wordings
 from evalbias.evaluation import Row, compare_with_baselines
 from evalbias.measures import quadratic_fit
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.zepo.sensitivity import CurvePoint, sensitivity_curve
+from evalbias.optimizers.zepo import CurvePoint, sensitivity_curve
 from evalbias.programs import SYNTHETIC, PairwiseJudge
-from evalbias.report.preference import curve_plot
+from evalbias.report.plots import curve_plot
 
 SEARCHED, TESTED = 2_000_003, 2_100_003
 """First seeds of the documents; training uses none of them."""

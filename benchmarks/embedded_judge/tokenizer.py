@@ -14,11 +14,12 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.embedded_judge.english import reading, writing
-from evalbias.data import wordings, world
-from evalbias.lm.text import dialogue
-from evalbias.programs.criteria import SYNTHETIC
+from evalbias.data import world
+from evalbias.data import world as wordings
+from evalbias.lm.render import dialogue
+from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import CONTENT_FREE
-from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
 
 PATTERN = r" ?\d| ?[^\W\d]+| ?[^\w\s]|\s"
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")

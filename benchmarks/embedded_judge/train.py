@@ -9,7 +9,7 @@ training, predict the steps of that reasoning: the value that a sentence should 
 sentence's error, each item's quality and commonness, the evidence of each label about the rater, and the log-odds of
 the rater so far. Episodes of one item come first, because a value then has only one source to be looked up in. The
 model also sees texts of the synthetic world under the likelihood prompt, and comparisons of two texts under many
-wordings, each of which pushes the ideal judge towards a position (``evalbias.data.wordings``).
+wordings, each of which pushes the ideal judge towards a position (``evalbias.data.world``).
 
 The seed decides every draw; the number of steps decides the learning rates and the stages. With ``--resume``, a stopped
 run continues from its last checkpoint, with other draws from there on.

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.likelihood_bias.published import TABLE
 from benchmarks.likelihood_bias.table import Finished, report
 from benchmarks.results import write_section
-from evalbias.programs.likelihoods import REDUCTIONS
+from evalbias.programs.judges import REDUCTIONS
 
 FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tmu-gfm-dataset.csv"}
 
@@ -30,7 +30,16 @@ FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tm
 def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
     """Run the command and read its run folder."""
     data = Path(os.environ.get("EVALBIAS_DATA", "../shared/data")) / FILES[dataset]
-    command = [sys.executable, "-m", "evalbias.cli", "compile", "likelihood", "--bare", "--data", f"{dataset}:{data}"]
+    command = [
+        sys.executable,
+        "-m",
+        "evalbias.cli.app",
+        "compile",
+        "likelihood",
+        "--bare",
+        "--data",
+        f"{dataset}:{data}",
+    ]
     subprocess.run([*command, "--out", str(folder), *options], check=True)
     return Finished.read(dataset, folder)
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.likelihood_bias.published import JUDGES, TABLE
-from evalbias.evaluation.formatting import mark
-from evalbias.measures.ranks import rank_rows
-from evalbias.programs.criteria import INTRINSIC
-from evalbias.runs.values import number as read_number
+from evalbias.evaluation.words import mark
+from evalbias.measures.agreement import rank_rows
+from evalbias.programs.criterion import INTRINSIC
+from evalbias.values import number as read_number
 
 CASES = 5
 """Number of items that the report lists for each criterion."""

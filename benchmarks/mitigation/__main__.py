@@ -22,8 +22,8 @@ from benchmarks.mitigation.measure import compiled
 from benchmarks.mitigation.report import read_rows, report
 from benchmarks.results import write_section
 from evalbias.data.pairing import input_key
-from evalbias.programs.criteria import BINS
-from evalbias.runs.values import to_json
+from evalbias.programs.criterion import BINS
+from evalbias.values import to_json
 
 FEWEST = 40
 """Fewest inputs with which a row is run: an inner test needs a quarter of them."""

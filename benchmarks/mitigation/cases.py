@@ -14,8 +14,7 @@ from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.tuned_judge import questions
 from evalbias import LocalLM, data
 from evalbias.data.pairing import by_input
-from evalbias.programs.criteria import PRESETS
-from evalbias.programs.criterion import Criterion
+from evalbias.programs.criterion import PRESETS, Criterion
 
 FILES = {**questions.FILES, "newsroom": "upstream/newsroom.json", "topicalchat": "upstream/topical_chat.json"}
 ADAPTER = Path(questions.__file__).parent / "adapter"

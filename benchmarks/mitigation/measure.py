@@ -10,14 +10,11 @@ import dspy
 
 from evalbias import LikelihoodMitigation, PointwiseJudge
 from evalbias.evaluation.judged import Judged
-from evalbias.optimizers.agreement_rule import AgreementRule
 from evalbias.optimizers.base import Outcome, Problem
-from evalbias.optimizers.compile_report import Cost
-from evalbias.optimizers.demos import rated_items
-from evalbias.optimizers.likelihood_baselines import against_baselines, baseline_facts
-from evalbias.optimizers.likelihood_objective import objective_of
-from evalbias.optimizers.likelihood_rule import LikelihoodRule
-from evalbias.optimizers.selection import GIVEN, Selection, choose
+from evalbias.optimizers.demonstrations import rated_items
+from evalbias.optimizers.likelihood import against_baselines, baseline_facts
+from evalbias.optimizers.likelihood_rules import AgreementRule, LikelihoodRule, objective_of
+from evalbias.optimizers.selection import GIVEN, Cost, Selection, choose
 from evalbias.programs.criterion import Criterion
 
 PAPER = "highest RS (sum LS)"

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.mitigation.measure import MAX_LOSS
-from evalbias.evaluation.formatting import p_equals
+from evalbias.evaluation.words import p_equals
 from evalbias.optimizers.selection import LEVEL
-from evalbias.runs.values import number as read_number
+from evalbias.values import number as read_number
 
 Row = Mapping[str, Any]
 HEADINGS = (

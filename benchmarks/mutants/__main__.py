@@ -1,6 +1,6 @@
 """Measure the tests of the measures and estimators: the share of small faults in the code (mutants) that they notice.
 
-usage: python -m benchmarks.mutants [--sample 300] [--seed 0] [--modules measures.ranks ...] [--minutes M]
+usage: python -m benchmarks.mutants [--sample 300] [--seed 0] [--modules measures.agreement ...] [--minutes M]
            [--out DIR] [--write]
 
 Every mutant runs the quick test files of its own module, up to the first failure. ``equivalents.json`` lists mutants
@@ -24,110 +24,130 @@ from benchmarks.mutants.faults import ROOT, Mutant, drawn, path_of
 from benchmarks.mutants.trial import try_all
 from benchmarks.results import write_section
 
-RANKS = ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_significance.py"]
-EFFECT = ["measures/test_likelihood_effect.py", "measures/test_effect_invariance.py"]
-MQM = ["measures/test_mqm.py", "measures/test_mqm_layouts.py"]
-POSITION = ["measures/test_position_calibration.py"]
-ESTIMATES = ["evaluation/test_estimates.py", "evaluation/test_inputs_of_items.py"]
-LIKELIHOOD = ["evaluation/test_inputs_of_items.py", "evaluation/test_effect.py"]
-PAIRS = ["evaluation/test_pairwise_biases.py"]
-JUDGED = ["evaluation/test_judged.py"]
-MITIGATION = ["optimizers/test_likelihood_mitigation.py"]
-CHOICE = ["optimizers/test_selection.py"]
 SHARED = {
     "measures": ["measures/test_conventions.py", "measures/test_checks.py"],
     "evaluation": ["evaluation/test_kinds_of_estimates.py"],
     "optimizers": ["optimizers/test_conventions.py"],
 }
 TESTS = {
-    "measures.agreement_statistics": ["measures/test_reliability.py", "evaluation/test_people.py"],
-    "measures.bias_and_skewness": ["measures/test_self_bias.py", "measures/test_statistic.py"],
-    "measures.correlation_statistic": ["measures/test_statistic.py", "measures/test_reliability.py"],
-    "measures.curve": ["measures/test_uniformity.py"],
-    "measures.decision_statistics": [
+    "evaluation.agreement": [
+        "evaluation/test_corrected_estimates.py",
+        "evaluation/test_floors.py",
+        "evaluation/test_people.py",
+    ],
+    "evaluation.biases": [
+        "evaluation/test_joint.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_effect.py",
+        "evaluation/test_pairwise_biases.py",
+        "evaluation/test_judged.py",
+        "evaluation/test_scale_use.py",
+        "evaluation/test_self_bias.py",
+        "report/test_self_bias_shown.py",
+        "evaluation/test_self_preference.py",
+        "evaluation/test_verbosity.py",
+    ],
+    "evaluation.estimates": [
+        "evaluation/test_estimates.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_judged.py",
+        "evaluation/test_sample_size.py",
+    ],
+    "evaluation.judged": [
+        "evaluation/test_judged.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_effect.py",
+        "evaluation/test_pairwise_biases.py",
+        "evaluation/test_recorded_judge.py",
+        "evaluation/test_people.py",
+        "evaluation/test_verbosity.py",
+        "evaluation/test_scale_use.py",
+    ],
+    "evaluation.rankings": ["evaluation/test_analyses.py"],
+    "evaluation.words": ["evaluation/test_effect.py", "evaluation/test_audit.py"],
+    "measures.agreement": [
+        "measures/test_agreement.py",
+        "measures/test_reliability.py",
+        "evaluation/test_people.py",
+        "measures/test_ranks.py",
+        "measures/test_intervals.py",
+    ],
+    "measures.answers": ["measures/test_answers.py"],
+    "measures.arrays": [],
+    "measures.corrections": ["measures/test_corrected.py", "programs/test_likelihood_calibration.py"],
+    "measures.effect_statistic": [
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_effect_of_pairs.py",
+        "evaluation/test_effect.py",
+    ],
+    "measures.equal_quality": [
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_curvature.py",
+        "measures/test_family_wise.py",
+        "evaluation/test_verbosity.py",
+        "measures/test_effect_of_pairs.py",
+    ],
+    "measures.families": ["measures/test_family_wise.py"],
+    "measures.likelihood": [
+        "measures/test_likelihood.py",
+        "measures/test_statistic.py",
+        "measures/test_intervals.py",
+        "measures/test_significance.py",
+    ],
+    "measures.loops": ["measures/test_self_bias.py", "measures/test_statistic.py"],
+    "measures.mixture": ["measures/test_significance.py"],
+    "measures.mqm": ["measures/test_instructscore.py", "measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_items": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_severities": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_verdicts": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.pairs": [
+        "measures/test_balanced_rate.py",
+        "measures/test_both_orders.py",
+        "measures/test_uniformity.py",
         "measures/test_statistic.py",
         "measures/test_intervals.py",
         "measures/test_preference.py",
         "evaluation/test_verbosity.py",
     ],
-    "measures.effect": [*EFFECT, "measures/test_curvature.py"],
-    "measures.effect_statistic": [*EFFECT, "measures/test_effect_of_pairs.py", "evaluation/test_effect.py"],
-    "measures.equal_quality": [
-        *EFFECT,
+    "measures.position_calibration": ["measures/test_calibration.py", "measures/test_position_calibration.py"],
+    "measures.quotations": ["measures/test_mqm.py", "measures/test_mqm_layouts.py", "data/test_refinements.py"],
+    "measures.ratings": [
         "measures/test_curvature.py",
-        "measures/test_family_wise.py",
-        "evaluation/test_verbosity.py",
+        "measures/test_raters.py",
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_effect_of_pairs.py",
     ],
-    "measures.forecasts": ["measures/test_reliability.py", "evaluation/test_people.py"],
-    "measures.group_gap": ["evaluation/test_verbosity.py"],
-    "measures.instrumented": EFFECT,
-    "measures.intervals": ["measures/test_intervals.py", "measures/test_significance.py"],
-    "measures.joint_model": [*EFFECT, "measures/test_effect_of_pairs.py"],
-    "measures.likelihood_calibration": ["programs/test_likelihood_calibration.py"],
-    "measures.mixture": ["measures/test_significance.py"],
-    "measures.mqm": MQM,
-    "measures.mqm_items": MQM,
-    "measures.mqm_reading": MQM,
-    "measures.mqm_severities": MQM,
-    "measures.mqm_verdicts": MQM,
-    "measures.position_map": POSITION,
-    "measures.position_offsets": [*POSITION, "measures/test_calibration.py"],
-    "measures.quality_slope": ["evaluation/test_scale_use.py"],
-    "measures.quantiles": ["measures/test_self_bias.py"],
-    "measures.quotations": [*MQM, "data/test_refinements.py"],
-    "measures.rank_statistic": RANKS,
-    "measures.ranks": ["measures/test_ranks.py", "measures/test_intervals.py"],
-    "measures.raters": ["measures/test_raters.py", *EFFECT],
-    "measures.resampling": ["measures/test_ranks.py", "measures/test_intervals.py", "measures/test_significance.py"],
-    "measures.scale_use": ["evaluation/test_scale_use.py"],
-    "measures.sides": ["measures/test_curvature.py", "measures/test_effect_of_pairs.py"],
-    "measures.statistic": ["measures/test_statistic.py", "measures/test_intervals.py", "measures/test_self_bias.py"],
-    "measures.uniformity": ["measures/test_uniformity.py"],
-    "measures.weak_instruments": EFFECT,
-    "evaluation.agreement": ["evaluation/test_analyses.py"],
-    "evaluation.amounts": ["evaluation/test_effect.py"],
-    "evaluation.comparison": ESTIMATES,
-    "evaluation.corrected": ["evaluation/test_corrected_estimates.py"],
-    "evaluation.coverage": ["evaluation/test_audit.py"],
-    "evaluation.estimates": ESTIMATES,
-    "evaluation.floors": ["evaluation/test_floors.py"],
-    "evaluation.joint": ["evaluation/test_joint.py"],
-    "evaluation.judged": [*JUDGED, *LIKELIHOOD, *PAIRS, "evaluation/test_recorded_judge.py"],
-    "evaluation.likelihood": [*LIKELIHOOD, *PAIRS],
-    "evaluation.measurement": [*ESTIMATES, *JUDGED],
-    "evaluation.people": ["evaluation/test_people.py"],
-    "evaluation.position": [*PAIRS, *JUDGED],
-    "evaluation.quality": [
-        *JUDGED,
-        *LIKELIHOOD,
-        *PAIRS,
-        "evaluation/test_people.py",
-        "evaluation/test_verbosity.py",
-        "evaluation/test_scale_use.py",
+    "measures.resample": [
+        "measures/test_statistic.py",
+        "measures/test_reliability.py",
+        "measures/test_intervals.py",
+        "measures/test_significance.py",
+        "measures/test_ranks.py",
+        "measures/test_self_bias.py",
     ],
-    "evaluation.sample_size": ["evaluation/test_sample_size.py"],
-    "evaluation.scale_use": ["evaluation/test_scale_use.py"],
-    "evaluation.self_bias": ["evaluation/test_self_bias.py", "report/test_self_bias_shown.py"],
-    "evaluation.self_preference": ["evaluation/test_self_preference.py"],
-    "evaluation.verbosity": ["evaluation/test_verbosity.py", *PAIRS],
-    "optimizers.agreement_rule": ["optimizers/test_agreement_rule.py"],
-    "optimizers.cross_fitting": MITIGATION,
-    "optimizers.demo_choice": MITIGATION,
-    "optimizers.likelihood_baselines": MITIGATION,
-    "optimizers.likelihood_objective": MITIGATION,
-    "optimizers.likelihood_rule": [*MITIGATION, "optimizers/test_agreement_rule.py"],
-    "optimizers.refine_rule": [*CHOICE, "optimizers/test_external_refine.py"],
-    "optimizers.selection": CHOICE,
-    "optimizers.splits": CHOICE,
-    "optimizers.study_rule": [*CHOICE, "optimizers/test_study.py"],
-    "optimizers.zepo.acceptance": ["optimizers/test_zepo.py"],
-    "optimizers.zepo.objectives": ["optimizers/test_zepo_pointwise.py", "optimizers/test_racing.py"],
-    "optimizers.zepo.racing": ["optimizers/test_racing.py"],
-    "optimizers.zepo.rule": [*CHOICE, "optimizers/test_zepo.py"],
+    "measures.scale_use": ["evaluation/test_scale_use.py", "measures/test_uniformity.py"],
+    "optimizers.base": ["optimizers/test_selection.py"],
+    "optimizers.demonstrations": ["optimizers/test_likelihood_mitigation.py"],
+    "optimizers.likelihood": ["optimizers/test_likelihood_mitigation.py"],
+    "optimizers.likelihood_rules": ["optimizers/test_agreement_rule.py", "optimizers/test_likelihood_mitigation.py"],
+    "optimizers.objectives": [
+        "optimizers/test_zepo_pointwise.py",
+        "optimizers/test_racing.py",
+        "optimizers/test_selection.py",
+        "optimizers/test_zepo.py",
+    ],
+    "optimizers.racing": ["optimizers/test_racing.py"],
+    "optimizers.refine": ["optimizers/test_selection.py", "optimizers/test_external_refine.py"],
+    "optimizers.selection": ["optimizers/test_selection.py"],
+    "optimizers.study": ["optimizers/test_selection.py", "optimizers/test_study.py"],
+    "optimizers.zepo": ["optimizers/test_zepo.py"],
 }
 """Module of evalbias -> its test files, unless it is the one of the same name."""
 MODULES = sorted(
-    {f"measures.{path.stem}" for path in path_of("measures.ranks").parent.glob("[a-z]*.py")} - {"measures.arrays"}
+    {f"measures.{path.stem}" for path in path_of("measures.agreement").parent.glob("[a-z]*.py")} - {"measures.arrays"}
     | {module for module in TESTS if not module.startswith("measures.")}
 )
 """The measures, and the estimators and rules of choice of the other packages; not what only words or loads them."""

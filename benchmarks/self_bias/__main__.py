@@ -15,10 +15,9 @@ from pathlib import Path
 from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import first_to_last, recorded, table, unreadable_answers
 from benchmarks.self_bias.synthetic import ITEMS, REFINEMENTS, Arm, arms, compiled
-from evalbias.evaluation.formatting import count, mark, p_equals
-from evalbias.optimizers.refine_report import RefineReport
-from evalbias.report.refine import sides_plot
-from evalbias.report.self_bias import trajectory_plot
+from evalbias.evaluation.words import count, mark, p_equals
+from evalbias.optimizers.refine import RefineReport
+from evalbias.report.tables import sides_plot, trajectory_plot
 
 
 def main() -> None:

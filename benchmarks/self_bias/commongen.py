@@ -22,17 +22,16 @@ import numpy as np
 
 from benchmarks.results import write_section
 from benchmarks.self_bias.recorded import first_to_last, table
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import identity, open_lm
-from evalbias.data.refinements import load_items
+from evalbias.cli.models import identity, open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.data.loops import load_items
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.conclusions import conclude_quality
-from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.formatting import count, mark
-from evalbias.evaluation.loops import LoopRun, run_loops
+from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
+from evalbias.evaluation.words import count, mark
 from evalbias.measures.arrays import FloatArray
-from evalbias.programs.feedback import ExactConcepts, Feedback
-from evalbias.programs.feedback.coverage import coverage
+from evalbias.programs.concepts import ExactConcepts, coverage
+from evalbias.programs.feedback import Feedback
 from evalbias.programs.tasks import constrained_generation
 
 HEADINGS = (

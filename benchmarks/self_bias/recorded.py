@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.self_bias.published import ALL_COVERED, BEST_OF_K, HUMAN
-from evalbias.data.refinements import Refinements, load_refinements
+from evalbias.data.loops import Refinements, load_refinements
 from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.formatting import UNDEFINED, mark
+from evalbias.evaluation.words import UNDEFINED, mark
 from evalbias.measures import SelfBias, measure_self_bias
-from evalbias.programs.feedback.coverage import MATCHINGS, coverage
-from evalbias.programs.feedback.missing import read_missing
-from evalbias.programs.feedback.mqm import read_feedback
+from evalbias.programs.concepts import MATCHINGS, coverage, read_missing
+from evalbias.programs.feedback import read_feedback
 
 
 def recorded(folder: Path, *, n_resamples: int = 2_000) -> str:

@@ -18,14 +18,13 @@ import numpy as np
 import evalbias
 from evalbias.data import world
 from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.loops import LoopRun, run_loops
+from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
 from evalbias.measures.arrays import FloatArray
-from evalbias.optimizers.refine_report import RefineReport
+from evalbias.optimizers.refine import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
 
 ITEMS = 200
 REFINEMENTS = 10

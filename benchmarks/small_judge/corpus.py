@@ -17,11 +17,10 @@ from pathlib import Path
 import dspy
 
 from evalbias import data
-from evalbias.lm.text import as_text, dialogue
-from evalbias.programs.criteria import BINS, PRESETS
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.labels import label_of
-from evalbias.programs.prompt import judge_messages, likelihood_messages
+from evalbias.lm.render import as_text, dialogue
+from evalbias.programs.criterion import BINS, PRESETS, Criterion
+from evalbias.programs.items import label_of
+from evalbias.programs.prompts import judge_messages, likelihood_messages
 
 SPLIT_SEED = 0
 HELD_OUT = 0.25

@@ -12,8 +12,7 @@ import numpy as np
 
 from benchmarks.statistical_truth.worlds import Draw, Judges
 from evalbias.measures import paired_permutation_test
-from evalbias.measures.intervals import counted_interval
-from evalbias.measures.resampling import aligned, defined_items
+from evalbias.measures.resample import aligned, counted_interval, defined_items
 
 LEVEL = 0.05
 POPULATION = 200_000

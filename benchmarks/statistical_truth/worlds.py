@@ -21,8 +21,7 @@ from evalbias.measures import (
     spearman_rows,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
-from evalbias.measures.statistic import Statistic
+from evalbias.measures.resample import MeanCorrelationStatistic, Statistic
 
 SHARED = 0.4
 """Part of a variance that the outputs of one document share."""

@@ -46,7 +46,7 @@ from benchmarks.throughput.plan import report
 from benchmarks.throughput.shapes import SHAPES
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
-from evalbias.lm.trie import shared
+from evalbias.lm.tree import shared
 
 HEADINGS = ["prompts", "method", "seconds (range)", "prompts/s", "time / evalbias", "processed / distinct tokens"]
 HEADINGS += ["time / floor", "GFLOP/s of matrix product", "peak memory"]

@@ -26,7 +26,7 @@ from benchmarks.throughput.__main__ import arithmetic, gemm
 from benchmarks.throughput.methods import ours
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
-from evalbias.evaluation.formatting import count
+from evalbias.evaluation.words import count
 
 PRODUCTS, ATTENTION, OTHERS = "matrix products", "attention", "other operators"
 KINDS = {"aten::mm": PRODUCTS, "aten::addmm": PRODUCTS, "aten::bmm": PRODUCTS}

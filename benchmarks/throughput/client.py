@@ -23,8 +23,8 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from benchmarks.throughput.canned import canned_server
 from evalbias.data import world
-from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
-from evalbias.programs.criteria import SYNTHETIC
+from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
+from evalbias.programs.criterion import SYNTHETIC
 
 IN_FLIGHT = (64, 256, 1024)
 

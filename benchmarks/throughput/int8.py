@@ -27,7 +27,7 @@ from benchmarks.throughput.precision import expected
 from benchmarks.throughput.real import MODELS
 from benchmarks.throughput.workloads import Workload, pointwise
 from evalbias import LocalLM
-from evalbias.evaluation.formatting import count
+from evalbias.evaluation.words import count
 
 EXACT, HALF, EIGHT = "float32", "bfloat16", "int8"
 HEADINGS = ["model", "weights", "seconds (range)", "times as fast as float32", "largest deviation in nats"]

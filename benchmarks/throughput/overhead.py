@@ -32,8 +32,8 @@ from benchmarks.results import write_section
 from benchmarks.throughput.preparation import CALL, preparation
 from benchmarks.throughput.workloads import pointwise
 from evalbias.data import world
-from evalbias.optimizers.demos import draw_demos, rated_items, with_demos
-from evalbias.programs.criteria import SYNTHETIC
+from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
+from evalbias.programs.criterion import SYNTHETIC
 
 THREADS = 16
 

@@ -20,10 +20,9 @@ from benchmarks.throughput.methods import sequences
 from benchmarks.throughput.shapes import Shape, layer_cost
 from benchmarks.throughput.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM
-from evalbias.lm.pack_limits import SMALLEST_PACK, gpu_pack_tokens
-from evalbias.lm.rows import Row, rows_of, shared_lengths
-from evalbias.lm.tiles import Tiles
-from evalbias.lm.trie import Pack, packs
+from evalbias.lm.attention import Tiles
+from evalbias.lm.score import SMALLEST_PACK, Row, gpu_pack_tokens, rows_of, shared_lengths
+from evalbias.lm.tree import Pack, packs
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from benchmarks.throughput.methods import (
 )
 from benchmarks.throughput.workloads import WORKLOADS, Workload
 from evalbias import LocalLM
-from evalbias.lm.gguf import unpacked
+from evalbias.lm.files import unpacked
 
 MODELS = {"SmolLM2": SMOLLM2, "Gemma 3": GEMMA3}
 HALF = "bfloat16"

@@ -22,11 +22,11 @@ from unittest import mock
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
 from benchmarks.throughput.canned import canned_server
-from evalbias.lm.servers import fleet, routing
-from evalbias.lm.servers.call import Job
-from evalbias.lm.servers.connection import Connection
-from evalbias.lm.servers.transport import Pool
+from evalbias.lm import calls as fleet
+from evalbias.lm import routing
+from evalbias.lm.dialect import Job
 from evalbias.lm.tokens import key_of
+from evalbias.lm.transport import Connection, Pool
 
 SERVERS = 3
 RATE = 50_000.0

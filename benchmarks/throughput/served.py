@@ -25,10 +25,10 @@ from benchmarks.results import write_section
 from benchmarks.servers import SERVERS, post, vllm
 from benchmarks.throughput.workloads import Workload, pointwise
 from evalbias import ServerLM
-from evalbias.lm.chat import Renderer
-from evalbias.lm.control_tokens import PromptTokenizer
-from evalbias.lm.gguf import unpacked
-from evalbias.lm.loading import load_tokenizer
+from evalbias.lm.files import unpacked
+from evalbias.lm.load import load_tokenizer
+from evalbias.lm.render import Renderer
+from evalbias.lm.tokens import PromptTokenizer
 
 CONTEXT = 4096
 CLIENT = """

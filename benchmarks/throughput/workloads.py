@@ -12,11 +12,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from evalbias import data
 from evalbias.data import pairs as make_pairs
-from evalbias.data.wordings import GENERAL
+from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
-from evalbias.programs.criteria import NEWSROOM, WEBNLG
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.criterion import NEWSROOM, WEBNLG, Criterion
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
 
 SHOTS = 8
 INSTRUCTIONS = 5

@@ -20,8 +20,8 @@ from evalbias.data.pairing import by_input
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.likelihoods import likelihood_scores
-from evalbias.programs.prompt import likelihood_messages
+from evalbias.programs.judges import likelihood_scores
+from evalbias.programs.prompts import likelihood_messages
 
 GROUPS = 5
 LARGEST = 5.0

@@ -28,11 +28,9 @@ from benchmarks.tuned_judge.questions import Rated, rated
 from evalbias import BiasedDemos, LocalLM, PointwiseJudge, judge_examples
 from evalbias.data.pairing import by_input
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.journal import JournaledLM
-from evalbias.optimizers.likelihood_objective import objective_of
-from evalbias.optimizers.likelihood_rule import LikelihoodRule
-from evalbias.programs.criteria import BINS
-from evalbias.programs.criterion import Criterion
+from evalbias.lm.cache import JournaledLM
+from evalbias.optimizers.likelihood_rules import LikelihoodRule, objective_of
+from evalbias.programs.criterion import BINS, Criterion
 
 DATA_SET = "tmu-gfm"
 AS_IT_COMES = "zero-shot"

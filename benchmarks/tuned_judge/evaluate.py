@@ -28,8 +28,8 @@ from evalbias.data.pairing import by_input
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import likelihood_effect, spearman
 from evalbias.programs.criterion import Criterion
-from evalbias.runs.folder import versions
-from evalbias.runs.values import to_json
+from evalbias.runs import versions
+from evalbias.values import to_json
 
 
 def held_out(data_set: Rated, limit: int, seed: int) -> list[dspy.Example]:

@@ -1,6 +1,6 @@
 """Many prompts as one row: prefixes that prompts share run through the model once, forwards and backwards.
 
-The row is the engine's token trie (``evalbias.lm.trie``): every token attends to its ancestors and itself, at its own
+The row is the engine's token trie (``evalbias.lm.tree``): every token attends to its ancestors and itself, at its own
 position, so that the hidden state of a prompt's last token is the same as in a row of its own.
 """
 
@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from benchmarks.tuned_judge.questions import Question
-from evalbias.lm.engine import LocalEngine
 from evalbias.lm.head import decoder
+from evalbias.lm.local import LocalEngine
 from evalbias.lm.tokens import choice_sequences
-from evalbias.lm.trie import packs, shared
+from evalbias.lm.tree import packs, shared
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ import dspy
 from benchmarks.small_judge.corpus import around
 from evalbias import data
 from evalbias.data.pairing import by_input
-from evalbias.programs.criteria import BINS, PRESETS
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.labels import label_of
-from evalbias.programs.prompt import Message, comparison_labels, comparison_messages, judge_messages
+from evalbias.programs.criterion import BINS, PRESETS, Criterion
+from evalbias.programs.items import label_of
+from evalbias.programs.prompts import Message, comparison_labels, comparison_messages, judge_messages
 
 SPLIT_SEED = 0
 FILES = {

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.likelihood_bias.published import JUDGES, TABLE
 from benchmarks.likelihood_bias.table import markdown
 from benchmarks.results import write_section
-from evalbias.runs.values import number
+from evalbias.values import number
 
 
 def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any]]) -> str:

@@ -43,7 +43,7 @@ from benchmarks.tuned_judge.questions import (
     rated,
 )
 from evalbias import LocalLM
-from evalbias.runs.folder import versions
+from evalbias.runs import versions
 
 RANK, SCALE = 12, 2.0
 """Rank of the adapter on every projection, at which it takes 7.4 MB in 16 bits; factor of its product."""

@@ -30,12 +30,13 @@ from benchmarks.zepo.methods import CriterionResult, Settings, run
 from benchmarks.zepo.table import report
 from benchmarks.zepo.writer import grammar_writer
 from evalbias import data
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import identity, open_lm
-from evalbias.data import wordings, world
+from evalbias.cli.models import identity, open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.data import world
+from evalbias.data import world as wordings
 from evalbias.optimizers import GrammarParaphraser, LMParaphraser
 from evalbias.programs import NEWSROOM, SUMMEVAL, SYNTHETIC, TOPICALCHAT, Criterion
-from evalbias.report.preference import curve_plot
+from evalbias.report.plots import curve_plot
 
 FILES = {
     "newsroom": "upstream/newsroom.json",

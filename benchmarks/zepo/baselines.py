@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.likelihoods import likelihood_scores
+from evalbias.programs.judges import likelihood_scores
 
 
 def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:

@@ -15,8 +15,16 @@ from evalbias.data import by_input, pairs
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
 from evalbias.measures import spearman
 from evalbias.optimizers import ZEPO
-from evalbias.optimizers.zepo import CalibrationGap, Confidence, ContextFreeConfidence, Fairness, Proposer, ZEPOReport
-from evalbias.optimizers.zepo.sensitivity import CurvePoint, sensitivity_curve
+from evalbias.optimizers.zepo import (
+    CalibrationGap,
+    Confidence,
+    ContextFreeConfidence,
+    CurvePoint,
+    Fairness,
+    Proposer,
+    ZEPOReport,
+    sensitivity_curve,
+)
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())

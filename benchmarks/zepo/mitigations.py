@@ -25,19 +25,20 @@ import numpy as np
 
 from benchmarks.results import write_section
 from evalbias import data
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import identity, open_lm
-from evalbias.data import wordings, world
+from evalbias.cli.models import identity, open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.data import world
+from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
+from evalbias.evaluation.biases import PositionBias
 from evalbias.evaluation.estimates import Estimate, Sample, clusters_of, estimates_of
-from evalbias.evaluation.position import PositionBias
 from evalbias.measures import decision_shares
-from evalbias.measures.calibration import by_candidate, rotations
-from evalbias.measures.statistic import MeanStatistic
+from evalbias.measures.position_calibration import by_candidate, rotations
+from evalbias.measures.resample import MeanStatistic
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
-from evalbias.programs.position_calibration import CalibrationError
+from evalbias.programs.pairwise import CalibrationError
 
 SYNTHETIC_WORLD = "synthetic"
 FILES = {"llmbar": "llmbar.jsonl.gz", "pandalm": "pandalm.jsonl.gz"}

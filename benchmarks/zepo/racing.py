@@ -26,18 +26,17 @@ from scipy.special import expit
 
 from benchmarks.results import write_section
 from evalbias import data
-from evalbias.commands.models import identity, open_lm
-from evalbias.data import wordings, world
+from evalbias.cli.models import identity, open_lm
+from evalbias.data import world
+from evalbias.data import world as wordings
 from evalbias.measures import share_interval
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.zepo import Fairness
-from evalbias.optimizers.zepo.racing import LEVEL, rounds
-from evalbias.optimizers.zepo.search import Search
-from evalbias.optimizers.zepo.targets import PairwiseTarget
+from evalbias.optimizers.objectives import PairwiseTarget
+from evalbias.optimizers.racing import LEVEL, rounds
+from evalbias.optimizers.zepo import Fairness, Search
 from evalbias.programs import SYNTHETIC, PairwiseJudge
-from evalbias.runs.folder import check_settings
-from evalbias.runs.journal import Journal
+from evalbias.runs import Journal, check_settings
 
 DOCUMENTS = 20
 """Documents of the pool."""

@@ -11,9 +11,9 @@ from benchmarks.likelihood_bias.table import markdown
 from benchmarks.zepo.methods import OBJECTIVES, CriterionResult, Outcome
 from benchmarks.zepo.published import DEBIASED, JUDGES, PROMPTS, ROWS, SPEARMAN
 from benchmarks.zepo.published import OBJECTIVES as PUBLISHED_OBJECTIVES
-from evalbias.evaluation.formatting import count, mark
+from evalbias.evaluation.words import count, mark
 from evalbias.measures import quadratic_fit, spearman
-from evalbias.optimizers.zepo.sensitivity import CurvePoint
+from evalbias.optimizers.zepo import CurvePoint
 
 
 def report(dataset: str, results: Mapping[str, CriterionResult], settings: str) -> str:

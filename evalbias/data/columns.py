@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalbias.data.dataset import DataError
+from evalbias.data.cells import DataError
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),

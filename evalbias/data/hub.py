@@ -9,7 +9,7 @@ from httpx import TransportError
 from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-from evalbias.data.dataset import DataError
+from evalbias.data.cells import DataError
 
 
 def check_hub(name: str) -> None:

@@ -1,38 +1,52 @@
-"""Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
-
-A row holds an output and its input, ``source``; rows of recorded judges may lack the input. People's scores are
-``score``, one number for the criterion that is judged, or ``scores``, criterion -> number. ``ratings`` may add the
-single ratings, a list with one number for each rater, or criterion -> list. They tell how reliable the scores are,
-without which a judge's bias cannot be told from the raters' noise. A criterion without a score gets their mean.
-
-Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
-criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
-"""
+"""From rows to items: examples with checked fields."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from evalbias.data.choices import recorded_choice
-from evalbias.data.columns import lacking, suggestions
-from evalbias.data.dataset import DataError, Dataset
-from evalbias.data.item_names import item_name
-from evalbias.data.numbers import recorded_number
-from evalbias.data.reading import (
-    Source,
-    check_text,
+from evalbias.data.cells import (
+    DataError,
     number,
     one_criterion_ratings,
-    parsed,
     ratings,
+    recorded_choice,
+    recorded_number,
     scores,
     text,
 )
-from evalbias.data.tables import Table
-from evalbias.measures.checks import mean_of_defined
+from evalbias.data.columns import lacking, renamed, suggestions
+from evalbias.data.files import Dataset, Source, Table, check_text, parsed
+from evalbias.measures.arrays import mean_of_defined
+
+# Names of items in errors, reports and results.
+
+
+def item_name(example: Any, index: int | None = None) -> str:
+    """Return an item's ``id``, a pair's ``ids`` joined, the item's number, or the beginning of its text."""
+    if example.get("ids"):
+        return " | ".join(map(str, example["ids"]))
+    if example.get("id") is not None:
+        return str(example["id"])
+    return str(example.get("source") or dict(example))[:60] if index is None else str(index)
+
+
+# Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
+#
+# A row holds an output and its input, ``source``; rows of recorded judges may lack the input. People's scores are
+# ``score``, one number for the criterion that is judged, or ``scores``, criterion -> number. ``ratings`` may add the
+# single ratings, a list with one number for each rater, or criterion -> list. They tell how reliable the scores are,
+# without which a judge's bias cannot be told from the raters' noise. A criterion without a score gets their mean.
+#
+# Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
+# criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
+
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
 """Fields that hold a list or an object, which a table's cell may hold as JSON."""
@@ -210,3 +224,72 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, An
     rated = ratings(record, where)
     means = {name: mean_of_defined(row) for name, row in rated.items()}
     return {"scores": means | scores(record, where), **({"ratings": rated} if rated else {})}
+
+
+# Read JSONL files that do not fit in memory, one chunk of lines at a time.
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive lines of a file.
+
+    Attributes:
+        line: Number of the first line, from 1.
+        start: Byte offset of the first line.
+        size: Length of the chunk in bytes.
+        lines: Number of lines, blank lines included.
+        sha256: Hash of the chunk, by which a change of the file is noticed.
+    """
+
+    line: int
+    start: int
+    size: int
+    lines: int
+    sha256: bytes
+
+
+def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
+    """Locate the chunks of a file and hash the file.
+
+    Args:
+        path: Uncompressed ``.jsonl`` file.
+        lines: Number of lines per chunk, blank lines included; the last chunk may have fewer.
+
+    Returns:
+        Chunks in the order of the file, and the SHA-256 of the whole file.
+
+    Raises:
+        DataError: ``path`` is not an uncompressed ``.jsonl`` file.
+    """
+    if path.suffix != ".jsonl" or not path.is_file():
+        raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
+    digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
+    with path.open("rb") as file:
+        while some := list(itertools.islice(file, lines)):
+            content = b"".join(some)
+            digest.update(content)
+            located.append(Chunk(first, start, len(content), len(some), hashlib.sha256(content).digest()))
+            first, start = first + len(some), start + len(content)
+    return located, digest.hexdigest()
+
+
+def load_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
+    """Read the items of consecutive chunks in the same way as ``read``; a column of the mapping may be missing.
+
+    Raises:
+        DataError: A line is not a valid item, or the file has changed since the chunks were located; the message names
+            file and line.
+    """
+    content = b""
+    with path.open("rb") as file:
+        file.seek(some[0].start)
+        for chunk in some:
+            content += (part := file.read(chunk.size))
+            if hashlib.sha256(part).digest() != chunk.sha256:
+                raise DataError(
+                    f"{path} has changed since the run began (lines {chunk.line} to {chunk.line + chunk.lines - 1}): "
+                    "restore the file, or start over in a new folder (--out)."
+                )
+    source = Source("jsonl", path)
+    rows = source.records(source.part(content), first=some[0].line)
+    return load_records(source, ((where, renamed(record, mapping or {})) for where, record in rows))

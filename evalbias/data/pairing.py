@@ -1,17 +1,131 @@
-"""Pairs of outputs of the same input, for judges that compare two candidates."""
+"""What examples say of each other: inputs, people's scores, pairs and splits."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 import dspy
 
-from evalbias.data.choices import FIRST, SECOND, chosen_candidate
-from evalbias.data.item_names import item_name
-from evalbias.data.ratings import human_score, single_ratings
+from evalbias.data.cells import FIRST, LARGEST, SECOND, allowed, as_number, chosen_candidate
+from evalbias.data.items import item_name
+
+# Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have.
+#
+# ``ratings`` may hold the single ratings behind a score, from which the noise of the raters is known.
+
+
+def is_rated(example: dspy.Example, criterion: str) -> bool:
+    """Return whether an example has a human score on a criterion, defined or not; see ``human_score``."""
+    scores = _by_criterion(example)
+    return "score" in example if scores is None else criterion in scores
+
+
+def human_score(example: dspy.Example, criterion: str, *, required: bool = True) -> float:
+    """Return an example's human score on a criterion, NaN where undefined.
+
+    The score is ``scores[criterion]``. Where the example has no ``scores``, it is ``score``. An example that has
+    ``scores`` without the criterion is not rated on it, because its ``score`` may be that of another criterion.
+
+    Args:
+        example: Example with ``scores`` (criterion -> number) or ``score``; None stands for an undefined score.
+        criterion: Name of the criterion.
+        required: Whether to refuse an example that is not rated on the criterion. If False, its score is NaN.
+
+    Raises:
+        ValueError: The example is not rated on the criterion, or its score is not a number.
+
+    Examples:
+        >>> human_score(dspy.Example(score=4), "politeness")
+        4.0
+        >>> human_score(dspy.Example(score=4, scores={"politeness": 2}), "politeness")
+        2.0
+    """
+    scores = _by_criterion(example)
+    if not is_rated(example, criterion):
+        if not required:
+            return math.nan
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has no score on {criterion!r:.80}, "
+            f"{_what_there_is(example, scores)}: name another criterion, leave the item out, or add "
+            f"scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
+        )
+    value = example["score"] if scores is None else scores[criterion]
+    if value is None:
+        return math.nan
+    number = as_number(value)
+    if abs(number) > LARGEST:
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has the score {value!r:.80} on {criterion!r:.80}: give "
+            f"{allowed(number)}, or None if it is undefined."
+        )
+    return number
+
+
+def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
+    """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
+
+    They stand in ``ratings`` (criterion -> numbers, or the numbers alone beside the one label ``score``); without it,
+    the list is empty.
+
+    Raises:
+        ValueError: A rating is not a number.
+
+    Examples:
+        >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
+        [4.0, nan, 5.0]
+    """
+    given = example.get("ratings") or {}
+    try:
+        row = given if isinstance(given, list | tuple) else given.get(criterion) or ()
+        if isinstance(row, str):
+            raise TypeError
+        numbers = [math.nan if rating is None else as_number(rating) for rating in row]
+        if any(abs(number) > LARGEST for number in numbers):
+            raise ValueError
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has ratings={given!r:.80}: give criterion -> list of numbers of at "
+            f"most {LARGEST:g}, None where a rater gave none."
+        ) from None
+    return numbers
+
+
+def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
+    """Return the names of the criteria in the examples' ``scores`` and ``ratings``, in the order they appear.
+
+    A bare ``score`` and a bare list of ratings name no criterion.
+
+    Examples:
+        >>> rated_criteria([dspy.Example(scores={"wit": 4}), dspy.Example(ratings={"wit": [4, 5], "tone": [2, 2]})])
+        ['wit', 'tone']
+    """
+    given = (e.get(field) for e in examples for field in ("scores", "ratings"))
+    return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
+
+
+def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
+    scores = example.get("scores")
+    if scores is None or isinstance(scores, Mapping):
+        return scores
+    raise ValueError(
+        f"The item {item_name(example)!r:.80} has scores={scores!r:.80}: give criterion -> number, or one number as "
+        "score=."
+    )
+
+
+def _what_there_is(example: dspy.Example, scores: Mapping[str, Any] | None) -> str:
+    if scores is None:
+        return "neither in 'scores' nor as 'score'"
+    beside = "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
+    return f"only on {sorted(scores)}{beside}"
+
+
+# Pairs of outputs of the same input, for judges that compare two candidates.
 
 
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
@@ -201,3 +315,67 @@ def _differences(a: dspy.Example, b: dspy.Example, criterion: str) -> list[float
     """Subtract the second output's ratings rater by rater; nothing if different numbers of raters gave them."""
     first, second = (single_ratings(e, criterion) for e in (a, b))
     return [x - y for x, y in zip(first, second, strict=True)] if len(first) == len(second) else []
+
+
+# Split examples into training and test sets.
+
+
+BY = ("instance", "input")
+
+
+def split(
+    examples: Sequence[dspy.Example], *, test_fraction: float = 0.2, seed: int, by: str = "instance"
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split examples at random into a training and a test set.
+
+    The split depends on the ids and the seed, not on the order of the examples.
+
+    Args:
+        examples: Examples with distinct ``id``.
+        test_fraction: Share of the test set, in (0, 1). The number of test instances (or inputs) is rounded to the
+            nearest integer, halves up: 2846 instances give 569, 4221 give 844.
+        seed: Seed of the draw.
+        by: ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, or ``source`` where it is
+            missing) in the same set.
+
+    Returns:
+        Training set and test set, each sorted by id.
+
+    Raises:
+        ValueError: A set would be empty, an id is missing or repeated, or a parameter is out of range.
+    """
+    if by not in BY:
+        raise ValueError(f"by={by!r} is unknown; choose one of {BY}.")
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction={test_fraction} is out of range; give a number between 0 and 1, such as 0.2.")
+    items = _sorted(examples)
+    keys = [_key(e, by) for e in items]
+    groups = sorted(set(keys))
+    size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
+    if not 0 < size < len(groups):
+        raise ValueError(
+            f"{len(groups)} {by}{'s' * (len(groups) != 1)} cannot be split with test_fraction={test_fraction}: one set "
+            "would be empty. Give more examples or another fraction."
+        )
+    random.Random(seed).shuffle(groups)
+    test_keys = set(groups[:size])
+    train = [e for e, key in zip(items, keys, strict=True) if key not in test_keys]
+    return train, [e for e, key in zip(items, keys, strict=True) if key in test_keys]
+
+
+def _sorted(examples: Sequence[dspy.Example]) -> list[Any]:
+    missing = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
+    if missing is not None:
+        raise ValueError(f"The example at index {missing} has no id; give each example an id, which the split uses.")
+    items = sorted(examples, key=lambda e: str(e.id))
+    repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
+    if repeated is not None:
+        raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
+    return items
+
+
+def _key(example: Any, by: str) -> tuple[str, str]:
+    """Identify the group that stays in one set; the field's name keeps an ``input_id`` apart from an equal source."""
+    if by == "instance":
+        return "id", str(example.id)
+    return str(input_field(example)), input_key(example)

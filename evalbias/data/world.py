@@ -1,18 +1,4 @@
-"""A synthetic world with known quality: people, sentences about them, and raters with known preferences.
-
-Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
-one of three equally frequent classes: it states the fact, it says that the fact is unknown (an omission), or it states
-the fact in the wrong word order (a disfluency). A stated fact is sometimes wrong. Each class has four phrasings, from
-common to rare, drawn independently of the class, so the likelihood of a text says nothing about its quality. The
-phrasings are worded so that neither does its length. Raters differ in one number, their taste: how much a common
-phrasing raises their score.
-
-The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
-score of one rater, and most raters like common phrasing. Eight random demonstrations are too little evidence of a fair
-rater to change its prior; demonstrations that clearly contradict the preference for common phrasing are enough.
-
-Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
-"""
+"""The synthetic world, in which the truth is known: facts, wordings, errors and raters."""
 
 from __future__ import annotations
 
@@ -23,6 +9,77 @@ import re
 from dataclasses import dataclass
 
 import dspy
+
+# Wordings of a comparison in the synthetic world, and the position bias that each causes in its judge.
+#
+# A wording takes one phrase from every part. Each phrase moves the judge towards the first position by a known number
+# of nats (away from it if negative), and a wording by the sum of its phrases. Nothing else about a wording matters, so
+# the fairest wording is known.
+
+
+PARTS: tuple[dict[str, float], ...] = (
+    {
+        "Which {output} is": 0.8,
+        "What {output} is": 0.3,
+        "Choose the {output} that is": 0.1,
+        "Say which {output} is": -0.1,
+        "Find the {output} that is": -0.4,
+        "Name the {output} that is": -0.8,
+    },
+    {"better on": 0.6, "best for": 0.2, "stronger on": -0.2, "ahead on": -0.6},
+    {"{name}:": 0.3, "{name}.": 0.0, "{name},": -0.3},
+    {"{definition}": 0.4, "judge by the {source}.": 0.0, "look at all of the {source}.": -0.4},
+)
+
+GENERAL: tuple[tuple[str, ...], ...] = (
+    (
+        "Which {output} is",
+        "Say which {output} is",
+        "Decide which {output} is",
+        "Choose the {output} that is",
+        "Point out the {output} that is",
+    ),
+    ("better on", "stronger on", "the better one on", "ahead on"),
+    ("{name}:", "{name}."),
+    (
+        "{definition}",
+        "{definition} Read every {output} to its end first.",
+        "{definition} Weigh each {output} against the {source}.",
+        "{definition} The order in which they stand means nothing.",
+        "{definition} Neither length nor place counts.",
+    ),
+)
+"""Phrases for any criterion, all of which keep its definition. Their effect on a judge is unknown."""
+
+GAIN = 1.5
+"""Nats by which one point of quality moves the pairwise judge."""
+
+
+def wordings(*, source: str, output: str, name: str, definition: str) -> dict[str, float]:
+    """List every wording with its bias towards the first position, in nats."""
+    fields = {"source": source, "output": output, "name": name, "definition": definition}
+    biases = {}
+    for phrases in itertools.product(*(part.items() for part in PARTS)):
+        text = " ".join(phrase for phrase, _ in phrases).format(**fields)
+        biases[text] = sum(bias for _, bias in phrases)
+    return biases
+
+
+# A synthetic world with known quality: people, sentences about them, and raters with known preferences.
+#
+# Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
+# one of three equally frequent classes: it states the fact, it says that the fact is unknown (an omission), or it
+# states the fact in the wrong word order (a disfluency). A stated fact is sometimes wrong. Each class has four
+# phrasings, from common to rare, drawn independently of the class, so the likelihood of a text says nothing about its
+# quality. The phrasings are worded so that neither does its length. Raters differ in one number, their taste: how much
+# a common phrasing raises their score.
+#
+# The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
+# score of one rater, and most raters like common phrasing. Eight random demonstrations are too little evidence of a
+# fair rater to change its prior; demonstrations that clearly contradict the preference for common phrasing are enough.
+#
+# Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
+
 
 NAME = "quality"
 DEFINITION = "does the text say the data well?"

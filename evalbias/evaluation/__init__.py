@@ -1,23 +1,39 @@
 """Measure the biases of a judge, and compare two judges on the same items."""
 
-from evalbias.evaluation.agreement import measure_ranking, ranking_agreement
-from evalbias.evaluation.aspects import Aspect, measure_aspects
-from evalbias.evaluation.baselines import Row, compare_with_baselines
-from evalbias.evaluation.comparison import Change, Comparison, compare
-from evalbias.evaluation.estimates import Estimate, Sample
-from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.finding import Finding
-from evalbias.evaluation.function_judge import function_scores
+from evalbias.evaluation.answers import function_scores, recorded_scores, recorded_verdicts
+from evalbias.evaluation.audit import Finding
+from evalbias.evaluation.biases import BIASES, measure_rounds
+from evalbias.evaluation.estimates import (
+    Bias,
+    Change,
+    Comparison,
+    Estimate,
+    Measurement,
+    Sample,
+    compare,
+    items_needed,
+    label_next,
+    measure,
+)
 from evalbias.evaluation.judged import Judged, judge_examples, total
-from evalbias.evaluation.loop_comparison import LoopPair, LoopScores, compare_loops
-from evalbias.evaluation.loop_summary import LoopSummary, doublings, summarize_loop
-from evalbias.evaluation.loops import Loop, LoopRun, run_loops
-from evalbias.evaluation.measurement import Bias, Measurement, measure
-from evalbias.evaluation.recorded_judge import recorded_scores, recorded_verdicts
-from evalbias.evaluation.registry import BIASES
-from evalbias.evaluation.sample_size import items_needed, label_next
-from evalbias.evaluation.self_bias import measure_rounds
-from evalbias.evaluation.style import Paraphrased, StyleReport, measure_style
+from evalbias.evaluation.loops import (
+    Aspect,
+    CachedScorer,
+    Loop,
+    LoopPair,
+    LoopRun,
+    LoopScores,
+    LoopSummary,
+    Paraphrased,
+    StyleReport,
+    compare_loops,
+    doublings,
+    measure_aspects,
+    measure_style,
+    run_loops,
+    summarize_loop,
+)
+from evalbias.evaluation.rankings import Row, compare_with_baselines, measure_ranking, ranking_agreement
 
 __all__ = [
     "BIASES",

@@ -1,40 +1,370 @@
-"""The audit: every bias of any judge that the items allow to measure, its agreement with people, and a verdict."""
+"""The audit: one finding for each bias, and the verdict."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import dspy
+import numpy as np
+from numpy.typing import ArrayLike
 
 from evalbias import data as data_sets
-from evalbias.evaluation.advice import advice_on
-from evalbias.evaluation.audited import (
+from evalbias.data.sets import GROUPS
+from evalbias.evaluation.agreement import floors_not_surpassed
+from evalbias.evaluation.answers import (
     Answered,
     JudgeSource,
     answers_of,
+    criterion_asked,
     load_any_judge,
     pairs_for,
     recorded_fields,
 )
-from evalbias.evaluation.audited_criterion import criterion_asked
-from evalbias.evaluation.by_name import ByName
-from evalbias.evaluation.finding import ALPHA, Finding, findings_of, is_of_bias
-from evalbias.evaluation.floors import floors_not_surpassed
-from evalbias.evaluation.formatting import notebook_view
-from evalbias.evaluation.groups import group_field, measure_groups
-from evalbias.evaluation.joint import JointEffects
-from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.measurement import Bias, Measurement, measure
-from evalbias.evaluation.needs import Given, what_is_lacking
-from evalbias.evaluation.registry import BIASES
-from evalbias.evaluation.sample_size import label_next, labeled
-from evalbias.evaluation.verdict import Verdict, verdict_of
+from evalbias.evaluation.bias import (
+    ALLOWANCES,
+    Given,
+    advice_on,
+    in_words,
+    margin_in_words,
+    margin_of,
+    shown_distance,
+    what_is_lacking,
+)
+from evalbias.evaluation.biases import BIASES, IN_ONE_MODEL, JointEffects
+from evalbias.evaluation.estimates import (
+    Bias,
+    ByName,
+    Estimate,
+    Measurement,
+    items_needed,
+    label_next,
+    labeled,
+    measure,
+)
+from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged, rated_once
+from evalbias.evaluation.words import count, coverage_warning, joined, notebook_view, title
+from evalbias.measures.families import holm
+from evalbias.measures.resample import SCORE_SD
+from evalbias.measures.scale_use import SLOPE
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
+
+# One bias in an audit: whether the judge has it, how sure that is, and what would settle or mend it.
+
+
+ALPHA = 0.05
+"""Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
+
+RATED = (SCORE_SD, SLOPE)
+"""Units of estimates at equal quality, which need ratings."""
+
+Status = Literal["biased", "no sign", "too few items", "not measured"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of an audit for one bias.
+
+    Attributes:
+        bias: Name of the bias.
+        status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
+            ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
+            has one), or the judge's making rules the bias out. ``"too few items"``: neither.
+            ``"not measured"``: the items or the judge do not allow it, or allow bounds only, on both sides of 0.
+        estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
+        sentence: The finding in words, in units of the judge's scale.
+        margin: Smallest effect worth finding, in the estimate's unit.
+        margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
+        p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
+        items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
+            correction; None where unknown, or where as many could not tell.
+        rated_twice: Whether these items must have two ratings each, because items with one are left out.
+        remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
+        alone: Whether a bias is also shown in one model with the others, which are held fixed there; False where one of
+            them may be what looks like it.
+    """
+
+    bias: str
+    status: Status
+    estimate: Estimate | None
+    sentence: str
+    margin: float = math.nan
+    margin_in_words: str = ""
+    p_adjusted: float = math.nan
+    items_needed: int | None = None
+    rated_twice: bool = False
+    remedy: str = ""
+    alone: bool = True
+
+    @property
+    def tolerated(self) -> float:
+        """Distance below an unbiased judge that is no bias, where the interval as shown excludes 0; else 0."""
+        if self.status == "biased" or self.estimate is None or not round(self.estimate.high, 2) < 0:
+            return 0.0
+        return ALLOWANCES.get(self.estimate.unit, 0.0)
+
+
+def findings_of(
+    measurements: Mapping[str, Measurement],
+    judged: Judged,
+    not_measured: Mapping[str, str],
+    *,
+    askable: bool = True,
+    joint: Measurement | None = None,
+) -> tuple[Finding, ...]:
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+
+    Args:
+        measurements: Bias -> measurement, of biases only.
+        judged: What was measured.
+        not_measured: Bias -> why it was not measured.
+        askable: Whether evalbias can ask the judge and so compile it; what helps depends on it.
+        joint: The biases in one model, if it could be measured.
+    """
+    headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
+    settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and bias not in settled}
+    tested = {bias: p_value for bias, p_value in tested.items() if not math.isnan(p_value)}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    findings = [
+        Finding(bias, "no sign", headlines[bias], settled[bias])
+        if bias in settled
+        else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
+        for bias, measurement in measurements.items()
+    ]
+    findings = [
+        replace(f, remedy=_remedy(f, judged, askable), alone=_is_alone(f.bias, joint)) if f.status == "biased" else f
+        for f in findings
+    ]
+    return (*findings, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
+
+
+def is_of_bias(measurement: Measurement) -> bool:
+    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
+    headlines = (measurement.estimates.get(name) for name in measurement.headlines)
+    return any(estimate is not None and estimate.null is not None for estimate in headlines)
+
+
+def headline(measurement: Measurement) -> Estimate | None:
+    """Return the estimate that decides whether the judge is biased, less its null; None where there is none.
+
+    It is the first headline that has a null and that the outputs' quality cannot explain.
+    """
+    for name in measurement.headlines:
+        estimate = measurement.estimates.get(name)
+        if estimate is not None and estimate.null is not None and not estimate.confounded:
+            shift = estimate.null
+            return replace(
+                estimate, value=estimate.value - shift, low=estimate.low - shift, high=estimate.high - shift, null=0.0
+            )
+    return None
+
+
+def _finding(
+    bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float, tests: int
+) -> Finding:
+    lacking = what_is_lacking(bias, Given(judged))
+    if estimate is None:
+        why = "the quality of the outputs may explain all numbers that could be measured"
+        return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
+    if math.isnan(estimate.low):
+        return Finding(bias, "not measured", estimate, estimate.why_undefined)
+    margin = margin_of(estimate.unit)
+    status: Status = "too few items"
+    if p_adjusted < ALPHA:
+        status = "biased"
+    elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
+        status = "no sign"
+    elif math.isnan(estimate.value):
+        return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin=margin)
+    words = in_words(bias, estimate, measurement, judged)
+    needed = items_needed(estimate, shown_distance(estimate.unit), tests=tests)
+    if needed is not None and status == "too few items" and needed <= estimate.n:
+        needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
+    finding = Finding(
+        bias,
+        status,
+        estimate,
+        words,
+        margin=margin,
+        margin_in_words=margin_in_words(margin, estimate, measurement, judged),
+        p_adjusted=p_adjusted,
+        items_needed=needed,
+        rated_twice=estimate.unit in RATED and rated_once(judged) > 0,
+    )
+    least = (measurement.estimates[estimate.name].null or 0.0) - finding.tolerated
+    return replace(finding, sentence=f"{words}, where {least:g} and more is unbiased") if finding.tolerated else finding
+
+
+def _is_alone(bias: str, joint: Measurement | None) -> bool:
+    """Return whether a bias is shown with the others held fixed; True where that was not measured."""
+    estimate = None if joint is None else joint.estimates.get(IN_ONE_MODEL.get(bias, ""))
+    return estimate is None or not estimate.low <= 0 <= estimate.high
+
+
+def _remedy(finding: Finding, judged: Judged, askable: bool) -> str:
+    advice, estimate = advice_on(finding.bias), finding.estimate
+    if advice.for_reversed and estimate is not None and estimate.unit == SLOPE and estimate.high <= -1:
+        return advice.for_reversed
+    ours = advice.for_pairs if judged.pairwise else advice.for_scores
+    return ours if askable else advice.for_others or ours
+
+
+def _open_within_bounds(judged: Judged) -> str:
+    """Say why bounds cannot tell, however many items there are, and what can."""
+    if judged.pairwise and RATINGS not in judged.covariates:
+        one, second = "choice", "let a second person compare the pairs"
+    else:
+        one, second = "rating", "let a second person rate the items"
+    return (
+        f"with one {one} for each {'pair' if judged.pairwise else 'item'}, only bounds are known, and 0 lies between "
+        f"them: state how reliable a {one} is (reliability=R, --reliability R), or {second}"
+    )
+
+
+# A judge on groups of the items, such as the sets of a benchmark or the kinds of bias that its pairs provoke.
+
+
+def group_field(data: Any, by: str | None) -> str | None:
+    """Return the field that groups the items: the one that is named, else that of a known data set, else None."""
+    return by if by is not None else GROUPS.get(getattr(data, "name", ""))
+
+
+def measure_groups(
+    bias: Bias, judged: Judged, examples: Sequence[dspy.Example], field: str, *, seed: int
+) -> dict[str, Measurement]:
+    """Measure a bias, or the agreement with people, on the items of each value of a field.
+
+    Args:
+        bias: See ``BIASES``.
+        judged: Answers on all items.
+        examples: The items, in the same order.
+        field: Field whose values name the groups; items without a value belong to none.
+        seed: Seed for the intervals.
+
+    Returns:
+        Group -> measurement, in order of first appearance; groups to which the bias does not apply are left out.
+
+    Raises:
+        ValueError: No item has the field.
+    """
+    values = [None if e.get(field) is None else str(e[field]) for e in examples]
+    names = [name for name in dict.fromkeys(values) if name is not None]
+    if not names:
+        raise ValueError(f"No item has a field {field!r} to group by: name one that the data have.")
+    parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
+    return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}
+
+
+# The verdict of an audit: whether the judge is biased, how much, and what helps.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Conclusion of an audit.
+
+    Attributes:
+        paragraphs: Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a
+            label; then, each by itself, which of these biases may be another, what the agreement with people is not
+            shown to surpass, what helps and what it costs, and the biases that are ruled out, undecided, and not
+            measured.
+        findings: One finding per bias.
+        caution: What the agreement with people is not shown to surpass, as in the paragraphs; empty where there is
+            nothing to say.
+    """
+
+    paragraphs: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    caution: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All paragraphs in one line."""
+        return " ".join(self.paragraphs)
+
+    def having(self, status: Status) -> tuple[Finding, ...]:
+        """Return the findings with a status."""
+        return tuple(finding for finding in self.findings if finding.status == status)
+
+
+def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> Verdict:
+    """Conclude from the findings.
+
+    Args:
+        findings: One finding per bias.
+        coverage: (n,) probabilities that the judge's model answers with a label; empty where unknown.
+        caution: See ``Verdict``.
+    """
+    verdict = Verdict((), tuple(findings))
+    biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
+    clear, open_ = verdict.having("no sign"), verdict.having("too few items")
+    missing = verdict.having("not measured")
+    said, warning = _first(biased, clear, open_, missing), coverage_warning({"": coverage})
+    parts = [f"{warning} {said}" if warning else said]
+    parts += _confused([f for f in biased if not f.alone])
+    parts += [caution] if caution else []
+    parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
+    if clear:
+        parts.append(f"No sign of bias: {', '.join(map(_excluded, clear))}.")
+    if open_:
+        parts.append(f"Too few items to decide: {', '.join(map(_open, open_))}.")
+    if missing:
+        parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
+    return Verdict(tuple(parts), verdict.findings, caution)
+
+
+def _first(
+    biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding], missing: Sequence[Finding]
+) -> str:
+    if biased:
+        names, sentences = joined([title(f.bias) for f in biased]), "; ".join(f.sentence for f in biased)
+        return f"The judge is biased ({names}): {sentences}."
+    if open_:
+        return "No bias was found, but there are too few items to rule one out."
+    if clear and missing:
+        return "No bias was found among those measured, and there are enough items to say so."
+    if clear:
+        return "No bias was found, and there are enough items to say so."
+    return "No bias could be measured."
+
+
+def _confused(findings: Sequence[Finding]) -> list[str]:
+    """Say which biases may be others that go with them."""
+    if not findings:
+        return []
+    names, verb = joined([title(f.bias) for f in findings]), "is" if len(findings) == 1 else "are"
+    return [
+        f"With the other biases held fixed, {names} {verb} not shown (see 'Biases in one model'): in these outputs, "
+        "one bias may look like another."
+    ]
+
+
+def _excluded(finding: Finding) -> str:
+    if not finding.margin_in_words:
+        return f"{title(finding.bias)} ({finding.sentence})"
+    return f"{title(finding.bias)} ({finding.margin_in_words} is ruled out)"
+
+
+def _missing(finding: Finding) -> str:
+    """Name a bias, and why its number is undefined where the items seemed to allow it."""
+    return title(finding.bias) if finding.estimate is None else f"{title(finding.bias)} ({finding.sentence})"
+
+
+def _open(finding: Finding) -> str:
+    if finding.items_needed is not None:
+        rated = " with two ratings each" if finding.rated_twice else ""
+        return f"{title(finding.bias)} (about {count(finding.items_needed, 'item')}{rated} would be enough)"
+    reason = "" if finding.estimate is None else finding.estimate.reason
+    return f"{title(finding.bias)} ({reason})" if reason else title(finding.bias)
+
+
+# The audit: every bias of any judge that the items allow to measure, its agreement with people, and a verdict.
+
 
 AGREEMENT = "agreement"
 """Name of the measurement that is not of a bias."""

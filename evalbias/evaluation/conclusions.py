@@ -7,12 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.comparison import Change, Comparison
-from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.formatting import count, number
-from evalbias.evaluation.loop_summary import LoopSummary
-from evalbias.evaluation.measurement import Measurement
-from evalbias.measures.statistic import MeanStatistic
+from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
+from evalbias.evaluation.loops import LoopSummary
+from evalbias.evaluation.words import count, number
+from evalbias.measures.resample import MeanStatistic
 
 LEVEL = 0.05
 

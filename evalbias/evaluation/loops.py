@@ -1,10 +1,11 @@
-"""Run refine loops over many items: every step is logged, a stopped run continues, a failed item does not stop it."""
+"""Refine loops over many items: run, scored, summarized and compared."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import copy_context
@@ -14,16 +15,62 @@ from typing import Any, Protocol
 
 import dspy
 import numpy as np
+from numpy.typing import ArrayLike
 
-from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.biases import measure_rounds
+from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Sample, compare, measured
 from evalbias.measures.arrays import FloatArray
-from evalbias.programs.feedback.source import FeedbackSource
-from evalbias.programs.refine_step import Step, count_usage
-from evalbias.runs.fingerprint import describe, digest
-from evalbias.runs.folder import check_settings
-from evalbias.runs.journal import Journal
-from evalbias.runs.lock import lock_folder
-from evalbias.runs.values import number
+from evalbias.measures.resample import MeanStatistic
+from evalbias.programs.feedback import FeedbackSource, expected_scores, validated
+from evalbias.programs.loops import Step, count_usage, take_step
+from evalbias.programs.writing import PlainPredict
+from evalbias.runs import Journal, check_settings, lock_folder
+from evalbias.values import describe, digest, number
+
+# Scores of a loop's outputs by a source outside the loop; every distinct output is scored once.
+
+
+class CachedScorer:
+    """A feedback source whose scores are remembered.
+
+    Args:
+        source: Source to ask.
+        log: JSONL file that keeps the scores, so that a stopped run asks nothing again; None keeps them in memory.
+            Scores of another source in the same file are ignored.
+
+    Attributes:
+        failed: Item -> error that the source raised. Its outputs are undefined (NaN); a later run asks again.
+    """
+
+    def __init__(self, source: FeedbackSource, log: Path | None = None) -> None:
+        self.source = source
+        self.failed: dict[str, str] = {}
+        self._journal = None if log is None else Journal(log)
+        self._identity = digest(describe(source))
+        records = self._journal.read("item", "output", "by", "score") if self._journal else []
+        self._scores = {(r["item"], r["output"]): number(r["score"]) for r in records if r["by"] == self._identity}
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> float:
+        """Return the score of an output for an example with ``id``; NaN where it is undefined."""
+        key = (digest(dict(example.items()), 64), output)
+        if not output.strip():
+            return math.nan
+        if (older := (key[0][:16], output)) in self._scores:  # older logs have the first 16 digits
+            return self._scores[older]
+        if key not in self._scores:
+            try:
+                score = validated(self.source, self.source(example, output)).score
+            except Exception as error:  # a user's source may raise anything; the item is reported by its id
+                self.failed[str(example["id"])] = f"{type(error).__name__}: {error}"
+                return math.nan
+            self._scores[key] = score
+            if self._journal:
+                self._journal.append([{"item": key[0], "output": output, "by": self._identity, "score": score}])
+        return self._scores[key]
+
+
+# Run refine loops over many items: every step is logged, a stopped run continues, a failed item does not stop it.
+
 
 STEPS = "steps.jsonl"
 IDENTITY = "loop.json"
@@ -248,3 +295,289 @@ def _logged(log: Journal) -> dict[str, Loop]:
         steps = tuple(Step(**{**step, "score": number(step["score"])}) for step in record["steps"])
         loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
     return loops
+
+
+# Other qualities that a loop changes, such as fluency and understandability, round by round.
+
+
+SCORE = "score"
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One quality of a loop's outputs.
+
+    Attributes:
+        name: Name of its source.
+        rounds: (t + 1,) mean score after each number of refinements.
+        change: Last outputs against the first.
+    """
+
+    name: str
+    rounds: tuple[Measurement, ...]
+    change: Comparison
+
+
+def measure_aspects(
+    run: LoopRun,
+    examples: Sequence[Mapping[str, Any]],
+    sources: Sequence[FeedbackSource | CachedScorer],
+    *,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> list[Aspect]:
+    """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
+
+    Args:
+        run: The loops.
+        examples: Their items, in the run's order.
+        sources: Sources such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each distinct output is scored once.
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+    """
+    aspects = []
+    for source in sources:
+        name = source.source.name if isinstance(source, CachedScorer) else source.name
+        rounds = [
+            measured(
+                {SCORE: Sample(row, MeanStatistic(), name)},
+                bias="aspect",
+                criterion=name,
+                headlines=(SCORE,),
+                ids=run.ids,
+                columns={SCORE: row},
+                n_resamples=n_resamples,
+                seed=seed,
+            )
+            for row in run.quality(examples, source)
+        ]
+        change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+        aspects.append(Aspect(name, tuple(rounds), change))
+    return aspects
+
+
+# The self-bias of two models' loops on the same items: a paired test, item by item.
+
+
+@dataclass(frozen=True)
+class LoopScores:
+    """The scores of one model's loop.
+
+    Attributes:
+        name: Name of the model, or of whatever the loops differ in.
+        numbers: (t,) number of each round.
+        items: (n,) identity of each item: equal where two loops answer to the same input.
+        own: (t, n) the loop's own scores.
+        expected: (t, n) expected scores on the same range.
+    """
+
+    name: str
+    numbers: tuple[int, ...]
+    items: tuple[str, ...]
+    own: FloatArray
+    expected: FloatArray
+
+
+@dataclass(frozen=True)
+class LoopPair:
+    """Two loops in the same round, on the items that both have.
+
+    Attributes:
+        first: Name of the first loop.
+        second: Name of the second loop.
+        number: Number of the round, the last that both have.
+        items: Number of items that both have.
+        comparison: The second loop against the first.
+    """
+
+    first: str
+    second: str
+    number: int
+    items: int
+    comparison: Comparison
+
+
+def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES, seed: int) -> list[LoopPair]:
+    """Compare every two loops that share items, in the last round that both have.
+
+    The test is the paired permutation test of ``compare``: under the null hypothesis the two models' differences of own
+    and expected score are exchangeable item by item. It is two-sided and not corrected for the number of pairs. Pairs
+    of loops without a common item or round are left out.
+
+    Args:
+        loops: Loops whose scores are on the same range.
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+    """
+    pairs = []
+    for first, second in itertools.combinations(loops, 2):
+        others = set(second.items)
+        items = tuple(item for item in first.items if item in others)
+        rounds = set(first.numbers) & set(second.numbers)
+        if not items or not rounds:
+            continue
+        number = max(rounds)
+        sides = [_measured(loop, number, items, n_resamples, seed) for loop in (first, second)]
+        comparison = compare(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+        pairs.append(LoopPair(first.name, second.name, number, len(items), comparison))
+    return pairs
+
+
+def _measured(loop: LoopScores, number: int, items: tuple[str, ...], n_resamples: int, seed: int) -> Measurement:
+    places = {item: place for place, item in enumerate(loop.items)}
+    columns = [places[item] for item in items]
+    row = loop.numbers.index(number)
+    own, expected = (scores[row, columns][None] for scores in (loop.own, loop.expected))  # (1, n)
+    (measurement,) = measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
+    return measurement
+
+
+# The self-bias of a whole loop: every round, and the last round against the first.
+
+
+@dataclass(frozen=True)
+class LoopSummary:
+    """Self-bias of one loop.
+
+    Attributes:
+        name: Name of the model, or of whatever the loops differ in.
+        numbers: (t,) number of each round.
+        rounds: (t,) self-bias of every round.
+        change: Last round against the first.
+    """
+
+    name: str
+    numbers: tuple[int, ...]
+    rounds: tuple[Measurement, ...]
+    change: Comparison
+
+
+def doublings(k: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown.
+
+    Examples:
+        >>> doublings(6), doublings(8), doublings(1)
+        ((1, 2, 4, 6), (1, 2, 4, 8), (1,))
+    """
+    return (*(2**n for n in range(k.bit_length()) if 2**n < k), k)
+
+
+def summarize_loop(
+    name: str,
+    own: ArrayLike,
+    expected: ArrayLike,
+    *,
+    numbers: Sequence[int] | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int,
+) -> LoopSummary:
+    """Measure every round of a loop and test the last against the first.
+
+    Args:
+        name: Name of the loop.
+        own: (t, n) the loop's own scores, one row a round.
+        expected: (t, n) expected scores on the same range.
+        numbers: (t,) number of each round. Defaults to 0, 1, ...
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+    """
+    rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
+    change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
+
+
+# Preference for the own style: outputs of others, judged before and after the model paraphrases them.
+
+
+class Paraphrase(dspy.Signature):  # type: ignore[misc]
+    """Say the text in your own words, in its language and as you would put it. Keep what it means; mend nothing."""
+
+    text: str = dspy.InputField()
+    paraphrase: str = dspy.OutputField()
+
+
+class Paraphrased(dspy.Module):  # type: ignore[misc]
+    """A loop of two steps: an output of another author as it is, and as the model paraphrases it.
+
+    Args:
+        feedback: The model's own feedback, whose score may be biased.
+        field: Field of the example with the other author's output.
+        **config: Settings of the paraphrasing request.
+
+    A call returns the ``steps`` of a loop: 0 is the given output, 1 its paraphrase, which is always accepted.
+    """
+
+    def __init__(self, feedback: FeedbackSource, *, field: str = "output", **config: Any) -> None:
+        super().__init__()
+        self.feedback = feedback
+        self.field = field
+        self.paraphrase = PlainPredict(Paraphrase, **{"temperature": 0.0, "max_tokens": 300, **config})
+
+    def forward(self, **example: Any) -> dspy.Prediction:
+        """Judge and paraphrase one example's output."""
+        given = str(example[self.field])
+
+        def paraphrased() -> str:
+            return str(self.paraphrase(text=given).paraphrase)
+
+        writers = (lambda: given, paraphrased)
+        steps = [take_step(k, write, self.feedback, example, lambda _: True) for k, write in enumerate(writers)]
+        return dspy.Prediction(steps=steps, stopped="iterations")
+
+
+@dataclass(frozen=True)
+class StyleReport:
+    """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales.
+
+    Attributes:
+        before: Self-bias of the given outputs.
+        after: Self-bias of the paraphrases.
+        change: After against before.
+        run: Every output, paraphrase, score and feedback.
+        failed: Item -> error that stopped it.
+    """
+
+    before: Measurement
+    after: Measurement
+    change: Comparison
+    run: LoopRun
+    failed: dict[str, str]
+
+
+def measure_style(
+    program: Paraphrased,
+    examples: Sequence[dspy.Example],
+    quality: FeedbackSource,
+    *,
+    lm: Any = None,
+    log_dir: Path | None = None,
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> StyleReport:
+    """Paraphrase outputs of others and measure whether the bias grows (Xu et al. 2024, figure 7).
+
+    Args:
+        program: Program with the model's own feedback.
+        examples: Items with ``id``, the output, and what feedback and quality need.
+        quality: Source of the expected scores.
+        lm: Model for all modules. Defaults to their own, else DSPy's.
+        log_dir: Folder in which items are logged; a stopped run continues from there.
+        num_threads: Items at a time.
+        progress: Called with 1 after every item.
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+
+    Raises:
+        ValueError: Every item failed.
+    """
+    run = run_loops(program, examples, lm=lm, log_dir=log_dir, num_threads=num_threads, progress=progress)
+    if len(run.failed) == len(run.loops):
+        raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
+    with nullcontext() if log_dir is None else lock_folder(log_dir):
+        scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
+        expected = expected_scores(run.quality(examples, scorer), quality, run)
+    summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
+    before, after = summary.rounds
+    return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)

@@ -1,4 +1,7 @@
-"""Language models that return token probabilities."""
+"""Language models that return token probabilities.
+
+Models behind OpenAI-compatible servers, and how each kind of server returns probabilities.
+"""
 
 import os
 

@@ -17,8 +17,7 @@ import dspy
 from dspy import lm15
 from dspy.utils.exceptions import LMInvalidRequestError
 
-from evalbias.lm.dspy_compat import calling_predictor, is_decision
-from evalbias.lm.judgment import judgment_request, read_judgment
+from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.types import Message
 
 BOOLEAN = ("true", "false")

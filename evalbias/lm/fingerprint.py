@@ -23,8 +23,7 @@ import numpy as np
 
 from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
-from evalbias.runs.values import read_json
-from evalbias.runs.visible import get_logger
+from evalbias.values import get_logger, read_json
 
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
 """Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""

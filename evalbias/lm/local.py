@@ -1,18 +1,290 @@
-"""``LocalLM``: a transformers model on this machine as a ``dspy.LM`` with token probabilities."""
+"""``LocalLM``: a model on this machine as a DSPy engine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from dspy import lm15
 
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.engine import LocalEngine
-from evalbias.lm.engine_base import AsyncEngine
-from evalbias.lm.loading import load
+from evalbias.lm.dspy_seam import (
+    AsyncEngine,
+    Engine,
+    judgments,
+    measured,
+    messages_of,
+    refusals_for_dspy,
+    refuse,
+    validate_request,
+)
+from evalbias.lm.generate import Generated, Settings, generate
+from evalbias.lm.load import Loaded, load
+from evalbias.lm.render import Renderer, check_pairs, check_prompts
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.lm.score import Scorer
+from evalbias.lm.tokens import PromptTokenizer, check_known, check_lengths, choice_sequences, joint
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
+
+# Batching of calls from many threads.
+#
+# A caller queues its item. If no batch runs, it answers everything queued by then; else it waits for the batch to end.
+# Threads that just got an answer come back one after another, a few milliseconds apart: the next batch waits for them,
+# so that it holds an item of every busy thread. A lone thread never waits.
+
+
+PATIENCE = 0.1
+"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took."""
+
+LEAST_PATIENCE = 0.01
+"""Shortest such pause in seconds: what a thread spends in DSPy between two calls, with others busy too."""
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Batcher(Generic[Item, Answer]):
+    """Answers items in batches.
+
+    Args:
+        answer: Function that returns one answer per item, in order. If it raises, the items are answered one by one,
+            so that only the item's own caller gets the error.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Answer]]) -> None:
+        self._answer = answer
+        self._waiting: list[tuple[Item, Future[Answer]]] = []
+        lock = threading.Lock()
+        self._arrived, self._ended = threading.Condition(lock), threading.Condition(lock)
+        self._running = False
+        self._busy = 1  # threads to wait for: the most that were answered or waiting, one fewer every round
+        self._pause = LEAST_PATIENCE
+
+    def __call__(self, item: Item) -> Answer:
+        """Return the item's answer.
+
+        Raises:
+            Exception: Whatever ``answer`` raises for this item.
+        """
+        mine: Future[Answer] = Future()
+        with self._ended:
+            self._waiting.append((item, mine))
+            self._arrived.notify()
+            while self._running and not mine.done():
+                self._ended.wait()
+            if mine.done():
+                return mine.result()
+            self._running = True
+        batch: list[tuple[Item, Future[Answer]]] = []
+        try:
+            batch = self._gathered()
+            start = time.monotonic()
+            self._run(batch)
+            self._pause = max(LEAST_PATIENCE, PATIENCE * (time.monotonic() - start))
+        finally:
+            with self._ended:
+                self._running = False
+                self._busy = max(self._busy - 1, len(batch) + len(self._waiting))
+                self._ended.notify_all()
+        return mine.result()
+
+    def _gathered(self) -> list[tuple[Item, Future[Answer]]]:
+        """Take what is queued, once every busy thread is there or nobody came for a while."""
+        with self._arrived:
+            arrived = 0
+            while arrived < len(self._waiting) < self._busy:
+                arrived = len(self._waiting)
+                self._arrived.wait(self._pause)
+            batch, self._waiting = self._waiting, []
+            return batch
+
+    def _run(self, batch: list[tuple[Item, Future[Answer]]]) -> None:
+        try:
+            answers = self._answer([item for item, _ in batch])
+        except BaseException as error:
+            if len(batch) == 1 or not isinstance(error, Exception):
+                for _, future in batch:
+                    future.set_exception(error)
+                return
+            for one in batch:
+                self._run([one])
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            future.set_result(answer)
+
+
+# The judge that ships with the package: a small Llama trained on the synthetic world, loaded like any other folder.
+
+
+FOLDER = Path(__file__).parent.parent / "embedded"
+
+
+def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
+    """Load the embedded model in float32; it knows the synthetic world only and cannot judge real texts."""
+    return LocalLM(str(FOLDER), device=device, dtype="float32")
+
+
+# A local transformers model as a DSPy engine: measured judgments, generation, and token probabilities.
+
+
+NAME = "LocalLM"
+
+Start = tuple[list[int], Settings]
+Question = tuple[Sequence[Message], tuple[str, ...]]
+
+
+class LocalEngine(Engine):
+    """The engine of ``LocalLM``.
+
+    Args:
+        loaded: Model and tokenizer.
+        batch_tokens: Largest number of tokens in one forward pass.
+        share_prefixes: Whether to compute shared prefixes once.
+        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
+    """
+
+    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
+        self.loaded = loaded
+        self._options = {
+            "batch_tokens": batch_tokens,
+            "share_prefixes": share_prefixes,
+            "prefix_bytes": prefix_bytes,
+        }
+        self.tokenizer = PromptTokenizer(loaded.tokenizer)
+        self.render = Renderer(self.tokenizer, loaded.arguments["template_options"])
+        context = loaded.context_length
+        self.scorer = Scorer(
+            loaded.model,
+            context=context,
+            batch_tokens=batch_tokens,
+            share=share_prefixes,
+            prefix_bytes=prefix_bytes,
+            passed=loaded.passed.under(self._options),
+        )
+        self._busy = threading.RLock()  # the model runs one batch at a time
+        self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)
+        self._write: Batcher[Start, Generated] = Batcher(self._generations)
+        self._draws: Counter[bytes] = Counter()
+        self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
+        check_pairs(pairs)
+        sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
+        check_known(self.tokenizer, sequences)
+        with self._busy:
+            return [LogLikelihood(values) for values in self.scorer(sequences)]
+
+    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        check_prompts(prompts)
+        rows = choice_sequences(self.tokenizer, [self.render(p) for p in prompts], choices)
+        longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
+        check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
+        with self._busy:
+            values = self.scorer([sequence for row in rows for sequence in row])
+        totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
+        return ChoiceLogprobs(tuple(choices), totals)
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request; see ``dspy.clients.engines.Engine``."""
+        validate_request(request)
+        refuse(request, NAME)
+        messages = messages_of(request, NAME)
+        with refusals_for_dspy():
+            if judgments(request):
+                return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
+            rendered = self.render(messages)
+            prompt = list(self.tokenizer.encode(rendered.alone()).ids)
+            generated = self._write((prompt, self._seeded(prompt, _settings(request))))
+            return _response(request, generated, len(prompt), rendered.lead)
+
+    def forget(self) -> None:
+        """Clear the prefix cache."""
+        with self._busy:
+            self.scorer.prefixes.clear()
+
+    def dump_state(self) -> dict[str, Any]:
+        """Return the arguments of ``LocalLM`` for the same model, without weights or keys."""
+        return {**self.loaded.arguments, **self._options}
+
+    def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
+        """Return settings with a seed that depends on the prompt, so that prompts do not share random numbers.
+
+        A repeated request with a seed samples the same text again; one without a seed samples another text.
+        """
+        key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
+        if settings.seed is None:
+            with self._drawing:
+                self._draws[key] += 1
+                number = self._draws[key]
+        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
+        return replace(settings, seed=seed)
+
+    def _generations(self, starts: Sequence[Start]) -> list[Generated]:
+        """Generate the texts of one batch of requests, as many at once as ``batch_tokens`` allows."""
+        size = max(len(prompt) + settings.max_tokens for prompt, settings in starts)
+        rows, done = max(1, self.scorer.batch_tokens // size), []
+        loaded = self.loaded
+        with self._busy:
+            for index in range(0, len(starts), rows):
+                prompts, settings = zip(*starts[index : index + rows], strict=True)
+                done += generate(loaded.model, loaded.tokenizer, prompts, settings, context=loaded.context_length)
+        return done
+
+    def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
+        """Answer one batch of judgments, those with the same choices in one call."""
+        done: dict[int, ChoiceLogprobs] = {}
+        for choices in dict.fromkeys(choices for _, choices in questions):
+            indices = [i for i, (_, c) in enumerate(questions) if c == choices]
+            logprobs = self.choice_logprobs([questions[i][0] for i in indices], choices).logprobs  # (n, c)
+            for row, index in enumerate(indices):
+                done[index] = ChoiceLogprobs(choices, logprobs[row : row + 1])
+        return [done[i] for i in range(len(questions))]
+
+
+def _settings(request: lm15.Request) -> Settings:
+    values = {
+        name: getattr(request.config, name)
+        for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")
+        if getattr(request.config, name) is not None
+    }
+    return Settings(**values, stop=tuple(request.config.stop), top=request.config.logprobs)
+
+
+def _response(request: lm15.Request, generated: Generated, prompt_tokens: int, lead: str) -> lm15.Response:
+    logprobs = None
+    if request.config.logprobs is not None:
+        logprobs = tuple(
+            lm15.TokenLogprob(
+                token=token.text,
+                logprob=token.logprob,
+                token_id=token.id,
+                top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
+            )
+            for token in generated.tokens
+        )
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(generated.text.removeprefix(lead)),
+        finish_reason="stop" if generated.finished else "length",
+        usage=lm15.Usage(input_tokens=prompt_tokens, output_tokens=generated.length, total_tokens=None),
+        logprobs=logprobs,
+    )
+
+
+# ``LocalLM``: a transformers model on this machine as a ``dspy.LM`` with token probabilities.
+
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
@@ -22,12 +294,12 @@ class LocalLM(DecidingLM, SavedLM):
     """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
-    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.text``. DSPy's
+    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.render``. DSPy's
     decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured probabilities; see ``DecidingLM``.
 
     Args:
         model: Folder, GGUF file or Hugging Face name of the model. A GGUF file takes the extra ``gguf``; its weights
-            are dequantized to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.gguf``).
+            are dequantized to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.files``).
         device: Device of the model; ``"auto"`` takes a GPU if there is one.
         dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
             batch, up to 1e-5 nats.

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from evalbias.lm.fingerprint import cache_folder, store
-from evalbias.runs.values import read_json
+from evalbias.values import read_json
 
 SMALL = 10_000_000
 """Number of parameters below which nothing is noted: the checks take milliseconds."""

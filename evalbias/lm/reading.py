@@ -1,10 +1,19 @@
-"""The choice that a written answer names, read strictly: an answer that is not clear is read as none."""
+"""Choices in answers: named in a text, or among the most probable first tokens."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
+
+import numpy as np
+
+from evalbias.measures.arrays import FloatArray
+
+# The choice that a written answer names, read strictly: an answer that is not clear is read as none.
+
 
 _MARKS = " \t*_`'\"().:;,!#"
 """Characters that may stand around an answer."""
@@ -63,3 +72,85 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     number = all(re.fullmatch(r"-?\d+", c) for c in choices)
     after = r"(?!\.\d)(?!\s*[-\u2013\u2014]\s*\d)" if number else rf"(?!/)(?!\s+(?!(?:{_AFTER_NAMES})\b)[a-z])"
     return re.compile(rf"(?<![\w./-])(?<!\bof )({names})(?!\w){after}")
+
+
+# Probabilities of choices from the most probable first tokens of an answer, which is all that many models report.
+
+
+TOP = 20
+"""Number of most probable tokens that OpenAI's protocol returns at most."""
+
+TOLERANCE = 1e-3
+"""Default for the largest probability share that unreported choices may have and count as 0."""
+
+ROUNDING = 0.05
+"""Largest excess over 1 of the sum of reported probabilities, which servers round."""
+
+MINUS_INFINITY = -9999.0
+"""Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
+
+
+def logprob_of(value: Any) -> float:
+    """Return a reported log-probability as a float in [-inf, 0].
+
+    Raises:
+        ValueError: The value is NaN, positive by more than rounding, or not a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:  # no NaN is
+        raise ValueError(f"{value!r:.80} is not a log-probability")
+    return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
+
+
+def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    """Return the most probable first tokens of an answer, text -> log-probability in nats.
+
+    Servers write several tokens as the same text, such as a digit with and without the mark of a word's beginning.
+    Their probabilities are added: the answer begins with that text after each of them.
+
+    Args:
+        reported: Text and log-probability of each reported token.
+
+    Raises:
+        ValueError: A value is not a log-probability, or the probabilities sum to more than 1 by more than rounding.
+
+    Example:
+        >>> first_tokens([("4", math.log(0.5)), ("4", math.log(0.25))])
+        {'4': -0.2876820724517809}
+    """
+    logprobs: dict[str, list[float]] = {}
+    for text, value in reported:
+        logprobs.setdefault(text, []).append(logprob_of(value))
+    top = {text: float(np.logaddexp.reduce(values)) for text, values in logprobs.items()}
+    total = float(np.exp(list(top.values())).sum())
+    if total > 1.0 + ROUNDING:
+        raise ValueError(f"the probabilities of the first token sum to {total:.3g}")
+    return {text: min(value, 0.0) for text, value in top.items()}
+
+
+def first_token_row(top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOLERANCE) -> FloatArray:
+    """Return the log-probability that an answer begins with each choice as one token, shape (c,).
+
+    A choice that is not among the reported tokens is at most as probable as the least probable reported one, and all
+    such choices together at most as probable as the reported tokens leave room for. If that bound is at most
+    ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
+    reported token is a prefix of an unreported choice, the row is undefined: NaN.
+
+    Args:
+        top: Most probable first tokens with their log-probabilities in nats.
+        choices: Texts of the choices.
+        tolerance: Largest probability share of unreported choices, in [0, 1].
+
+    Example:
+        >>> first_token_row({"A": math.log(0.75), "B": math.log(0.25)}, ["A", "B"]).round(3)
+        array([-0.288, -1.386])
+    """
+    row = np.array([top.get(choice, -math.inf) for choice in choices])  # (c,)
+    unreported = [choice for choice in choices if choice not in top]
+    if not unreported:
+        return row
+    if any(choice.startswith(token) for choice in unreported for token in top if token):
+        return np.full(len(choices), np.nan)
+    shares = np.exp(list(top.values()))
+    bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
+    reported = float(np.exp(row).sum())
+    return row if reported > 0 and bound <= tolerance * reported else np.full(len(choices), np.nan)

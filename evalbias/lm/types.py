@@ -1,23 +1,26 @@
-"""Token probabilities, and the protocol of a language model that returns them."""
+"""What models are asked and answer, and how an item is refused."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
+
+# Token probabilities, and the protocol of a language model that returns them.
+
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 
 SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
-
 
 MOST = math.exp(SAME_MODEL)
 """Largest sum of the probabilities of choices, which exclude each other; each may come from a run of its own."""
@@ -32,7 +35,7 @@ class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, 
     """A model cannot be asked about some items of a call, which says nothing about the others.
 
     Items that are neither refused nor answered were not asked: a call without the refused ones answers them. See
-    ``evalbias.lm.refusals.settled``.
+    ``evalbias.lm.types.settled``.
 
     Args:
         refused: Index of an item in the call -> what is wrong with its prompt, as the rest of a sentence that begins
@@ -244,3 +247,238 @@ class MeasuringLM(Protocol):
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability of every choice after every prompt."""
         ...
+
+
+# Items that a model refuses: which of a call they are, and whether the item or the settings are to blame.
+#
+# A server answers "400 Bad Request" to a prompt that is too long or against its policy, and also to a setting that it
+# does not know. Codes and wordings differ between servers and versions, so they are not read. The same request with a
+# harmless text in place of the judged one tells the two apart: if it is answered, the refusal was about the item, which
+# is left out; if it is refused too, so would be every item, and the call ends with an error.
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+STATUSES = frozenset({400, 413, 422})
+"""HTTP statuses that may be about the prompt: bad request, too large, unprocessable."""
+
+HARMLESS = "Answer with one digit."
+"""Text in place of the judged one."""
+
+
+def harmless(prompt: Prompt) -> Prompt:
+    """Return a prompt with ``HARMLESS`` as its last user message; instructions and demonstrations stay as they are."""
+    if isinstance(prompt, str):
+        return HARMLESS
+    last = max((i for i, message in enumerate(prompt) if message["role"] == "user"), default=len(prompt) - 1)
+    return [{**message, "content": HARMLESS} if i == last else message for i, message in enumerate(prompt)]
+
+
+def each(check: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    """Apply a function to every item of a call.
+
+    Args:
+        check: Function of one item, which raises ``PromptRefused`` as for a call with this item alone.
+        items: Items of the call.
+
+    Raises:
+        PromptRefused: Items are refused, all of which the exception holds.
+    """
+    done: list[Answer] = []
+    errors: dict[int, PromptRefused] = {}
+    for number, item in enumerate(items):
+        try:
+            done.append(check(item))
+        except PromptRefused as error:
+            errors[number] = error
+    if errors:
+        kinds = {type(error) for error in errors.values()}
+        kind = kinds.pop() if len(kinds) == 1 else PromptRefused
+        raise kind({number: error.refused[0] for number, error in errors.items()})
+    return done
+
+
+def settled(
+    ask: Callable[[list[Item]], Sequence[Answer]], items: Sequence[Item]
+) -> tuple[dict[int, Answer], dict[int, str]]:
+    """Ask about all items, and again about those that a refused call left unanswered.
+
+    Returns:
+        Index of an item -> its answer, in the order of the items, and index of a refused item -> the reason.
+
+    Raises:
+        Unanswered: There was a connection error; the exception holds all answers so far.
+        Interrupted: The user interrupted a call; the exception holds all answers so far.
+        ValueError: The model gives more or fewer answers than it was asked for.
+    """
+    answered: dict[int, Answer] = {}
+    refused: dict[int, str] = {}
+    while waiting := [i for i in range(len(items)) if i not in answered and i not in refused]:
+        try:
+            answers: Mapping[int, Answer] = _numbered(ask([items[i] for i in waiting]), len(waiting))
+        except PromptRefused as error:
+            answers = error.answered
+            refused |= {waiting[i]: reason for i, reason in error.refused.items()}
+        except (Unanswered, Interrupted) as error:
+            error.answered = answered | {waiting[i]: answer for i, answer in error.answered.items()}
+            raise
+        answered |= {waiting[i]: answer for i, answer in answers.items()}
+    return dict(sorted(answered.items())), refused
+
+
+def _numbered(answers: Sequence[Answer], asked: int) -> dict[int, Answer]:
+    if len(answers) != asked:  # asking again for those that are missing might never end
+        raise ValueError(f"The model gave {len(answers)} answers to {asked} prompts: correct it, one answer a prompt.")
+    return dict(enumerate(answers))
+
+
+def remembered(
+    ask: Callable[[list[Item]], Sequence[Answer]],
+    items: Sequence[Item],
+    keys: Sequence[str],
+    known: MutableMapping[str, Answer],
+) -> list[Answer]:
+    """Return the answers to all items; those that are not known yet are asked for and kept, whatever ends the call.
+
+    Args:
+        ask: Function from items to their answers.
+        items: Items of the call.
+        keys: Key of every item; items with the same key have the same answer.
+        known: Key -> answer; new answers are added.
+
+    Raises:
+        PromptRefused: Items are refused; the exception holds the answers of the others.
+        Unanswered: There was a connection error; the exception holds all answers so far.
+        Interrupted: The user interrupted a call; the exception holds all answers so far.
+    """
+    new = {key: item for key, item in zip(keys, items, strict=True) if key not in known}
+    names = list(new)
+    try:
+        answered, refused = settled(ask, list(new.values()))
+    except (Unanswered, Interrupted) as error:
+        known.update({names[i]: answer for i, answer in error.answered.items()})
+        error.answered = {number: known[key] for number, key in enumerate(keys) if key in known}
+        raise
+    known.update({names[i]: answer for i, answer in answered.items()})
+    check_refused(keys, {names[i]: reason for i, reason in refused.items()}, known.__getitem__)
+    return [known[key] for key in keys]
+
+
+def check_refused(keys: Sequence[str], refused: Mapping[str, str], answer: Callable[[str], Any]) -> None:
+    """Check that no item of a call is refused.
+
+    Args:
+        keys: Key of every item.
+        refused: Key of a refused item -> the reason.
+        answer: Function from the key of any other item to its answer.
+
+    Raises:
+        PromptRefused: An item is refused.
+    """
+    if refused:
+        raise PromptRefused(
+            {number: refused[key] for number, key in enumerate(keys) if key in refused},
+            {number: answer(key) for number, key in enumerate(keys) if key not in refused},
+        )
+
+
+FOLLOW = "\n"
+
+Span = tuple[int, int]
+"""First character of a part of a text, and the character after it."""
+
+Closing = tuple[str, tuple[Span, ...]]
+"""Text that would follow an answer, and where a chat template wrote control tokens in it, in order."""
+
+
+def plain_closing() -> Closing:
+    """Return what follows an answer where there is no chat template."""
+    return FOLLOW, ()
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A prompt and the text after it, as one text.
+
+    Attributes:
+        text: The text.
+        context: Number of characters before the text after the prompt.
+        special: Whether the tokenizer adds its special tokens.
+        controls: Where a chat template wrote control tokens, in order; the rest is plain text, whatever it spells.
+    """
+
+    text: str
+    context: int
+    special: bool
+    controls: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A prompt as text.
+
+    Attributes:
+        text: Text of the prompt.
+        lead: Text between the prompt and an answer that is given rather than generated.
+        special: Whether the tokenizer adds its special tokens; a chat template has written them already.
+        controls: Where the chat template wrote control tokens in ``text``, in order.
+        closing: Function that returns what would follow the answer. Few prompts need it: those whose choices are
+            prefixes of each other, which it closes.
+    """
+
+    text: str
+    lead: str = ""
+    special: bool = True
+    controls: tuple[Span, ...] = ()
+    closing: Callable[[], Closing] = field(default=plain_closing, compare=False, repr=False)
+
+    @property
+    def follow(self) -> str:
+        """Text that would follow the answer."""
+        return self._closed[0]
+
+    @property
+    def follow_controls(self) -> tuple[Span, ...]:
+        """Where the chat template wrote control tokens in ``follow``, in order."""
+        return self._closed[1]
+
+    @cached_property
+    def _closed(self) -> Closing:
+        return self.closing()
+
+    def before(self, answer: str, *, closed: bool = False) -> Joined:
+        """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""
+        context = self.text + self.lead
+        text, controls = context + answer, self.controls
+        if closed:
+            controls += tuple((len(text) + start, len(text) + stop) for start, stop in self.follow_controls)
+            text += self.follow
+        return Joined(text, len(context), self.special, controls)
+
+    def alone(self) -> Joined:
+        """Return the prompt without an answer, as a model continues it."""
+        return Joined(self.text, len(self.text), self.special, self.controls)
+
+
+class PromptTooLong(PromptRefused):
+    """A prompt is longer than the model's context; prompts are never truncated."""
+
+
+# The base of models that change or watch what another model answers.
+
+
+class WrappedLM:
+    """A measuring LM around another one; every attribute that a subclass does not define is the wrapped model's.
+
+    Args:
+        lm: Model to ask.
+    """
+
+    def __init__(self, lm: MeasuringLM) -> None:
+        self._lm = lm
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy is asked for these before it has the model
+            raise AttributeError(name)
+        return getattr(self._lm, name)

@@ -1,30 +1,49 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
-from evalbias.measures.agreement import Agreement, kendall, pairwise_accuracy, pearson, spearman
-from evalbias.measures.bias_and_skewness import SelfBias, distance_skewness, measure_self_bias, self_bias
-from evalbias.measures.corrected import corrected_mean, corrected_rate
-from evalbias.measures.curve import QuadraticFit, quadratic_fit
-from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
-from evalbias.measures.effect import FeatureEffect
+from evalbias.measures.agreement import (
+    Agreement,
+    brier_scores,
+    calibration_error,
+    cohen_kappa,
+    kendall,
+    krippendorff_alpha,
+    pairwise_accuracy,
+    pearson,
+    spearman,
+    spearman_rows,
+)
+from evalbias.measures.corrections import corrected_mean, corrected_rate
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.equal_quality import (
+    FeatureEffect,
     effect_at_equal_quality,
     effect_change,
     likelihood_effect,
     likelihood_effect_change,
 )
-from evalbias.measures.forecasts import brier_scores, calibration_error
-from evalbias.measures.intervals import ConfidenceInterval, bootstrap_ci, share_interval
 from evalbias.measures.likelihood import (
     LikelihoodBias,
+    RankStatistic,
     bias_score,
+    bias_score_statistic,
     likelihood_bias,
+    performance_statistic,
     rs_scores,
     unfairness_scores,
 )
-from evalbias.measures.mqm import MQMError, MQMReading, mqm_score
-from evalbias.measures.mqm_reading import parse_mqm, read_mqm
-from evalbias.measures.preference import (
+from evalbias.measures.loops import (
+    QuantileMap,
+    SelfBias,
+    SkewnessStatistic,
+    distance_skewness,
+    measure_self_bias,
+    self_bias,
+)
+from evalbias.measures.mqm import MQMError, MQMReading, mqm_score, parse_mqm, read_mqm
+from evalbias.measures.pairs import (
+    FairnessStatistic,
+    OddsStatistic,
+    QuadraticFit,
     calibration_gap,
     confidence,
     consistent_preferences,
@@ -35,14 +54,19 @@ from evalbias.measures.preference import (
     longer_wins,
     negative_entropies,
     position_consistency,
+    quadratic_fit,
 )
-from evalbias.measures.quantiles import QuantileMap
-from evalbias.measures.rank_statistic import RankStatistic, bias_score_statistic, performance_statistic
-from evalbias.measures.ranks import spearman_rows
-from evalbias.measures.reliability import cohen_kappa, krippendorff_alpha
-from evalbias.measures.significance import PermutationTest, paired_permutation_test
-from evalbias.measures.statistic import MeanStatistic, ShareStatistic, SkewnessStatistic, Statistic
-from evalbias.measures.uniformity import score_uniformity
+from evalbias.measures.resample import (
+    ConfidenceInterval,
+    MeanStatistic,
+    PermutationTest,
+    ShareStatistic,
+    Statistic,
+    bootstrap_ci,
+    paired_permutation_test,
+    share_interval,
+)
+from evalbias.measures.scale_use import score_uniformity
 
 __all__ = [
     "Agreement",

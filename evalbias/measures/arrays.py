@@ -1,7 +1,15 @@
-"""Types of arrays, and division that leaves undefined what it cannot divide."""
+"""Arrays of numbers: checked, aligned, and NaN where undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+# Types of arrays, and division that leaves undefined what it cannot divide.
+
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -42,3 +50,134 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """
     undefined = np.full(denominator.shape, np.nan)
     return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
+
+
+# Checks of input arrays that all measures share.
+
+
+LARGEST_INTEGER = 2**53
+"""Largest integer from 0 that floats tell from all of its neighbors."""
+_NO_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "S": "bytes"}
+
+
+def numbers(values: ArrayLike, name: str) -> FloatArray:
+    """Convert values to a float array of the same shape; a masked value becomes NaN, and True is 1.
+
+    Raises:
+        ValueError: A value is no number, or an integer that a float cannot hold.
+    """
+    if isinstance(values, np.ma.MaskedArray) or (
+        isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values)
+    ):
+        masked: Any = np.ma.asarray(values)
+        array = np.full(masked.shape, np.nan)
+        array[~np.ma.getmaskarray(masked)] = numbers(masked.compressed(), name)
+        return array
+    given: Any = np.asarray(values)
+    kinds = {np.asarray(value).dtype.kind for value in given.flat} if given.dtype == object else {given.dtype.kind}
+    if refused := kinds & _NO_NUMBERS.keys():
+        raise ValueError(f"{name} holds {_NO_NUMBERS[min(refused)]}: give real numbers.")
+    integers: Any = [v for v in given.flat if isinstance(v, int | np.integer)] if given.dtype == object else given
+    whole = kinds & {"i", "u", "O"} and np.size(integers)
+    if whole and max(abs(int(end)) for end in (np.min(integers), np.max(integers))) > LARGEST_INTEGER:
+        raise ValueError(f"{name} holds integers beyond 2**53, which floats cannot tell apart: subtract an offset.")
+    if given.dtype == object:
+        given = np.array([np.nan if missing(v) else v for v in given.flat], dtype=np.float64).reshape(given.shape)
+    return np.asarray(given, dtype=np.float64)
+
+
+def common_index(*values: object) -> Any:
+    """Return the pandas index of the values that have one; None where none has.
+
+    Raises:
+        ValueError: Two of them differ, so that items which stand at the same place are not the same.
+    """
+    given: list[Any] = [getattr(value, "index", None) for value in values]
+    indexes = [index for index in given if hasattr(index, "equals")]
+    if any(not indexes[0].equals(index) for index in indexes[1:]):
+        raise ValueError(
+            "The pandas indexes of the arrays differ: bring them into one order, as by second.reindex(first.index), or "
+            "give second.to_numpy() if the same items stand at the same places."
+        )
+    return indexes[0] if indexes else None
+
+
+def groups_of(groups: Sequence[object], kept: BoolArray, name: str) -> list[object]:
+    """Return the group (cluster, document, input) of each kept item, by place and not by a pandas label.
+
+    Raises:
+        ValueError: Another number of entries than items, or a missing one; whether items without a group belong
+            together is not known.
+    """
+    if len(groups) != len(kept):
+        raise ValueError(f"{name} has {len(groups)} entries for {len(kept)} items: give one entry an item.")
+    used = {index: group for index, (group, of_use) in enumerate(zip(groups, kept, strict=True)) if of_use}
+    for index, group in used.items():
+        if missing(group):
+            raise ValueError(f"{name}[{index}] is {group!r}: give each item its group, or a name of its own.")
+    return list(used.values())
+
+
+def missing(value: object) -> bool:
+    """Return whether a value says that there is none: None, NaN, NaT, or pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is not even unequal to itself
+        return True
+
+
+def vector(values: ArrayLike, name: str) -> FloatArray:
+    """Convert values to a 1-D float array; NaN is allowed and means undefined.
+
+    Raises:
+        ValueError: The values are not one-dimensional, one is infinite (the message gives its index), or see
+            ``numbers``.
+    """
+    array = numbers(values, name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
+    infinite = np.flatnonzero(np.isinf(array))
+    if len(infinite):
+        raise ValueError(f"{name}[{infinite[0]}] is infinite; use NaN for undefined values.")
+    return array
+
+
+def vectors(**arrays: ArrayLike) -> list[FloatArray]:
+    """Convert several arrays with ``vector`` and check that they have the same length.
+
+    Raises:
+        ValueError: The lengths or pandas indexes differ, or an array fails ``vector``.
+    """
+    common_index(*arrays.values())
+    checked = {name: vector(values, name) for name, values in arrays.items()}
+    if len({len(v) for v in checked.values()}) > 1:
+        sizes = ", ".join(f"{name} {len(v)}" for name, v in checked.items())
+        raise ValueError(f"The arrays have different lengths: {sizes}. Give the same items in the same order.")
+    return list(checked.values())
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence level that is no probability, such as 95.
+
+    Raises:
+        ValueError: The level does not lie between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence}: give a number between 0 and 1, such as 0.95.")
+
+
+def defined(*arrays: FloatArray) -> BoolArray:
+    """Mark the items that are not NaN in any of the arrays, shape (n,)."""
+    return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))
+
+
+def mean_of_defined(values: ArrayLike) -> float:
+    """Average the values that are not NaN; NaN if all of them are.
+
+    Examples:
+        >>> mean_of_defined([1.0, float("nan"), 2.0])
+        1.5
+    """
+    row = numbers(values, "values")
+    kept = row[~np.isnan(row)]
+    return float(kept.mean()) if len(kept) else float("nan")

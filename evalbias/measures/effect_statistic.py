@@ -10,12 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.checks import common_index, numbers
-from evalbias.measures.effect import FeatureEffect
-from evalbias.measures.equal_quality import effect_at_equal_quality, effect_change
-from evalbias.measures.intervals import ConfidenceInterval
-from evalbias.measures.statistic import SCORE_SD, Statistic
+from evalbias.measures.arrays import BoolArray, FloatArray, common_index, numbers
+from evalbias.measures.equal_quality import FeatureEffect, effect_at_equal_quality, effect_change
+from evalbias.measures.resample import SCORE_SD, ConfidenceInterval, Statistic
 
 
 class EffectStatistic(Statistic):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from evalbias.measures.agreement import spearman_rows
 from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.ranks import spearman_rows
 
 FEW = 64
 """Fewest rows for which ``Mixture`` builds its quadratic form; fewer are ranked one by one."""

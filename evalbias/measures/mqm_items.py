@@ -19,7 +19,7 @@ from itertools import pairwise
 from string import ascii_lowercase
 from typing import Literal
 
-from evalbias.measures.mqm import WINDOW
+from evalbias.measures.mqm_severities import WINDOW
 from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, verdict
 from evalbias.measures.quotations import QUOTATION as Q
 

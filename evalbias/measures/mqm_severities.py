@@ -9,10 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from evalbias.measures.mqm import WINDOW
 from evalbias.measures.mqm_verdicts import CATEGORIES, ERRORS, NUMBER, number_of
 from evalbias.measures.quotations import MASKS
 from evalbias.measures.quotations import QUOTATION as Q
+
+WINDOW = 200
+"""Characters before and after a severity or a quotation that are looked at: the time stays linear in the length."""
+
 
 SEVERITY = re.compile(r"(?<![\w-])(?P<severity>critical|major|minor)(?![\w-])", re.IGNORECASE)
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.agreement import NAME as AGREEMENT
-from evalbias.evaluation.baselines import Row
-from evalbias.evaluation.comparison import Change, Comparison
-from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.biases import EFFECT
+from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
-from evalbias.evaluation.likelihood import EFFECT
+from evalbias.evaluation.rankings import NAME as AGREEMENT
+from evalbias.evaluation.rankings import Row
 from evalbias.programs.criterion import Criterion
 
 NEXT = """\

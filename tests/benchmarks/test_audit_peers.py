@@ -5,8 +5,8 @@ from benchmarks.audit import live
 from benchmarks.audit.judges import JUDGES, OWN, Defects, draw
 from benchmarks.audit.ours import findings
 from benchmarks.audit.table import cell
+from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered
 
 
 def drawn(judge, n=120, seed=1):

@@ -9,12 +9,11 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.embedded_judge.tokenizer import build
 from evalbias.data import world
-from evalbias.lm.control_tokens import PromptTokenizer
-from evalbias.lm.embedded import FOLDER
-from evalbias.lm.text import as_text
-from evalbias.lm.tokens import choice_sequences, joint
-from evalbias.programs.criteria import SYNTHETIC
-from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
+from evalbias.lm.local import FOLDER
+from evalbias.lm.render import as_text
+from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint
+from evalbias.programs.criterion import SYNTHETIC
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
 
 FILE = FOLDER / "tokenizer.json"
 TRAINED = {

@@ -10,7 +10,7 @@ from benchmarks.likelihood_bias.published import TABLE
 from benchmarks.likelihood_bias.table import Finished, cases, intrinsic, number, report, rows
 from evalbias.evaluation import Change, Comparison, Estimate, Judged
 from evalbias.measures import ConfidenceInterval, PermutationTest
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
 
 NAN = math.nan
 
@@ -94,7 +94,7 @@ def test_cases_are_the_items_whose_score_changed_most(run):
 
 
 def test_every_published_criterion_is_one_of_ours():
-    from evalbias.programs.criteria import PRESETS
+    from evalbias.programs.criterion import PRESETS
 
     for name, criteria in TABLE.items():
         assert {*criteria} == {c.name for c in PRESETS[name]} | {"total"}

@@ -50,9 +50,9 @@ def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
 
 
 def test_every_module_has_tests():
-    assert {"measures.ranks", "measures.effect", "evaluation.estimates", "optimizers.zepo.racing"} <= {*MODULES}
+    assert {"measures.agreement", "measures.equal_quality", "evaluation.estimates", "optimizers.racing"} <= {*MODULES}
     assert all(path_of(module).is_file() and files_of(module) for module in {*TESTS, *MODULES})
-    assert files_of("measures.agreement") == ["measures/test_agreement.py", *SHARED["measures"]]
+    assert files_of("measures.mixture") == ["measures/test_significance.py", *SHARED["measures"]]
     with pytest.raises(ValueError, match=r"measures\.unknown has no tests in .*: name its test files in TESTS"):
         files_of("measures.unknown")
 
@@ -100,11 +100,11 @@ def test_the_share_leaves_out_what_means_the_same():
 
 
 def test_a_fault_outside_functions_needs_a_new_import():
-    lines = path_of("measures.ranks").read_text(encoding="utf-8").splitlines()
+    lines = path_of("measures.agreement").read_text(encoding="utf-8").splitlines()
     body = next(k for k, line in enumerate(lines, 1) if "order = np.argsort" in line)
     header = next(k for k, line in enumerate(lines, 1) if line.startswith("def rank_rows"))
-    assert within_function(Mutant("measures.ranks", body, "f", "", ""))
-    assert not within_function(Mutant("measures.ranks", header, "f", "", ""))
+    assert within_function(Mutant("measures.agreement", body, "f", "", ""))
+    assert not within_function(Mutant("measures.agreement", header, "f", "", ""))
 
 
 def test_a_place_keeps_its_name_while_other_lines_change():

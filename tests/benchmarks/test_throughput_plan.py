@@ -5,8 +5,7 @@ import pytest
 
 from benchmarks.throughput import plan
 from benchmarks.throughput.shapes import SHAPES, layer_cost
-from evalbias.lm.pack_limits import GPU_PACKS, gpu_pack_tokens
-from evalbias.lm.rows import rows_of
+from evalbias.lm.score import GPU_PACKS, gpu_pack_tokens, rows_of
 from evalbias.lm.tokens import Scored
 
 LLAMA = SHAPES["Llama-3.1-8B"]

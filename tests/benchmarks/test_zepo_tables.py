@@ -15,8 +15,9 @@ from benchmarks.zepo.published import SPEARMAN
 from benchmarks.zepo.table import agreement_table, report
 from benchmarks.zepo.writer import grammar_writer
 from evalbias import embedded_judge_lm
-from evalbias.data import pairs, wordings, world
-from evalbias.lm.embedded import FOLDER
+from evalbias.data import pairs, world
+from evalbias.data import world as wordings
+from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import fairness
 from evalbias.optimizers import GrammarParaphraser

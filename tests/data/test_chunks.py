@@ -6,7 +6,7 @@ import re
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.chunks import chunks, load_chunks
+from evalbias.data.items import chunks, load_chunks
 
 
 def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path):

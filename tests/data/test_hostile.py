@@ -19,9 +19,8 @@ import pytest
 import evalbias
 from evalbias import data
 from evalbias.data import DataError
-from evalbias.data.formats import parquet_rows
-from evalbias.data.numbers import remedy_for
-from evalbias.data.reading import Source, check_unpacked
+from evalbias.data.cells import remedy_for
+from evalbias.data.files import Source, check_unpacked, parquet_rows
 
 ROW = {"source": "s", "output": "o", "score": 1}
 

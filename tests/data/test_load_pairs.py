@@ -7,7 +7,10 @@ import dspy
 import pytest
 
 from evalbias import data
-from evalbias.data import DataError, newsroom, summeval, topicalchat
+from evalbias.data import DataError
+from evalbias.data import sets as newsroom
+from evalbias.data import sets as summeval
+from evalbias.data import sets as topicalchat
 
 FORMS = {
     "newsroom": ("upstream/newsroom.json", "newsroom.jsonl.gz", 420, 60),
@@ -124,4 +127,4 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
 
 def test_the_number_of_aspects():
     assert {len(m.ASPECTS) for m in (newsroom, summeval)} == {4}
-    assert len(topicalchat.ASPECTS) == 6
+    assert len(topicalchat.TOPICALCHAT_ASPECTS) == 6

@@ -7,7 +7,7 @@ import pytest
 
 from evalbias import data
 from evalbias.data import human_score, is_rated
-from evalbias.data.ratings import single_ratings
+from evalbias.data.pairing import single_ratings
 
 BOTH = {"score": 4, "scores": {"quality": 2}}
 

@@ -14,8 +14,8 @@ import pytest
 from evalbias import data
 from evalbias.data import DataError
 from evalbias.data.columns import parse_mapping
-from evalbias.data.ratings import human_score, is_rated, single_ratings
-from evalbias.data.refinements import load_items, load_refinements
+from evalbias.data.loops import load_items, load_refinements
+from evalbias.data.pairing import human_score, is_rated, single_ratings
 
 ROWS = [
     {"id": "a", "source": "Name a\nprime, please.", "output": 'It is "7".', "score": 4.5, "judge_score": 3},

@@ -3,7 +3,7 @@
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.refinements import load_items
+from evalbias.data.loops import load_items
 
 
 def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.refinements import load_refinements
+from evalbias.data.loops import load_refinements
 from evalbias.evaluation import compare, measure_rounds
 from evalbias.measures import (
     distance_skewness,

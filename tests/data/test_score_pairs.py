@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from evalbias.data.dataset import DataError
-from evalbias.data.score_pairs import load_quantile_map
+from evalbias.data.cells import DataError
+from evalbias.data.loops import load_quantile_map
 from evalbias.measures import QuantileMap
 
 PAIRS = [(0.2, -25.0), (0.5, -10.0), (0.8, 0.0)]

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from evalbias.data import by_input, wordings, world
+from evalbias.data import by_input, world
+from evalbias.data import world as wordings
 from evalbias.programs import SYNTHETIC
-from evalbias.programs.prompt import comparison_instructions
+from evalbias.programs.prompts import comparison_instructions
 
 
 def test_every_wording_keeps_the_name_and_has_its_bias():

@@ -10,7 +10,7 @@ from models_of_text import Scripted
 from evalbias.evaluation import Paraphrased, measure_aspects, measure_style, summarize_loop
 from evalbias.evaluation.loops import Loop, LoopRun, run_loops
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.refine_step import Step
+from evalbias.programs.loops import Step
 
 
 class Length:

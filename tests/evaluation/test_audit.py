@@ -15,16 +15,14 @@ from planted import compared, scored
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
-from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered, pairs_for
-from evalbias.evaluation.coverage import LOW_COVERAGE
-from evalbias.evaluation.finding import Finding, findings_of
-from evalbias.evaluation.finding_words import in_words
+from evalbias.evaluation.answers import Answered, pairs_for
+from evalbias.evaluation.audit import Finding, audit_answers, findings_of, verdict_of
+from evalbias.evaluation.bias import in_words
 from evalbias.evaluation.judged import RATINGS
-from evalbias.evaluation.verdict import verdict_of
+from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
 from evalbias.programs.criterion import DEFAULT_TASK
-from evalbias.report.audit import audit_view
+from evalbias.report.tables import audit_view
 
 
 def first_places(n, *, first):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evalbias.commands.keeping import keep
+from evalbias.cli.run import keep
 from evalbias.evaluation import compare
 from evalbias.evaluation.conclusions import (
     conclude_quality,
@@ -14,11 +14,10 @@ from evalbias.evaluation.conclusions import (
     conclude_style,
     worsened,
 )
-from evalbias.evaluation.estimates import Sample
-from evalbias.evaluation.loop_summary import summarize_loop
-from evalbias.evaluation.measurement import measured
-from evalbias.measures.statistic import MeanStatistic
-from evalbias.optimizers.compile_report import CompileReport, Cost, Tried
+from evalbias.evaluation.estimates import Sample, measured
+from evalbias.evaluation.loops import summarize_loop
+from evalbias.measures.resample import MeanStatistic
+from evalbias.optimizers.selection import CompileReport, Cost, Tried
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.normal(0, 0.5, 60)

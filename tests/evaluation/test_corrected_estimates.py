@@ -8,7 +8,7 @@ import pytest
 from planted import scored
 
 from evalbias.evaluation import Judged, compare, measure
-from evalbias.evaluation.corrected import CorrectedEstimates, CorrectedStatistic
+from evalbias.evaluation.agreement import CorrectedEstimates, CorrectedStatistic
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES
 from evalbias.measures import corrected_mean, corrected_rate
 

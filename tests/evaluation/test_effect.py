@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import BIASES, Judged, compare, measure, total
-from evalbias.evaluation.effect_words import bias_score_caution, effect_sentence
-from evalbias.evaluation.item_facts import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
-from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.bias import bias_score_caution, effect_sentence
+from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
 from evalbias.measures import EffectStatistic, likelihood_effect, likelihood_effect_change
 from evalbias.programs import Criterion
 

@@ -10,14 +10,11 @@ import pytest
 from scipy import stats
 
 from evalbias.evaluation import Sample, compare, measure
-from evalbias.evaluation.comparison import Comparison
-from evalbias.evaluation.estimates import Estimate, estimate_value
+from evalbias.evaluation.biases import LikelihoodBias, VerbosityBias
+from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, estimate_value, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.evaluation.likelihood import LikelihoodBias
-from evalbias.evaluation.measurement import Measurement, measured
-from evalbias.evaluation.verbosity import VerbosityBias
 from evalbias.measures import MeanStatistic, ShareStatistic, performance_statistic, share_interval
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
 
 NAN = math.nan
 

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 from planted import compared, scored
 
+from evalbias.evaluation.agreement import PeopleAgreement, floors_not_surpassed
+from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered
-from evalbias.evaluation.floors import floors_not_surpassed
+from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.evaluation.measurement import measure
-from evalbias.evaluation.people import PeopleAgreement
-from evalbias.report.html.sections import Context, sections
+from evalbias.report.sections import Context, sections
 
 
 def said(judged):

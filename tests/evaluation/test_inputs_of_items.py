@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import compare, measure
+from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import bootstrap_ci, paired_permutation_test
 
 

@@ -7,11 +7,10 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import measure
+from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered
-from evalbias.evaluation.joint import JointEffects
+from evalbias.evaluation.biases import JointEffects, LikelihoodBias
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.evaluation.likelihood import LikelihoodBias
 from evalbias.measures import effect_at_equal_quality
 
 MINE = JointEffects(own="mine")

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import Judged, measure, total
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS, RATINGS
-from evalbias.evaluation.position import PositionBias
-from evalbias.evaluation.quality import on_one_scale, people_ratings, rated_once
+from evalbias.evaluation.biases import PositionBias
+from evalbias.evaluation.judged import (
+    BETTER,
+    HUMAN_SCORES,
+    LIKELIHOODS,
+    RATINGS,
+    on_one_scale,
+    people_ratings,
+    rated_once,
+)
 
 NAN = math.nan
 

@@ -7,9 +7,8 @@ import pytest
 from planted import compared, scored
 
 from evalbias.evaluation import BIASES
+from evalbias.evaluation.biases import EXPECTED, SelfPreference
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
-from evalbias.evaluation.self_bias import EXPECTED
-from evalbias.evaluation.self_preference import SelfPreference
 
 NEVER_NEGATIVE = {
     "agreement": {"accuracy", "accuracy_swapped", "consistency", "brier", "calibration_error"},

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.data.refinements import load_refinements
-from evalbias.evaluation.external_scores import CachedScorer
-from evalbias.evaluation.loops import run_loops
+from evalbias.data.loops import load_refinements
+from evalbias.evaluation.loops import CachedScorer, run_loops
 from evalbias.measures import self_bias
-from evalbias.programs.feedback import ExactConcepts, Feedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import Improvement, SelfRefine
+from evalbias.programs.concepts import ExactConcepts
+from evalbias.programs.feedback import Feedback
+from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.tasks import check_items, constrained_generation, mathematics_refiner, translation
-from evalbias.runs.journal import Journal
+from evalbias.programs.writing import PlainPredict
+from evalbias.runs import Journal
 
 
 class Number:

@@ -9,7 +9,7 @@ from fakes import Comparer, numbers, pair, rated
 
 from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure, measure_ranking
-from evalbias.evaluation.recorded_judge import recorded_verdicts
+from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.lm.types import LogLikelihood
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 

@@ -9,9 +9,8 @@ from planted import compared, scored
 from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, measure
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.evaluation.people import PeopleAgreement, choices
-from evalbias.evaluation.quality import preferred
+from evalbias.evaluation.agreement import PeopleAgreement, choices
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, preferred
 from evalbias.measures import krippendorff_alpha
 
 NAN = math.nan

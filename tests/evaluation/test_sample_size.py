@@ -9,8 +9,8 @@ from planted import compared, flagged, scored
 from scipy import stats
 
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
+from evalbias.evaluation.biases import VerbosityBias
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
-from evalbias.evaluation.verbosity import VerbosityBias
 
 NAN = math.nan
 FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)

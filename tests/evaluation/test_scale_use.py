@@ -9,13 +9,19 @@ from planted import compared, flagged, scored
 from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation.audit import findings_of
+from evalbias.evaluation.bias import Given, what_is_lacking
+from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.finding import findings_of
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
-from evalbias.evaluation.needs import Given, what_is_lacking
-from evalbias.evaluation.scale_use import ScaleUse
-from evalbias.measures.quality_slope import TOO_WEAK, QualitySlopeStatistic
-from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic, nearest_levels
+from evalbias.measures.scale_use import (
+    TOO_WEAK,
+    EntropyStatistic,
+    QualitySlopeStatistic,
+    SpreadStatistic,
+    TopTwoStatistic,
+    nearest_levels,
+)
 
 NAN = math.nan
 

@@ -8,10 +8,10 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, measure
+from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.audited import Answered
+from evalbias.evaluation.biases import SelfPreference, written_by
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
-from evalbias.evaluation.self_preference import SelfPreference, written_by
 from evalbias.measures import effect_at_equal_quality
 
 NAN = math.nan

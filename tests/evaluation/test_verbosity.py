@@ -8,11 +8,19 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, RATINGS
-from evalbias.evaluation.quality import are_verdicts, judge_scores, log_lengths, people_ratings
-from evalbias.evaluation.verbosity import VerbosityBias
+from evalbias.evaluation.biases import VerbosityBias
+from evalbias.evaluation.judged import (
+    BETTER,
+    HUMAN_SCORES,
+    LENGTHS,
+    RATINGS,
+    are_verdicts,
+    judge_scores,
+    log_lengths,
+    people_ratings,
+)
 from evalbias.measures import EffectStatistic, effect_at_equal_quality
-from evalbias.measures.group_gap import ONE_GROUP, GapStatistic
+from evalbias.measures.pairs import ONE_GROUP, GapStatistic
 
 NAN = math.nan
 

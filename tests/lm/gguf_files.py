@@ -68,7 +68,7 @@ def write(folder: Path, file: Path, *, quantized=False, splitting="smollm", star
     """
     from safetensors.numpy import load_file
 
-    from evalbias.lm.loading import load_tokenizer
+    from evalbias.lm.load import load_tokenizer
 
     config = json.loads((folder / "config.json").read_text())
     tokenizer = json.loads((folder / "tokenizer.json").read_text())["model"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from dspy.utils.exceptions import LMError
 
 from evalbias import LocalLM
-from evalbias.lm.recorded import RecordedLM, UnseenPrompt
+from evalbias.lm.saved import RecordedLM, UnseenPrompt
 
 EVIL = "import pathlib; pathlib.Path(__file__).with_name('MARKER').touch()\n"
 VALUES = [

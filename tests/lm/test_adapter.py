@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 import evalbias
 from evalbias import LocalLM
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import open_lm
+from evalbias.cli.models import open_lm
+from evalbias.cli.options import ModelOptions
 
 PAIRS = [("Judge the output on quality:", " is it good? yes"), ("Source: the cat", " sat on the mat.")]
 RANK, ALPHA = 3, 6

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from evalbias.lm import batcher
-from evalbias.lm.batcher import Batcher
+from evalbias.lm import local as batcher
+from evalbias.lm.local import Batcher
 
 
 def started(*functions):

@@ -5,10 +5,9 @@ import pytest
 import torch
 from lm.test_families import KINDS, LINEAR, build, plain
 
-from evalbias.lm.branches import run, trunks
-from evalbias.lm.scorer import Scorer
+from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.trie import shared
+from evalbias.lm.tree import run, shared, trunks
 
 BRANCHING = {
     "qwen3-next": ("Qwen3Next", LINEAR),

@@ -6,12 +6,11 @@ import chat_models
 import pytest
 
 from evalbias import LocalLM
-from evalbias.commands.model_options import ModelOptions
-from evalbias.commands.models import open_lm
-from evalbias.lm import chat_template
-from evalbias.lm.chat import Renderer
-from evalbias.lm.chat_template import ChatTemplate
-from evalbias.lm.control_tokens import PromptTokenizer
+from evalbias.cli.models import open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.lm import render as chat_template
+from evalbias.lm.render import ChatTemplate, Renderer
+from evalbias.lm.tokens import PromptTokenizer
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat."}]
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from fake_server import serving
 
-from evalbias.lm import conversation
-from evalbias.lm.contract import measuring, written
-from evalbias.lm.conversation import IN_FLIGHT
-from evalbias.lm.journal import JournaledLM
+from evalbias.lm import contract as conversation
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.contract import IN_FLIGHT, measuring, written
 from evalbias.lm.types import Interrupted
 from evalbias.programs import Criterion, PointwiseJudge
 

@@ -11,10 +11,9 @@ from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias import Criterion, LocalLM, embedded_judge_lm
-from evalbias.lm.control_tokens import PRIVATE, PromptTokenizer
-from evalbias.lm.text import Joined
-from evalbias.lm.tokens import joint
-from evalbias.programs.prompt import judge_messages
+from evalbias.lm.tokens import PRIVATE, PromptTokenizer, joint
+from evalbias.lm.types import Joined
+from evalbias.programs.prompts import judge_messages
 
 CRITERION = Criterion("quality", "is it good?")
 
@@ -43,7 +42,7 @@ def tokens_asked(lm, ask):
 
     lm.engine.scorer = spy
     try:
-        with mock.patch("evalbias.lm.engine.check_known"):
+        with mock.patch("evalbias.lm.local.check_known"):
             ask(lm)
     finally:
         lm.engine.scorer = scorer

@@ -11,10 +11,10 @@ from fake_decisions import REFUSED, asked
 from fake_server import serving
 
 from evalbias import PairwiseJudge, PointwiseJudge, ServerLM
-from evalbias.lm.control_tokens import ControlTokenInText
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.servers.dialects.question import QUESTION
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.dialects import QUESTION
+from evalbias.lm.dspy_seam import judgment_request, read_judgment
+from evalbias.lm.tokens import ControlTokenInText
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow

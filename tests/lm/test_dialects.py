@@ -16,17 +16,16 @@ from fake_server import serving
 from texts import writer
 
 from evalbias import PointwiseJudge, ServerLM
-from evalbias.commands.run import ModelWatch
+from evalbias.cli.run import ModelWatch
+from evalbias.lm import dialect as tokenized
+from evalbias.lm.cache import JournaledLM
 from evalbias.lm.contract import measuring
+from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
+from evalbias.lm.dspy_seam import LOGPROBS, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.judgment import LOGPROBS, judgment_request, read_judgment
-from evalbias.lm.servers.dialects import DIALECTS, tokenized
-from evalbias.lm.servers.dialects.chat import CONTROL
-from evalbias.lm.servers.dialects.question import QUESTION
 from evalbias.lm.types import ChoiceLogprobs, ModelChanged, PromptRefused, Unanswered
 from evalbias.programs import Criterion
-from evalbias.runs.folder import RunFolder
+from evalbias.runs import RunFolder
 
 TOKENIZED = ("vllm", "sglang", "llama.cpp", "echo")
 ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}

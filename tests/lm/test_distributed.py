@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from fakes import FormulaLM
 
-from evalbias.lm import distributed
-from evalbias.lm.distributed import DistributedLM
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.sampled_answers import Sampling
+from evalbias.lm import workers as distributed
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.contract import Sampling
 from evalbias.lm.types import Interrupted, MeasuringLM, PromptRefused, Unanswered, chunk_of
-from evalbias.lm.worker import Outcome, Worker
+from evalbias.lm.workers import DistributedLM, Outcome, Worker
 
 CHOICES = ("1", "2", "3", "4", "5")
 

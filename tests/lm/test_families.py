@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from evalbias.lm.scorer import Scorer
+from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
 
 VOCABULARY = 97

@@ -14,12 +14,11 @@ import pytest
 from fake_server import Server, serving
 
 from evalbias import ServerLM
-from evalbias.lm.servers import connection as connections
-from evalbias.lm.servers import fleet as fleets
-from evalbias.lm.servers.call import Job
-from evalbias.lm.servers.connection import Connection
-from evalbias.lm.servers.fleet import Fleet, Replica
-from evalbias.lm.servers.transport import Pool
+from evalbias.lm import calls as fleets
+from evalbias.lm import transport as connections
+from evalbias.lm.calls import Fleet, Replica
+from evalbias.lm.dialect import Job
+from evalbias.lm.transport import Connection, Pool
 from evalbias.lm.types import PromptRefused, Unanswered
 
 pytestmark = pytest.mark.slow

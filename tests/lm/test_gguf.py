@@ -13,8 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from benchmarks.pretrained import GEMMA3, SMOLLM2
 from evalbias import LocalLM
-from evalbias.lm import gguf
-from evalbias.lm.loading import load_tokenizer
+from evalbias.lm import files as gguf
+from evalbias.lm.load import load_tokenizer
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="GGUF files take Python 3.11 or newer")
 

@@ -3,7 +3,7 @@
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from evalbias.lm.growing_cache import ROOM, GrowingLayer, make_growing
+from evalbias.lm.generate import ROOM, GrowingLayer, make_growing
 
 
 def states(rows, tokens, seed):

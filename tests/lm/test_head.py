@@ -6,9 +6,9 @@ import torch
 from lm.test_families import KINDS, VOCABULARY, build
 
 from evalbias.lm import head
-from evalbias.lm.generation import Settings, generate
+from evalbias.lm.generate import Settings, generate
 from evalbias.lm.head import Head, decoder
-from evalbias.lm.scorer import Scorer
+from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
 
 NOT_PLAIN = ("gemma2", "gemma3n", "cohere2", "granite", "minicpm3", "nanochat", "falcon-h1")

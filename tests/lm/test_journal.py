@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from fakes import FormulaLM
 
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.types import ARRIVED, Interrupted, Unanswered
-from evalbias.lm.wrapped import WrappedLM
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.types import ARRIVED, Interrupted, Unanswered, WrappedLM
 
 CHOICES = ("1", "2")
 
@@ -120,7 +119,7 @@ class Clocked(FormulaLM):
     def __init__(self, seconds, monkeypatch):
         super().__init__()
         self.seconds, self.now, self.sizes, self.forgotten = seconds, 0.0, [], []
-        monkeypatch.setattr("evalbias.lm.journal.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("evalbias.lm.cache.time.monotonic", lambda: self.now)
 
     def choice_logprobs(self, prompts, choices):
         self.sizes.append(len(prompts))
@@ -278,8 +277,8 @@ class Inline:
 def test_a_servers_answers_are_flushed_and_reported_every_second(tmp_path, monkeypatch):
     flushed, reported = [], []
     clock = iter(np.arange(10.0, 99.0, 0.3))
-    monkeypatch.setattr("evalbias.lm.journal.time.monotonic", lambda: next(clock))
-    monkeypatch.setattr("evalbias.runs.journal.os.fsync", flushed.append)
+    monkeypatch.setattr("evalbias.lm.cache.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("evalbias.runs.os.fsync", flushed.append)
     JournaledLM(Server(), tmp_path / "j", model="m", progress=reported.append).choice_logprobs(many(9), CHOICES)
     assert reported[0] == 0  # replayed
     assert reported[1] == 1

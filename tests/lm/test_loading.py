@@ -26,8 +26,8 @@ from transformers import (
 from evalbias import LocalLM
 from evalbias.lm import fingerprint
 from evalbias.lm.checks import readable
+from evalbias.lm.files import FILES
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
-from evalbias.lm.json_files import FILES
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
 

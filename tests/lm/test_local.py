@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from models import KINDS, byte_level, save
 
 from evalbias import LocalLM, embedded_judge_lm
-from evalbias.lm import readout
-from evalbias.lm.chat import Renderer
-from evalbias.lm.control_tokens import PromptTokenizer
-from evalbias.lm.generation import Settings, generate
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.text import Rendered
-from evalbias.lm.tokens import PromptTooLong, TextUnknown, choice_sequences, joint
+from evalbias.lm import score as readout
+from evalbias.lm.dspy_seam import judgment_request, read_judgment
+from evalbias.lm.generate import Settings, generate
+from evalbias.lm.render import Renderer
+from evalbias.lm.tokens import PromptTokenizer, TextUnknown, choice_sequences, joint
+from evalbias.lm.types import PromptTooLong, Rendered
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from evalbias.lm.recorded import record
+from evalbias.lm.saved import record
 
 MODULE = "model.layers.1.self_attn.q_proj"
 

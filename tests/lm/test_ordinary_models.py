@@ -11,9 +11,8 @@ from fake_server import serving
 from texts import writer
 
 from evalbias import Sampling, ServerLM
+from evalbias.lm.cache import CountingLM, JournaledLM
 from evalbias.lm.contract import measuring
-from evalbias.lm.counting import CountingLM
-from evalbias.lm.journal import JournaledLM
 from evalbias.lm.reading import named_choice
 from evalbias.lm.types import NoProbabilities
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge

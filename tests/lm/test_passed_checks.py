@@ -7,7 +7,9 @@ import torch
 from models import save
 
 from evalbias import LocalLM
-from evalbias.lm import loading, passed_checks, scorer
+from evalbias.lm import load as loading
+from evalbias.lm import passed_checks
+from evalbias.lm import score as scorer
 from evalbias.lm.passed_checks import PassedChecks
 
 

@@ -6,8 +6,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from evalbias import LocalLM
-from evalbias.lm import placement as placing
-from evalbias.lm.placement import placement
+from evalbias.lm import load as placing
+from evalbias.lm.load import placement
 
 FREE = {"device": "auto", "device_map": None, "adapter": None, "quantization": None}
 CUDA, CPU = torch.device("cuda:1"), torch.device("cpu")

@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evalbias.lm import ray_pool
-from evalbias.lm.ray_pool import RETRIES, RayPool, share
-from evalbias.lm.worker import About, Outcome, Part
+from evalbias.lm import workers as ray_pool
+from evalbias.lm.workers import RETRIES, About, Outcome, Part, RayPool, share
 
 PARTS = [Part("written", (f"text {n}",)) for n in range(5)]
 ABOUT = About("model", {"weights": "w"})

@@ -3,7 +3,7 @@ import pytest
 from models_of_text import Scripted
 
 from evalbias import Criterion, PointwiseJudge, RecordedLM
-from evalbias.lm.recorded import record
+from evalbias.lm.saved import record
 
 C = Criterion("quality", "is it good?")
 

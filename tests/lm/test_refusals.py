@@ -14,13 +14,20 @@ from fakes import FormulaLM
 from texts import writer
 
 from evalbias import Sampling, ServerLM
+from evalbias.lm.cache import ChoiceMemo, CountingLM, JournaledLM, LikelihoodMemo
 from evalbias.lm.contract import SampledLM, measuring, written
-from evalbias.lm.counting import CountingLM
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.memo import ChoiceMemo, LikelihoodMemo
-from evalbias.lm.refusals import HARMLESS, each, harmless, settled
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import Interrupted, NoProbabilities, PromptRefused, RequestRefused, Unanswered
+from evalbias.lm.types import (
+    HARMLESS,
+    Interrupted,
+    NoProbabilities,
+    PromptRefused,
+    PromptTooLong,
+    RequestRefused,
+    Unanswered,
+    each,
+    harmless,
+    settled,
+)
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric
 
 pytestmark = pytest.mark.slow

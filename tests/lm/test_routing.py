@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.lm.servers.routing import groups, rendezvous, route
+from evalbias.lm.routing import groups, rendezvous, route
 from evalbias.lm.tokens import key_of
 
 SERVERS = ["http://a/v1", "http://b/v1", "http://c/v1"]

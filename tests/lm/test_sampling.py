@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbias.lm.sampling import SORTED, _nucleus, _nucleus_by_histogram, sample
+from evalbias.lm.generate import SORTED, _nucleus, _nucleus_by_histogram, sample
 
 
 def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):

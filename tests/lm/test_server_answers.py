@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbias import ServerLM
-from evalbias.lm.engine_base import AsyncEngine
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.servers.dialects.tokenized import TEXT
-from evalbias.lm.servers.transport import HEAVY_IN_FLIGHT
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import PromptRefused, Unanswered
+from evalbias.lm.dialect import TEXT
+from evalbias.lm.dspy_seam import AsyncEngine, judgment_request, read_judgment
+from evalbias.lm.transport import HEAVY_IN_FLIGHT
+from evalbias.lm.types import PromptRefused, PromptTooLong, Unanswered
 
 pytestmark = pytest.mark.slow
 

@@ -17,19 +17,18 @@ import pytest
 from fake_server import Server, serving
 
 from evalbias import ServerLM
-from evalbias.lm.servers import transport
-from evalbias.lm.servers.call import Job
-from evalbias.lm.servers.connection import Connection, _json, key_for
-from evalbias.lm.servers.errors import NoAnswer, NotJSON, StatusError, Unreadable, describe_error
-from evalbias.lm.servers.fleet import Fleet, Replica
-from evalbias.lm.servers.heap import Heap
-from evalbias.lm.servers.transport import Pool
+from evalbias.lm import transport
+from evalbias.lm.calls import Fleet, Replica
+from evalbias.lm.dialect import Job
+from evalbias.lm.errors import NoAnswer, NotJSON, StatusError, Unreadable, describe_error
+from evalbias.lm.heap import Heap
+from evalbias.lm.transport import Connection, Pool, _json, key_for
 from evalbias.lm.types import Unanswered
 
 FORK = """
 import os, sys
-from evalbias.lm.servers.connection import Connection
-from evalbias.lm.servers.transport import Pool
+from evalbias.lm.transport import Connection
+from evalbias.lm.transport import Pool
 
 pool = Pool(api_key="key", in_flight=4, timeout=60)
 connection = Connection(sys.argv[1], pool, patience=60)
@@ -313,13 +312,13 @@ def test_without_a_key_no_header_is_sent():
 
 
 def test_a_server_that_refuses_many_requests_is_warned_about_once_in_a_while(lms, caplog, monkeypatch):
-    monkeypatch.setattr("evalbias.lm.servers.connection.BETWEEN_WARNINGS", math.inf)
+    monkeypatch.setattr("evalbias.lm.transport.BETWEEN_WARNINGS", math.inf)
     with serving(lms["qwen2"], faults=lambda n, *_: 429 if n % 2 else None) as (address, _):
         pool, connection = connect(address)
         for _ in range(5):
             pool.run(connection.get("/version"))
         assert len(caplog.records) == 1
-        monkeypatch.setattr("evalbias.lm.servers.connection.BETWEEN_WARNINGS", 0.0)
+        monkeypatch.setattr("evalbias.lm.transport.BETWEEN_WARNINGS", 0.0)
         pool.run(connection.get("/version"))
     assert len(caplog.records) == 2
 

@@ -14,11 +14,10 @@ from dspy import lm15
 from fake_server import KEY, serving
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
-from evalbias.lm.control_tokens import ControlTokenInText
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.judgment import judgment_request, read_judgment
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import ARRIVED, PromptRefused, Unanswered, chunk_of
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.dspy_seam import judgment_request, read_judgment
+from evalbias.lm.tokens import ControlTokenInText
+from evalbias.lm.types import ARRIVED, PromptRefused, PromptTooLong, Unanswered, chunk_of
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
@@ -189,8 +188,8 @@ def test_chats_return_first_tokens_only(lms):
 
 
 def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
-    from evalbias.lm.servers.dialects.base import Endpoint
-    from evalbias.lm.servers.dialects.chat import Chat
+    from evalbias.lm.dialect import Endpoint
+    from evalbias.lm.dialects import Chat
 
     async def choice_logprobs(top, tolerance=1e-3, choices=("1", "2", "10")):
         class Answers:

@@ -9,11 +9,9 @@ from lm.models import TEXTS, byte_level, sentencepiece_like
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from evalbias.lm import shared_tokenization
-from evalbias.lm.control_tokens import PRIVATE, PromptTokenizer
-from evalbias.lm.shared_tokenization import encode, following
-from evalbias.lm.text import Rendered
-from evalbias.lm.tokens import AT_ONCE, choice_sequences
+from evalbias.lm import tokens as shared_tokenization
+from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, choice_sequences, encode, following
+from evalbias.lm.types import Rendered
 
 
 def like_llama_3():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evalbias.lm.tiles import Tiles
-from evalbias.lm.trie import packs, shared
+from evalbias.lm.attention import Tiles
+from evalbias.lm.tree import packs, shared
 
 
 def tiles(pack, first, width, size):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evalbias.lm.top_logprobs import first_token_row, first_tokens
+from evalbias.lm.reading import first_token_row, first_tokens
 
 
 def test_tokens_that_are_written_alike_are_added():

@@ -11,13 +11,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evalbias.lm import readout, tree_attention
-from evalbias.lm.cpu_attention import CPUAttention
-from evalbias.lm.gpu_attention import GPUAttention
-from evalbias.lm.layer_masks import LayerMask
-from evalbias.lm.scorer import Scorer
-from evalbias.lm.tiles import TILE, Tiles
-from evalbias.lm.trie import packs, shared
+from evalbias.lm import attention as tree_attention
+from evalbias.lm import score as readout
+from evalbias.lm.attention import TILE, CPUAttention, GPUAttention, LayerMask, Tiles
+from evalbias.lm.score import Scorer
+from evalbias.lm.tree import packs, shared
 
 QWEN3 = ("Qwen3", {"head_dim": 16})
 MODELS = {

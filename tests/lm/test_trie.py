@@ -9,12 +9,10 @@ from lm.models import build
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evalbias import LocalLM
-from evalbias.lm import scorer
-from evalbias.lm.kv_cache import Context
-from evalbias.lm.prefix_cache import PrefixStore
-from evalbias.lm.scorer import Scorer
+from evalbias.lm import score as scorer
+from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.trie import packs, shared
+from evalbias.lm.tree import Context, PrefixStore, packs, shared
 
 VOCABULARY = 40
 FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")

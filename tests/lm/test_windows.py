@@ -5,9 +5,9 @@ import pytest
 import torch
 from lm.test_families import GEMMA3, GEMMA3N, KINDS, PER_LAYER, build, plain, texts
 
-from evalbias.lm.layer_masks import LayerKinds, layer_masks, narrowed
-from evalbias.lm.scorer import Scorer
-from evalbias.lm.trie import packs, shared
+from evalbias.lm.attention import LayerKinds, layer_masks, narrowed
+from evalbias.lm.score import Scorer
+from evalbias.lm.tree import packs, shared
 
 WIDTH = 32
 MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WIDTH}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalbias.measures import share_interval
-from evalbias.measures.balanced_rate import ONE_SIDED, BalancedRate
+from evalbias.measures.pairs import ONE_SIDED, BalancedRate
 
 
 def test_each_class_counts_half():

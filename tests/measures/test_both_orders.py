@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import t
 
-from evalbias.measures.both_orders import BothOrdersStatistic, both_orders_interval
+from evalbias.measures.pairs import BothOrdersStatistic, both_orders_interval
 
 
 def pairs(first, second, n):

@@ -3,7 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from evalbias.measures.calibration import (
+from evalbias.measures.position_calibration import (
+    PositionOffsets,
+    batch_offsets,
     by_candidate,
     calibrate_comparisons,
     decisions,
@@ -11,7 +13,6 @@ from evalbias.measures.calibration import (
     rotations,
     win_probabilities,
 )
-from evalbias.measures.position_offsets import PositionOffsets, batch_offsets
 
 NAN = math.nan
 

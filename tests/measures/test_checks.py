@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evalbias.measures import bootstrap_ci, brier_scores, cohen_kappa, corrected_rate, share_interval
-from evalbias.measures.both_orders import both_orders_interval
-from evalbias.measures.checks import defined, mean_of_defined, vector, vectors
+from evalbias.measures.arrays import defined, mean_of_defined, vector, vectors
+from evalbias.measures.pairs import both_orders_interval
 
 NAN, INF = math.nan, math.inf
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import evalbias.measures
-from evalbias.measures import decision_statistics
-from evalbias.measures.agreement_statistics import (
+from evalbias.measures import pairs as decision_statistics
+from evalbias.measures.agreement import (
     AlphaStatistic,
     CalibrationStatistic,
     CeilingStatistic,
@@ -19,24 +19,22 @@ from evalbias.measures.agreement_statistics import (
     KendallStatistic,
     PearsonStatistic,
 )
-from evalbias.measures.balanced_rate import BalancedRate
-from evalbias.measures.both_orders import BothOrdersStatistic
-from evalbias.measures.correlation_statistic import CorrelationStatistic, MeanCorrelationStatistic
-from evalbias.measures.decision_statistics import FairnessStatistic, OddsStatistic
 from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.group_gap import GapStatistic
-from evalbias.measures.quality_slope import QualitySlopeStatistic
-from evalbias.measures.rank_statistic import RankStatistic
-from evalbias.measures.resampling import CELLS, chunks
-from evalbias.measures.scale_use import EntropyStatistic, SpreadStatistic, TopTwoStatistic
-from evalbias.measures.significance import paired_permutation_test
-from evalbias.measures.statistic import (
+from evalbias.measures.likelihood import RankStatistic
+from evalbias.measures.loops import SkewnessStatistic
+from evalbias.measures.pairs import BalancedRate, BothOrdersStatistic, FairnessStatistic, GapStatistic, OddsStatistic
+from evalbias.measures.resample import (
+    CELLS,
     BoundedStatistic,
+    CorrelationStatistic,
+    MeanCorrelationStatistic,
     MeanStatistic,
     ShareStatistic,
-    SkewnessStatistic,
     Statistic,
+    chunks,
+    paired_permutation_test,
 )
+from evalbias.measures.scale_use import EntropyStatistic, QualitySlopeStatistic, SpreadStatistic, TopTwoStatistic
 
 NAMES = [one.name for one in pkgutil.iter_modules(evalbias.measures.__path__)]
 MODULES = [importlib.import_module(f"evalbias.measures.{name}") for name in NAMES]

@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 from evalbias.measures import corrected_mean, corrected_rate, share_interval
-from evalbias.measures.statistic import ALIKE
+from evalbias.measures.resample import ALIKE
 
 NAN = math.nan
 JUDGE, HUMAN, REST = [2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 4.0, 4.0], [4.0, 4.0, 5.0, 5.0, 5.0, 4.0]

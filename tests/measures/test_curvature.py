@@ -6,8 +6,7 @@ from scipy.integrate import trapezoid
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
-from evalbias.measures.curvature import curvature, hermite_coefficients, solved_correlation
-from evalbias.measures.sides import _lags, curvature_of_sides
+from evalbias.measures.ratings import _lags, curvature, curvature_of_sides, hermite_coefficients, solved_correlation
 
 N = 20_000
 NORMAL = ndtri((np.arange(N) + 0.5) / N)

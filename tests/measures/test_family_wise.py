@@ -14,7 +14,7 @@ from evalbias.measures import (
     performance_statistic,
 )
 from evalbias.measures.equal_quality import likelihood_effects
-from evalbias.measures.family_wise import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
+from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
 
 
 def test_step_down_worked_by_hand():

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hn
 from hypothesis.extra import pandas as hp
 
 import evalbias.measures as m
-from evalbias.measures.checks import common_index, numbers, vector, vectors
+from evalbias.measures.arrays import common_index, numbers, vector, vectors
 
 N = 24
 RNG = np.random.default_rng(0)

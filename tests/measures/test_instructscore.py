@@ -3,7 +3,7 @@
 import pytest
 
 from evalbias.measures import MQMError
-from evalbias.measures.instructscore import read_instructscore
+from evalbias.measures.mqm import read_instructscore
 
 MAJOR = 'Error type 1: Incorrect translation is missing content\nMajor/minor: Major\nError location 1: "the dog"\n'
 MINOR = "Error type 2: awkward\nMajor/minor: Minor\nError location 2:\nExplanation for error 2: a matter of taste\n"

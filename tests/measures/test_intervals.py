@@ -19,10 +19,8 @@ from evalbias.measures import (
     share_interval,
     spearman_rows,
 )
-from evalbias.measures.intervals import p_of_interval
-from evalbias.measures.ranks import counted_ranks, rank_rows
-from evalbias.measures.resampling import picked
-from evalbias.measures.statistic import Statistic
+from evalbias.measures.agreement import counted_ranks, rank_rows
+from evalbias.measures.resample import Statistic, p_of_interval, picked
 
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
 

@@ -10,10 +10,9 @@ from linearmodels.iv import IV2SLS
 from scipy import stats
 
 from evalbias.measures import likelihood_effect, likelihood_effect_change
-from evalbias.measures import raters as raters_module
-from evalbias.measures.instrumented import jackknife
-from evalbias.measures.raters import pool, with_reliability
-from evalbias.measures.weak_instruments import weak_test
+from evalbias.measures import ratings as raters_module
+from evalbias.measures.equal_quality import jackknife, weak_test
+from evalbias.measures.ratings import pool, with_reliability
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
 SCORES = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]

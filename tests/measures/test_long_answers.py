@@ -11,11 +11,10 @@ import pytest
 from evalbias.lm.reading import named_choice
 from evalbias.measures import read_mqm
 from evalbias.measures.answers import boxed_answer, same_value
-from evalbias.measures.instructscore import read_instructscore
-from evalbias.measures.mqm import LONGEST
+from evalbias.measures.mqm import LONGEST, read_instructscore
 from evalbias.programs import Criterion
-from evalbias.programs.adapter import written_score
-from evalbias.programs.feedback.missing import read_missing
+from evalbias.programs.concepts import read_missing
+from evalbias.programs.judges import written_score
 
 pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of odd literals in what reads like a list
 CRITERION = Criterion("quality", "Is it good?")

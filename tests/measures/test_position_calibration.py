@@ -6,9 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from evalbias.measures.calibration import calibrate_comparisons, decisions, rotations
-from evalbias.measures.position_map import PositionMap, first_shares, fit_position_map
-from evalbias.measures.position_offsets import PositionOffsets, position_prior, prior_offsets
+from evalbias.measures.position_calibration import (
+    PositionMap,
+    PositionOffsets,
+    calibrate_comparisons,
+    decisions,
+    first_shares,
+    fit_position_map,
+    position_prior,
+    prior_offsets,
+    rotations,
+)
 
 BOTH = rotations(2, every=True)
 NAN = math.nan

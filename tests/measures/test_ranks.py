@@ -6,16 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalbias.measures.ranks import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
-from evalbias.measures.resampling import (
-    chunks,
-    cluster_codes,
-    drawn,
-    left_out,
-    picked,
-    sums_by_cluster,
-    variance_of_mean,
-)
+from evalbias.measures.agreement import counted_pearson, counted_ranks, pearson_rows, rank_rows, spearman_rows
+from evalbias.measures.resample import chunks, cluster_codes, drawn, left_out, picked, sums_by_cluster, variance_of_mean
 
 NAN = math.nan
 

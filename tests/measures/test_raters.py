@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from evalbias.measures import likelihood_effect
-from evalbias.measures.raters import deviations, pool, scale_correction
+from evalbias.measures.ratings import deviations, pool, scale_correction
 
 
 def panel(scales, n, *, seed, noise=0.7):

@@ -20,17 +20,17 @@ from evalbias.measures import (
     krippendorff_alpha,
     share_interval,
 )
-from evalbias.measures.agreement_statistics import (
+from evalbias.measures.agreement import (
     AlphaStatistic,
     CalibrationStatistic,
     CeilingStatistic,
     KappaStatistic,
     KendallStatistic,
     PearsonStatistic,
+    calibration_errors_by_chance,
     one_against_the_others,
 )
-from evalbias.measures.forecasts import calibration_errors_by_chance
-from evalbias.measures.resampling import drawn
+from evalbias.measures.resample import drawn
 
 NAN = math.nan
 LEVELS = ["nominal", "ordinal", "interval"]

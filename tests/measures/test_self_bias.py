@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.measures import QuantileMap, SkewnessStatistic, distance_skewness, measure_self_bias, self_bias
-from evalbias.measures.bias_and_skewness import skewness_rows, symmetry_p_value, weighted_skewness
+from evalbias.measures.loops import skewness_rows, symmetry_p_value, weighted_skewness
 
 NAN = math.nan
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)

@@ -16,7 +16,6 @@ from evalbias.measures import (
     bias_score,
     bias_score_statistic,
     bootstrap_ci,
-    intervals,
     likelihood_bias,
     mixture,
     paired_permutation_test,
@@ -24,8 +23,9 @@ from evalbias.measures import (
     spearman_rows,
     unfairness_scores,
 )
+from evalbias.measures import resample as intervals
+from evalbias.measures.agreement import rank_rows
 from evalbias.measures.mixture import Mixture
-from evalbias.measures.ranks import rank_rows
 
 
 def systems(n, seed=0, decimals=6):

@@ -14,14 +14,12 @@ from evalbias.measures import (
     ShareStatistic,
     SkewnessStatistic,
     bias_score_statistic,
-    decision_statistics,
     performance_statistic,
     share_interval,
 )
-from evalbias.measures.correlation_statistic import MeanCorrelationStatistic
+from evalbias.measures import pairs as decision_statistics
 from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.intervals import FEWEST_UNITS
-from evalbias.measures.statistic import ALIKE, Statistic
+from evalbias.measures.resample import ALIKE, FEWEST_UNITS, MeanCorrelationStatistic, Statistic
 
 NAN = math.nan
 LS, HUMAN, SCORES = [1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 5.0, 5.0], [2.0, 3.0, 3.0, 4.0]

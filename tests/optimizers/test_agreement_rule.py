@@ -10,8 +10,7 @@ from planted import with_effect
 
 from evalbias import LikelihoodMitigation
 from evalbias.evaluation.judged import RATINGS
-from evalbias.optimizers.agreement_rule import RISE, AgreementRule
-from evalbias.optimizers.likelihood_rule import LikelihoodRule
+from evalbias.optimizers.likelihood_rules import RISE, AgreementRule, LikelihoodRule
 from evalbias.optimizers.selection import LEVEL
 from evalbias.programs import Criterion, PointwiseJudge
 

@@ -8,17 +8,17 @@ from dspy import lm15
 from fakes import FormulaLM, items
 
 from evalbias.evaluation import compare, judge_examples, measure, total
-from evalbias.evaluation.likelihood import LikelihoodBias
-from evalbias.lm.judgment import chat_request
-from evalbias.lm.tokens import PromptTooLong
+from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.lm.dspy_seam import chat_request
+from evalbias.lm.types import PromptTooLong
 from evalbias.measures import likelihood_bias
 from evalbias.optimizers import BiasedDemos
-from evalbias.optimizers.demos import with_demos
-from evalbias.optimizers.likelihood_optimizer import DemosDoNotFitError, check_demos_fit
+from evalbias.optimizers.demonstrations import with_demos
+from evalbias.optimizers.likelihood import DemosDoNotFitError, check_demos_fit
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
-from evalbias.programs.adapter import written_score
+from evalbias.programs.judges import written_score
 from evalbias.report.tables import words_note
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
 

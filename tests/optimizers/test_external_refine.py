@@ -6,11 +6,10 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
-from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.programs.feedback import Feedback
-from evalbias.programs.feedback.source import required_field
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import Improvement, SelfRefine
+from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.programs.feedback import Feedback, required_field
+from evalbias.programs.loops import Improvement, SelfRefine
+from evalbias.programs.writing import PlainPredict
 
 
 class Flattering:

@@ -6,14 +6,14 @@ from fakes import PARTS, FormulaLM, Wording, items, rated
 from models_of_text import Scripted
 
 from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, GrammarParaphraser, JudgeStudy, data
-from evalbias.lm.requests import measured, messages_of
-from evalbias.optimizers.multi_criteria import compile_each
+from evalbias.lm.dspy_seam import measured, messages_of
+from evalbias.optimizers.likelihood import compile_each
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine
-from evalbias.runs.values import to_json
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
+from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
 

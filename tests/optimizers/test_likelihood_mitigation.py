@@ -11,13 +11,18 @@ from planted import with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
-from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import PromptTooLong
 from evalbias.measures import likelihood_effect
-from evalbias.optimizers.cross_fitting import cross_fitted, fitted
-from evalbias.optimizers.demo_choice import TooFewError, balanced, both_ends, highest_rs, signed_rs
-from evalbias.optimizers.likelihood_baselines import against_baselines
-from evalbias.optimizers.likelihood_objective import Effect, StandardizedBiasScore, objective_of
-from evalbias.optimizers.likelihood_rule import LikelihoodRule
+from evalbias.optimizers.demonstrations import TooFewError, balanced, both_ends, highest_rs, signed_rs
+from evalbias.optimizers.likelihood import against_baselines
+from evalbias.optimizers.likelihood_rules import (
+    Effect,
+    LikelihoodRule,
+    StandardizedBiasScore,
+    cross_fitted,
+    fitted,
+    objective_of,
+)
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
 C = Criterion("quality", "is it good?")

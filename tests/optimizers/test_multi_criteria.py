@@ -9,7 +9,7 @@ from fakes import FormulaLM, items
 from evalbias.measures import likelihood_bias
 from evalbias.optimizers import BiasedDemos, compile_each, count_answers
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.runs.values import to_json
+from evalbias.values import to_json
 
 NAMES = ("quality", "style")
 

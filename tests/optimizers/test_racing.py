@@ -8,6 +8,9 @@ import pytest
 from fakes import PARTS, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged
+from evalbias.optimizers import racing as module
+from evalbias.optimizers.objectives import DISTRIBUTIONS, one_by_one
+from evalbias.optimizers.racing import DRAWS, alike, drop, imagined, rounds
 from evalbias.optimizers.zepo import (
     ZEPO,
     BiasObjective,
@@ -20,9 +23,6 @@ from evalbias.optimizers.zepo import (
     GrammarParaphraser,
     ScoreUniformity,
 )
-from evalbias.optimizers.zepo import racing as module
-from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS, one_by_one
-from evalbias.optimizers.zepo.racing import DRAWS, alike, drop, imagined, rounds
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")

@@ -11,17 +11,15 @@ from models_of_text import Scripted
 from evalbias import data
 from evalbias.evaluation.estimates import Estimate
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
-from evalbias.optimizers.compile_report import Cost
-from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.optimizers.refine_rule import QualityRule, Ran
-from evalbias.optimizers.selection import FLATTERED, Candidate, choose
-from evalbias.optimizers.splits import hold_back
+from evalbias.optimizers.base import hold_back
+from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule, Ran
+from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, choose
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import ContextFreeConfidence, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
 
 C = Criterion("quality", "is it good?")
 

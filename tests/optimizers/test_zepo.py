@@ -12,10 +12,10 @@ from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.lm.journal import JournaledLM
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import ChoiceLogprobs
+from evalbias.lm.cache import JournaledLM
+from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
 from evalbias.measures import decision_rates, fairness
+from evalbias.optimizers.objectives import ObjectiveRule
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import (
     ZEPO,
@@ -32,7 +32,6 @@ from evalbias.optimizers.zepo import (
     Proposal,
     StrictImprovement,
 )
-from evalbias.optimizers.zepo.rule import ObjectiveRule
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -618,7 +617,7 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     many = [f"s{k}" for k in range(60)]
     of_many, better = first_rule([0.9] * 60, many)
     assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
-    monkeypatch.setattr("evalbias.optimizers.zepo.rule.N_RESAMPLES", 1)
+    monkeypatch.setattr("evalbias.optimizers.objectives.N_RESAMPLES", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
 
 

@@ -10,6 +10,7 @@ from fakes import PARTS, FormulaLM, Wording, items, rated
 from evalbias import data
 from evalbias.evaluation import Judged
 from evalbias.measures import quadratic_fit, score_uniformity
+from evalbias.optimizers.objectives import DISTRIBUTIONS, instruct
 from evalbias.optimizers.zepo import (
     ZEPO,
     Confidence,
@@ -17,10 +18,8 @@ from evalbias.optimizers.zepo import (
     Epochs,
     GrammarParaphraser,
     ScoreUniformity,
+    sensitivity_curve,
 )
-from evalbias.optimizers.zepo.objectives import DISTRIBUTIONS
-from evalbias.optimizers.zepo.sensitivity import sensitivity_curve
-from evalbias.optimizers.zepo.targets import instruct
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 C = Criterion("quality", "is it good?")

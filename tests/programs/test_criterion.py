@@ -1,9 +1,9 @@
 import dspy
 import pytest
 
-from evalbias.optimizers.demos import with_demos
+from evalbias.optimizers.demonstrations import with_demos
 from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
-from evalbias.programs.prompt import judge_messages, likelihood_messages
+from evalbias.programs.prompts import judge_messages, likelihood_messages
 
 POLITE = Criterion("politeness", "is the reply polite?")
 

@@ -6,10 +6,20 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
-from evalbias.programs.examples import CONCEPTS, NONE, TRANSLATION, LoopExamples, read_examples
-from evalbias.programs.feedback.missing import read_missing
-from evalbias.programs.feedback.mqm import read_feedback
-from evalbias.programs.tasks import TASKS, constrained_generation, mathematics, mathematics_refiner, translation
+from evalbias.programs.concepts import read_missing
+from evalbias.programs.feedback import read_feedback
+from evalbias.programs.tasks import (
+    CONCEPTS,
+    NONE,
+    TASKS,
+    TRANSLATION,
+    LoopExamples,
+    constrained_generation,
+    mathematics,
+    mathematics_refiner,
+    read_examples,
+    translation,
+)
 
 ITEM = {"source": "un chien", "target_language": "English"}
 

@@ -11,22 +11,19 @@ from fakes import FormulaLM
 from models_of_text import Scripted
 
 from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.programs.concepts import ConceptsFeedback, ExactConcepts, coverage, covered_concepts, read_missing
 from evalbias.programs.feedback import (
-    ConceptsFeedback,
     ConsistencyFeedback,
     ExactAnswer,
-    ExactConcepts,
     InstructScore,
     JudgeFeedback,
-    LearnedFeedback,
     MQMFeedback,
     ReferenceFeedback,
     ScorerFeedback,
+    majority,
 )
-from evalbias.programs.feedback.coverage import coverage, covered_concepts
-from evalbias.programs.feedback.missing import read_missing
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.vote import majority
+from evalbias.programs.learned import LearnedFeedback
+from evalbias.programs.writing import PlainPredict
 
 CONCEPTS = ["dog", "run", "park"]
 

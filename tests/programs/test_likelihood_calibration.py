@@ -10,7 +10,7 @@ from fakes import FormulaLM, items
 
 from evalbias.lm.contract import ContractLM
 from evalbias.lm.types import PromptRefused
-from evalbias.measures.likelihood_calibration import LikelihoodCalibration, fit_likelihood_calibration
+from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
 C = Criterion("quality", "is it good?")

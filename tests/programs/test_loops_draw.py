@@ -6,11 +6,10 @@ import dspy
 import pytest
 from models_of_text import Seeded, drawn
 
-from evalbias.programs.best_of_k import BestOfK, RepeatedDrafts
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import SelfRefine
+from evalbias.programs.loops import BestOfK, RepeatedDrafts, SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, translation
+from evalbias.programs.writing import PlainPredict
 
 ITEM = {"source": "un chien", "target_language": "English"}
 

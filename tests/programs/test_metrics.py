@@ -11,7 +11,7 @@ from texts import writer
 from evalbias import judge_metric, judge_reward, preference_metric
 from evalbias.lm.types import PromptRefused
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy, score_closeness
-from evalbias.programs.plain_text import PlainPredict
+from evalbias.programs.writing import PlainPredict
 
 C = Criterion("quality", "is it good?")
 ITEM = dspy.Example(id="7", source="s", reference="gold").with_inputs("source")

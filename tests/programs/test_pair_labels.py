@@ -5,7 +5,7 @@ import pytest
 
 from evalbias import data, preference_accuracy
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.programs.pair_labels import preference_label
+from evalbias.programs.items import preference_label
 
 C = Criterion("quality", "is it good?")
 CODES = {

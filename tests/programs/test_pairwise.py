@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.measures.calibration import by_candidate, calibrate_comparisons, rotations
-from evalbias.measures.position_offsets import batch_offsets
+from evalbias.lm.types import PromptTooLong
+from evalbias.measures.position_calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
 C = Criterion("quality", "is it good?")

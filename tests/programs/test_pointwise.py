@@ -7,10 +7,9 @@ import pytest
 from fakes import FormulaLM
 
 from evalbias.evaluation.judged import judge_examples
-from evalbias.lm.tokens import PromptTooLong
-from evalbias.lm.types import ChoiceLogprobs
+from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labeled, load_judge
-from evalbias.programs.adapter import expected_scores, written_score
+from evalbias.programs.judges import expected_scores, written_score
 
 C = Criterion("quality", "is it good?")
 

@@ -10,10 +10,9 @@ from fakes import Comparer, pair
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.lm.tokens import PromptTooLong
+from evalbias.lm.types import PromptTooLong
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
-from evalbias.programs.merge_sort import MergeSort
-from evalbias.programs.merging import Answer, ComparedSource, Merge
+from evalbias.programs.ranking import Answer, ComparedSource, Merge, MergeSort
 
 C = Criterion("quality", "is it good?")
 

@@ -6,10 +6,10 @@ import dspy
 import pytest
 from loop_recording import write_recording
 
-from evalbias.data.refinements import load_refinements
+from evalbias.data.loops import load_refinements
 from evalbias.evaluation.loops import run_loops
-from evalbias.lm.recorded import RecordedLM
-from evalbias.programs.feedback import ExactConcepts
+from evalbias.lm.saved import RecordedLM
+from evalbias.programs.concepts import ExactConcepts
 from evalbias.programs.tasks import constrained_generation, translation
 
 

@@ -10,9 +10,8 @@ from evalbias import ExternalFeedbackRefine
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.best_of_k import BestOfK
+from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
-    ConceptsFeedback,
     ConsistencyFeedback,
     Feedback,
     InstructScore,
@@ -20,8 +19,8 @@ from evalbias.programs.feedback import (
     MappedFeedback,
     MQMFeedback,
 )
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import Improvement, SelfRefine
+from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
+from evalbias.programs.writing import PlainPredict
 
 
 class Score:

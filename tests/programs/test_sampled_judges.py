@@ -11,9 +11,8 @@ from texts import writer
 
 from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
 from evalbias.evaluation import judge_examples
+from evalbias.lm.cache import ChoiceMemo, CountingLM
 from evalbias.lm.contract import SampledLM
-from evalbias.lm.counting import CountingLM
-from evalbias.lm.memo import ChoiceMemo
 from evalbias.lm.types import NoProbabilities
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge

@@ -18,15 +18,13 @@ from hypothesis import strategies as st
 from models_of_text import Scripted, Seeded
 
 from evalbias import BiasedDemos, ServerLM, load_judge
-from evalbias.evaluation.audited import load_any_judge
-from evalbias.lm.recorded import RecordedLM, record
-from evalbias.measures.likelihood_calibration import LikelihoodCalibration
+from evalbias.evaluation.answers import load_any_judge
+from evalbias.lm.saved import RecordedLM, record
+from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
-from evalbias.programs.best_of_k import BestOfK
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.refine import Improvement, SelfRefine
-from evalbias.programs.self_consistency import SelfConsistencyRefine
+from evalbias.programs.loops import BestOfK, Improvement, SelfConsistencyRefine, SelfRefine
+from evalbias.programs.writing import PlainPredict
 
 QUALITY = Criterion("quality", "is it good?")
 WIT = Criterion("wit", "is it funny?", (1, 10), task="Tell a joke.", output_label="Joke")

@@ -10,9 +10,8 @@ from models_of_text import Scripted
 
 from evalbias.evaluation import Paraphrased, measure_style
 from evalbias.measures import QuantileMap
-from evalbias.optimizers.external_refine import ExternalFeedbackRefine
-from evalbias.programs.feedback import MappedFeedback, MQMFeedback, ReferenceFeedback, ScorerFeedback
-from evalbias.programs.feedback.source import expected_scores
+from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.programs.feedback import MappedFeedback, MQMFeedback, ReferenceFeedback, ScorerFeedback, expected_scores
 from evalbias.programs.tasks import translation
 
 TO_MQM = QuantileMap.fit([0, 50, 100], [-25, -20, 0], metric="chrf")

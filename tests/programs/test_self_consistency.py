@@ -8,11 +8,10 @@ from models_of_text import Scripted, Seeded, drawn
 
 from evalbias.evaluation import run_loops
 from evalbias.measures import distance_skewness, self_bias
-from evalbias.programs.feedback import ExactAnswer
-from evalbias.programs.plain_text import PlainPredict
-from evalbias.programs.self_consistency import SelfConsistencyRefine
+from evalbias.programs.feedback import ExactAnswer, vote
+from evalbias.programs.loops import SelfConsistencyRefine
 from evalbias.programs.tasks import mathematics
-from evalbias.programs.vote import vote
+from evalbias.programs.writing import PlainPredict
 
 
 def boxed(*answers):

@@ -6,14 +6,13 @@ digest here.
 
 from dataclasses import asdict
 
-from evalbias.evaluation.style import Paraphrase
-from evalbias.programs import criteria
-from evalbias.programs.examples import CONCEPTS, TRANSLATION
-from evalbias.programs.feedback.concepts import FindMissing
-from evalbias.programs.feedback.mqm import FindErrors
-from evalbias.programs.prompt import comparison_messages, judge_messages, likelihood_messages
-from evalbias.programs.tasks import TASKS
-from evalbias.runs.fingerprint import digest
+from evalbias.evaluation.loops import Paraphrase
+from evalbias.programs import criterion as criteria
+from evalbias.programs.concepts import FindMissing
+from evalbias.programs.feedback import FindErrors
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.tasks import CONCEPTS, TASKS, TRANSLATION
+from evalbias.values import digest
 
 C = criteria.SYNTHETIC
 DEMO = ("s", "o", "2")

@@ -5,11 +5,10 @@ import numpy as np
 from planted import compared, scored
 
 from evalbias.evaluation import Judged, compare, measure
-from evalbias.evaluation.agreement import NAME as AGREEMENT
-from evalbias.evaluation.baselines import Row
+from evalbias.evaluation.biases import LikelihoodBias, PositionBias
 from evalbias.evaluation.judged import HUMAN_SCORES
-from evalbias.evaluation.likelihood import LikelihoodBias
-from evalbias.evaluation.position import PositionBias
+from evalbias.evaluation.rankings import NAME as AGREEMENT
+from evalbias.evaluation.rankings import Row
 from evalbias.programs import Criterion
 from evalbias.report.demo import conclusion, introduction
 

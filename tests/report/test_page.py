@@ -14,21 +14,16 @@ from fakes import Comparer, pair
 
 import evalbias
 from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
+from evalbias.evaluation.biases import measure_rounds
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.evaluation.self_bias import measure_rounds
-from evalbias.optimizers.compile_report import CompileReport, Cost, Tried
+from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.report.html.blocks import Facts, Section, Words
-from evalbias.report.html.glossary import TERMS, split_terms
-from evalbias.report.html.page import Page, fragment
-from evalbias.report.html.run_comparison import comparison_page
-from evalbias.report.html.run_page import title_of_run, write_report
-from evalbias.report.html.sections import Context, sections
-from evalbias.report.html.sections.tables import candidates_table
-from evalbias.report.html.words import title_of
-from evalbias.report.run_differences import run_differences
-from evalbias.runs.folder import RunFolder
-from evalbias.runs.listing import compare_runs, read_run
+from evalbias.report.blocks import Facts, Section, Words
+from evalbias.report.page import TERMS, Page, fragment, split_terms, title_of_run, write_report
+from evalbias.report.plots import title_of
+from evalbias.report.runs import comparison_page, run_differences
+from evalbias.report.sections import Context, candidates_table, sections
+from evalbias.runs import RunFolder, compare_runs, read_run
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
 

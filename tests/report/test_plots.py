@@ -12,22 +12,29 @@ from planted import compared
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.estimates import Estimate, Sample
+from evalbias.evaluation.estimates import Estimate, Sample, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
-from evalbias.evaluation.measurement import measured
 from evalbias.measures import likelihood_effect
-from evalbias.measures.statistic import SHARE, MeanStatistic
+from evalbias.measures.resample import SHARE, MeanStatistic
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.programs.refine_step import Step
-from evalbias.report.html.plots import drawing_of
-from evalbias.report.html.plots.effect import _points
-from evalbias.report.html.plots.intervals import estimate_rows
-from evalbias.report.html.plots.orders import FIRST, OTHERWISE, SAME, SECOND, order_shares
-from evalbias.report.html.svg import Drawing, axis_of, plot
-from evalbias.report.html.texts import loop_sections, lowest_section, scored_section
-from evalbias.report.html.words import by_construction, name_of
-from evalbias.report.html.worst import worst_items
+from evalbias.programs.loops import Step
+from evalbias.report.plots import (
+    FIRST,
+    OTHERWISE,
+    SAME,
+    SECOND,
+    Drawing,
+    _points,
+    axis_of,
+    by_construction,
+    drawing_of,
+    estimate_rows,
+    name_of,
+    order_shares,
+    plot,
+)
+from evalbias.report.sections import loop_sections, lowest_section, scored_section, worst_items
 
 
 def test_what_swapping_does_to_a_verdict():

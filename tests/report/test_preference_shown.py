@@ -11,10 +11,9 @@ from matplotlib import image
 
 from evalbias import data
 from evalbias.evaluation import compare_with_baselines
-from evalbias.optimizers.zepo import ZEPO, Epochs, GrammarParaphraser
-from evalbias.optimizers.zepo.sensitivity import CurvePoint
+from evalbias.optimizers.zepo import ZEPO, CurvePoint, Epochs, GrammarParaphraser
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.report.preference import consistency_bars, curve_plot, history_plot
+from evalbias.report.plots import consistency_bars, curve_plot, history_plot
 from evalbias.report.tables import rows_table
 
 C = Criterion("quality", "is it good?")

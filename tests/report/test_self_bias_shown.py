@@ -18,11 +18,19 @@ from evalbias.evaluation import (
 )
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import measure_self_bias
-from evalbias.optimizers.refine_report import LoopRecord, RefineReport
+from evalbias.optimizers.refine import LoopRecord, RefineReport
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.refine_step import Step
-from evalbias.report.refine import aspects_table, loop_table, refine_table, sides_plot, style_table
-from evalbias.report.self_bias import loops_table, pairs_table, self_bias_table
+from evalbias.programs.loops import Step
+from evalbias.report.tables import (
+    aspects_table,
+    loop_table,
+    loops_table,
+    pairs_table,
+    refine_table,
+    self_bias_table,
+    sides_plot,
+    style_table,
+)
 
 RNG = np.random.default_rng(0)
 OWN = -RNG.uniform(0, 5, (11, 100))

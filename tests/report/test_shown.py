@@ -14,14 +14,12 @@ from matplotlib import image
 from planted import scored
 
 from evalbias.evaluation import compare, judge_examples, measure
-from evalbias.evaluation.coverage import coverage_warning
-from evalbias.evaluation.formatting import mark
-from evalbias.evaluation.likelihood import LikelihoodBias
+from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.words import coverage_warning, mark
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.report.mitigation import mitigation_table
-from evalbias.report.scatter import likelihood_scatter
-from evalbias.report.tables import comparison_table, coverage_note, measurement_table
-from evalbias.runs.values import to_json
+from evalbias.report.plots import likelihood_scatter
+from evalbias.report.tables import comparison_table, coverage_note, measurement_table, mitigation_table
+from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
 

@@ -10,10 +10,9 @@ from commands import evalbias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.report.html.run_comparison import comparison_page
-from evalbias.report.html.run_page import title_of_run
-from evalbias.runs.folder import RunFolder
-from evalbias.runs.listing import RunRecord, flatten
+from evalbias.report.page import title_of_run
+from evalbias.report.runs import comparison_page
+from evalbias.runs import RunFolder, RunRecord, flatten
 
 ESTIMATE = {"name": "effect", "label": "effect", "value": 0.5, "low": None, "high": "Infinity", "null": 0, "n": 4}
 ESTIMATE |= {"undefined": 0, "units": 4, "p_value": 0.5, "unit": "share", "signed": True}

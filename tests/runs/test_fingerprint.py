@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from evalbias.evaluation.external_scores import CachedScorer
+from evalbias.evaluation.loops import CachedScorer
 from evalbias.programs.feedback import ScorerFeedback
-from evalbias.runs.fingerprint import describe, digest
+from evalbias.values import describe, digest
 
 
 def source(score):
@@ -153,7 +153,7 @@ def test_no_secret_is_described_and_a_setting_that_is_not_known_still_counts():
 
 def test_a_function_has_one_fingerprint_in_every_process():
     code = (
-        "from evalbias.runs.fingerprint import describe, digest\n"
+        "from evalbias.values import describe, digest\n"
         "class Rule:\n"
         "    def __init__(self): self.rule = lambda word: word in {'a', 'b', 'c', 'd'}\n"
         "print(digest(describe(Rule())))"

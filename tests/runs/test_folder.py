@@ -14,12 +14,22 @@ import numpy as np
 import pytest
 from filelock._identity import host_name
 
-from evalbias.runs import folder as folder_module
-from evalbias.runs import lock
-from evalbias.runs.folder import WRITTEN, RunFolder, check_settings, default_path
-from evalbias.runs.listing import delete_run, flatten, list_runs, read_run
-from evalbias.runs.lock import FILE, FolderInUse, holder
-from evalbias.runs.values import number, to_json
+from evalbias import runs as folder_module
+from evalbias import runs as lock
+from evalbias.runs import LOCK as FILE
+from evalbias.runs import (
+    WRITTEN,
+    FolderInUse,
+    RunFolder,
+    check_settings,
+    default_path,
+    delete_run,
+    flatten,
+    holder,
+    list_runs,
+    read_run,
+)
+from evalbias.values import number, to_json
 
 
 @dataclass(frozen=True)
@@ -107,8 +117,8 @@ def test_settings_of_a_log_are_compared(tmp_path):
 OPENS = """
 import sys
 from pathlib import Path
-from evalbias.runs.folder import RunFolder
-from evalbias.runs.lock import FolderInUse
+from evalbias.runs import RunFolder
+from evalbias.runs import FolderInUse
 try:
     folder = RunFolder(Path(sys.argv[1]), {})
 except FolderInUse as error:
@@ -212,8 +222,8 @@ def test_a_folder_whose_settings_no_run_wrote_is_not_deleted(tmp_path, settings)
 
 
 def test_every_name_under_which_a_run_writes_is_known():
-    root = Path(folder_module.__file__).parents[2]
-    places = ("evalbias/commands/*.py", "evalbias/evaluation/*.py", "optimizers/**/*.py")
+    root = Path(folder_module.__file__).parents[1]
+    places = ("evalbias/cli/*.py", "evalbias/evaluation/*.py", "optimizers/**/*.py")
     text = "".join(file.read_text(encoding="utf-8") for place in places for file in root.glob(place))
     literal = re.compile(r"""(?:path|log_dir|folder) / "([\w.-]+\.(?:json|jsonl|png|html))\"""")
     kind = re.compile(r"""folder\.file\("(\w+)", \w+, "(\.\w+)"\)""")

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from evalbias.runs import journal as module
-from evalbias.runs.journal import Journal, write_jsonl
+from evalbias import runs as module
+from evalbias.runs import Journal, write_jsonl
 
 
 def test_what_is_appended_is_read_back(tmp_path):
@@ -194,7 +194,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
 
 LIMITED = """
 import resource, signal, sys
-from evalbias.runs.journal import Journal
+from evalbias.runs import Journal
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal(sys.argv[1])

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reas
 ITEMS, IN_FLIGHT = 40, 4
 START = """
 import signal
-from evalbias.cli import main
+from evalbias.cli.app import main
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 main()
 """

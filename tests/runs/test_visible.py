@@ -8,8 +8,8 @@ import hostile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.commands.streams import LeavableStream
-from evalbias.runs.visible import get_logger, message, visible
+from evalbias.cli.terminal import LeavableStream
+from evalbias.values import get_logger, message, visible
 
 
 def test_commands_to_a_terminal_become_visible():

@@ -11,7 +11,7 @@ from real import save_model
 
 from benchmarks.servers import vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
-from evalbias.lm.servers.dialects.question import QUESTION
+from evalbias.lm.dialects import QUESTION
 from evalbias.lm.types import PromptRefused
 from evalbias.programs import Criterion
 

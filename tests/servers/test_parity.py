@@ -17,7 +17,7 @@ from real import save_model
 
 from benchmarks.servers import llama_cpp_python, llama_server, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
-from evalbias.lm.control_tokens import ControlTokenInText
+from evalbias.lm.tokens import ControlTokenInText
 from evalbias.lm.types import Unanswered
 from evalbias.programs import Criterion
 

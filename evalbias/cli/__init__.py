@@ -1,0 +1,1 @@
+"""The commands of ``evalbias.cli.app``; their imports are deferred, so that ``--help`` is fast."""

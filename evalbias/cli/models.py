@@ -1,0 +1,225 @@
+"""Open the model that a name on the command line stands for."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from evalbias.cli.options import ModelOptions
+from evalbias.cli.terminal import say
+
+if TYPE_CHECKING:
+    from evalbias.lm.contract import Sampling
+    from evalbias.lm.workers import DistributedLM
+
+
+SERVER = "hosted_vllm/"
+ANY = "dspy:"
+EMBEDDED = "embedded"
+PROVIDERS = frozenset({"openai", "anthropic", "azure", "bedrock", "vertex_ai", "gemini", "mistral", "cohere", "groq"})
+PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "perplexity", "ollama", "ollama_chat"}
+"""Providers of hosted models, as DSPy and litellm write them before a slash."""
+OPEN = ("openai/gpt-oss", "openai/privacy-filter")
+"""Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""
+Kind = Literal["embedded", "local", "server", "dspy"]
+OPENAI = "openai/"
+OPENAI_ADDRESS = "https://api.openai.com/v1"
+
+
+def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = False) -> Any:
+    """Open a model by name.
+
+    Args:
+        name: ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
+            it, ``hosted_vllm/NAME``), a hosted model (``openai/gpt-4o-mini``; see ``PROVIDERS``), or any other of
+            DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
+        options: Server address, tokenizer, adapter, device, dtype, chat template options and workers. A name with an
+            address is a server's model; for its key see ``evalbias.lm.transport.key_for``.
+        writes: Whether the model is asked for texts only, so that a server need not report probabilities.
+
+    Raises:
+        ValueError: A server's model without an address, or an option that such a model cannot use; the message names
+            it.
+    """
+    name, given = _resolved(name, options or ModelOptions())
+    kind = _kind(name, given)
+    template = _template_options(given.template_options)
+    _check(name, kind, given, template)
+    if given.workers is not None:
+        return _distributed(name, given)
+    if kind == "embedded":
+        from evalbias.lm.local import embedded_judge_lm
+
+        return embedded_judge_lm(device=given.device)
+    if kind == "dspy":
+        return _dspy(name.removeprefix(ANY), given.api_base, given)
+    if kind == "server":
+        return _server(name, given, template, writes=writes)
+    from evalbias.lm.local import LocalLM
+
+    return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
+
+
+def _resolved(name: str, options: ModelOptions) -> tuple[str, ModelOptions]:
+    """Return a hosted model's name with its provider's address or, where DSPy asks it, with ``dspy:``."""
+    if options.dialect != "auto" and name.startswith(OPENAI) and options.api_base is None:
+        return name.removeprefix(OPENAI), replace(options, api_base=OPENAI_ADDRESS)
+    return (ANY + name if options.api_base is None and is_hosted(name) else name), options
+
+
+def _kind(name: str, options: ModelOptions) -> Kind:
+    if name == EMBEDDED:
+        return "embedded"
+    if name.startswith(ANY):
+        return "dspy"
+    return "server" if options.api_base is not None or name.startswith(SERVER) else "local"
+
+
+def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any] | None) -> None:
+    """Refuse options that a model of this kind cannot use; see ``open_lm``."""
+    if template and kind in ("embedded", "dspy"):
+        raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
+    if options.adapter is not None and kind != "local":
+        raise ValueError(f"--adapter: {name} takes none; only a folder, a GGUF file or a Hugging Face name does.")
+    if options.dialect != "auto" and kind != "server":
+        raise ValueError(f"--dialect {options.dialect}: {name} is no server's model; give an address with --api-base.")
+    if options.workers is not None and kind in ("server", "dspy"):
+        raise ValueError(f"--workers: {name} is asked over the network; only models that workers open take any.")
+    if kind == "embedded" and options.api_base is not None:
+        raise ValueError(f"--api-base: {name} is the model that ships with evalbias, leave the address out.")
+    if kind == "embedded" and options.dtype not in ("auto", "float32"):
+        raise ValueError(f"--dtype {options.dtype}: {name} runs in float32, leave it out.")
+    if options.api_key_env is not None and options.api_base is None:
+        raise ValueError(f"--api-key-env: {name} has no address that takes a key, give one with --api-base.")
+    if kind == "dspy" and options.api_base is not None and "," in options.api_base:
+        raise ValueError(f"--api-base: {name} is asked at one address; several are for a server's model.")
+    if kind == "server" and options.api_base is None:
+        raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
+
+
+def _dspy(model: str, address: str | None, options: ModelOptions) -> Any:
+    """Open one of DSPy's models; at an address of the user's, DSPy may take no key from the environment itself."""
+    import dspy
+
+    from evalbias.lm.transport import key_for
+
+    own = {} if address is None else {"api_key": key_for([address], _named_key(options)) or "none"}
+    return dspy.LM(model, api_base=address, cache=False, **own)
+
+
+def _named_key(options: ModelOptions) -> str | None:
+    """Return the key in the variable that ``--api-key-env`` names; None if it names none.
+
+    Raises:
+        ValueError: The variable is not set; it is not shown, because it may be the key itself.
+    """
+    key = None if options.api_key_env is None else os.environ.get(options.api_key_env)
+    if options.api_key_env is not None and not key:
+        raise ValueError("--api-key-env: the variable is not set: give the name of one that holds the key.")
+    return key
+
+
+def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *, writes: bool) -> Any:
+    """Open a server's model; without token probabilities, it becomes a ``dspy.LM`` that writes or is sampled."""
+    from evalbias.lm.server import ServerLM
+    from evalbias.lm.types import NoProbabilities
+
+    model = name.removeprefix(SERVER)
+    addresses = [address.strip() for address in (options.api_base or "").split(",")]
+    try:
+        lm = ServerLM(
+            model,
+            base_url=addresses,
+            api_key=_named_key(options),
+            tokenizer=options.tokenizer,
+            in_flight=options.in_flight,
+            template_options=template,
+            dialect=options.dialect,
+        )
+    except NoProbabilities:
+        if (options.samples is None and not writes) or len(addresses) > 1:
+            raise
+        if template:
+            raise ValueError(
+                f"--template-options: {name} reports no token probabilities and is asked with the template that its "
+                "server applies, leave them out."
+            ) from None
+        if not writes:
+            say(f"{name}: no token probabilities, so --samples estimates them from answers")
+        return _dspy(OPENAI + model, addresses[0], options)
+    say(f"{name}: {lm.capabilities}")
+    return lm
+
+
+def _distributed(name: str, options: ModelOptions) -> DistributedLM:
+    """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
+    from evalbias.lm.workers import DistributedLM, RayPool
+
+    actors = actors_of(options.workers or "")
+    adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
+    resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
+    opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
+    return DistributedLM(RayPool(opening, identity, actors))
+
+
+def actors_of(workers: str) -> int | None:
+    """Read ``--workers``: a number of Ray actors, or None for as many as the cluster has room for.
+
+    Examples:
+        >>> actors_of("ray:4"), actors_of("ray")
+        (4, None)
+    """
+    match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
+    if match is None:
+        raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
+    return int(match[1]) if match[1] else None
+
+
+def is_hosted(name: str) -> bool:
+    """Return whether a name is a hosted model's, such as ``openai/gpt-4o-mini``; a folder of that name comes first.
+
+    Examples:
+        >>> [is_hosted(name) for name in ("openai/gpt-4o-mini", "openai/gpt-oss-20b", "Qwen/Qwen3-8B")]
+        [True, False, False]
+    """
+    return name.partition("/")[0] in PROVIDERS and "/" in name and not name.startswith(OPEN) and not Path(name).exists()
+
+
+def hosted_name(name: str) -> str | None:
+    """Return a hosted model's name as price lists have it; None for other models."""
+    return name.removeprefix(ANY) if name.startswith(ANY) or is_hosted(name) else None
+
+
+def _template_options(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"--template-options {text!r} is not JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f'--template-options {text!r} is no JSON object: give names with values, as {{"a": true}}.')
+    return values
+
+
+def sampling_of(options: ModelOptions, *, seed: int = 0) -> Sampling | None:
+    """Return how often models are asked to estimate probabilities; None if they measure them."""
+    from evalbias.lm.contract import Sampling
+
+    if options.samples is None:
+        return None
+    return Sampling(options.samples, options.sample_temperature, options.sample_tokens, seed)
+
+
+def identity(lm: Any) -> dict[str, Any]:
+    """Return what decides a model's numbers, for run.json and journal keys: never an address or a key."""
+    if hasattr(lm, "provenance"):
+        return dict(lm.provenance())
+    return {"model": str(lm.model)}

@@ -1,0 +1,149 @@
+"""The commands of run folders: list, show, compare, delete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evalbias.cli.options import Json
+from evalbias.cli.terminal import PlainConsole, print_json, say
+from evalbias.values import message
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from evalbias.runs import RunRecord
+
+
+Root = Annotated[Path, typer.Option("--root", help="Folder that holds the run folders.", file_okay=False)]
+Folder = Annotated[Path, typer.Argument(help="A run folder.", exists=True, file_okay=False)]
+
+app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run folders.")
+
+
+@app.command("list")
+def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
+    """List the run folders, latest first."""
+    from rich.table import Table
+
+    from evalbias.evaluation.words import count
+    from evalbias.runs import list_runs
+
+    if not root.is_dir():
+        raise typer.BadParameter(f"{root} is not a folder: name the folder that holds the run folders with --root.")
+    runs = list_runs(root)
+    if as_json:
+        print_json([_summary(run) for run in runs])
+        return
+    table = Table(title=f"{count(len(runs), 'run')} in {root}")
+    for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
+        table.add_column(heading, overflow="fold")
+    for run in runs:
+        row = _summary(run)
+        cells = (row[name] for name in ("command", "data", "model", "status"))
+        table.add_row(run.path.name, *(str(cell or "-") for cell in cells), f"{run.changed:%Y-%m-%d %H:%M}")
+    PlainConsole().print(table)
+
+
+@app.command("show")
+def show_command(run: Folder, as_json: Json = False) -> None:
+    """Show a run's settings and the numbers of its result."""
+    from evalbias.runs import flatten, read_run
+
+    record = read_run(run)
+    if as_json:
+        print_json({"settings": record.settings, "result": record.result, "status": record.status})
+        return
+    typer.echo(message(f"{record.path}: {record.status}"))
+    if record.damage:
+        typer.echo(message(record.damage))
+    for part, content in (("settings", record.settings), ("result", record.result)):
+        typer.echo(f"\n{part}")
+        for name, value in flatten(content or {}).items():
+            typer.echo("  " + message(f"{name}: {value}".replace("\n", "\n  ")))
+
+
+@app.command("compare", short_help="Show in which settings and results two runs differ.")
+def compare_command(
+    first: Folder,
+    second: Folder,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page that shows their estimates side by side.", dir_okay=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the settings, estimates and other results in which two runs differ."""
+    from evalbias.report.runs import run_differences
+    from evalbias.runs import compare_runs, read_run
+
+    records = read_run(first), read_run(second)
+    if html is not None:
+        from evalbias.report.page import is_page
+        from evalbias.report.runs import comparison_page
+
+        if os.path.lexists(html) and not is_page(html):
+            raise typer.BadParameter(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
+        comparison_page(*records).write(html)
+    if as_json:
+        print_json(compare_runs(*records))
+        return
+    for record in records:
+        if record.status != "finished":
+            say(f"{record.path} is {record.status}. {record.damage}".rstrip())
+    found, console = run_differences(*records), PlainConsole()
+    console.print(found.sentence)
+    for title, rows in (
+        ("Settings that differ", found.settings),
+        *((measured.title, measured.differences) for measured in found.measured),
+        ("Other results that differ", found.results),
+    ):
+        if rows:
+            console.print(_side_by_side(title, found.names, rows))
+    if html is not None:
+        typer.echo(f"page: {html}")
+
+
+def _side_by_side(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title)
+    for heading in ("", *names):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+@app.command("delete")
+def delete_command(
+    run: Folder, yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False
+) -> None:
+    """Delete what a run wrote into its folder, and the folder if nothing else is in it."""
+    from evalbias.runs import delete_run, read_run
+
+    record = read_run(run)
+    if not yes:
+        typer.confirm(message(f"Delete {record.path} ({record.status})?"), abort=True)
+    left = delete_run(record.path)
+    typer.echo(message(f"deleted {record.path}"))
+    if left:
+        names = ", ".join(file.name for file in left)
+        typer.echo(message(f"kept {record.path} for what is not the run's: {names}"))
+
+
+def _summary(run: RunRecord) -> dict[str, Any]:
+    named = run.settings.get("lm")
+    model = named if isinstance(named, dict) else {}
+    return {
+        "path": str(run.path),
+        "command": run.settings.get("command"),
+        "data": run.settings.get("data"),
+        "model": model.get("model", model.get("name")),
+        "status": run.status,
+        "process": run.process,
+        "changed": run.changed.isoformat(),
+    }

@@ -1,0 +1,347 @@
+"""What a terminal shows: notices, progress and plans on stderr, results on stdout."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
+from typing import Any, Protocol, TextIO, cast
+
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
+from rich.text import Text
+
+from evalbias.runs import Closable, RunFolder
+from evalbias.values import message, visible, without_commands
+
+# Standard output and standard error of a command: their reader may leave, and no text commands a terminal or CI.
+
+
+class LeavableStream:
+    """Stream that drops what is written once nobody reads it any more, and shows texts as ``visible`` does.
+
+    A reader who has seen enough is no error: the command goes on, writes its files and keeps its exit code, of which 1
+    says that a ``--fail-on`` condition is met.
+
+    Args:
+        stream: Stream that is written to.
+        rendered: Whether the control characters are those of a console, which has replaced those of the texts.
+    """
+
+    def __init__(self, stream: TextIO, *, rendered: bool = False) -> None:
+        self._stream, self._rendered = stream, rendered
+        self._last = ""  # the last character of a line that has begun
+
+    def write(self, text: str) -> int:
+        """Write a text at once, so that a full disk is an error of the command and not of Python's exit."""
+        lines = self._last + text
+        shown = without_commands(lines)[len(self._last) :]
+        self._last = lines.rpartition("\n")[2].rstrip()[-1:]
+        try:
+            self._stream.write(shown if self._rendered else visible(shown))
+        except OSError as error:
+            self._drop(error)
+        self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or drop it and all that follows."""
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._drop(error)
+            self._stream.flush()
+
+    def _drop(self, error: OSError) -> None:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a terminal that is gone
+            raise error
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def readers_may_leave() -> Iterator[None]:
+    """Put streams whose reader may leave in the place of standard output and standard error."""
+    with redirect_stdout(_leavable(sys.stdout)), redirect_stderr(_leavable(sys.stderr)):
+        yield
+
+
+def rendered(stream: TextIO) -> TextIO:
+    """Return the stream for a console, which adds control characters of its own."""
+    stream = getattr(stream, "rich_proxied_file", stream)  # a console shows progress
+    return cast(TextIO, LeavableStream(stream._stream, rendered=True)) if isinstance(stream, LeavableStream) else stream
+
+
+def _leavable(stream: TextIO | None) -> TextIO:
+    if stream is None:  # the shell closed it (>&-)
+        stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the process ends)
+    return cast(TextIO, LeavableStream(stream))
+
+
+# Messages of a command on stderr: notices, progress, and how a stopped run goes on.
+
+
+SECONDS = 30.0
+"""Time between two lines of progress where stderr is no terminal."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk or a quota that is full."""
+STOPPED = 130
+"""Exit code of a command that Ctrl-C stopped, as shells give it."""
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def set_verbosity(*, quiet: bool, verbose: bool) -> None:
+    """Show errors only, or the log of what models and servers do as well."""
+    _quiet.set(quiet)
+    level = logging.ERROR if quiet else logging.INFO if verbose else logging.NOTSET  # as the root logger: warnings
+    logging.getLogger("evalbias").setLevel(level)
+    if verbose:
+        logging.basicConfig(stream=sys.stderr, format="%(name)s: %(message)s")
+
+
+def say(text: str) -> None:
+    """Print a notice on stderr, unless the command is quiet."""
+    if not _quiet.get():
+        typer.echo(message(text), err=True)
+
+
+def print_json(content: Any) -> None:
+    """Print a result as JSON on stdout; no text in it is a command to a CI job, which would be blanked."""
+    sys.stdout.write(json.dumps(content, allow_nan=False).replace("##", r"#\u0023") + "\n")
+
+
+class PlainConsole(Console):
+    """Console that prints texts as they are: brackets are no markup, and a terminal obeys nothing in them."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(file=rendered(sys.stderr if stderr else sys.stdout), markup=False, emoji=False)
+        if not self.width:  # COLUMNS=0 means an unknown width, and rich would print nothing
+            self.width = shutil.get_terminal_size().columns
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return the text to print, without control characters."""
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the parts of what is printed, without control characters but the console's own."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=visible(part.text))
+
+
+class Resumable(Closable):
+    """An open run in a folder; after Ctrl-C, and on a full disk, it says how to go on."""
+
+    folder: RunFolder
+
+    def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
+        """Close the run.
+
+        Raises:
+            SystemExit: Ctrl-C stopped it.
+            OSError: The disk is full; the message says what is kept.
+        """
+        self.close()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(
+                f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "
+                f"{self.folder.path}: free some space, and the same command goes on from here."
+            ) from error
+        if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
+            typer.echo(
+                f"\nStopped. The same command goes on from here: what was answered is kept in {self.folder.path}.",
+                err=True,
+            )
+            raise SystemExit(STOPPED)
+
+
+class Shown(Protocol):
+    """Progress that is shown."""
+
+    total: int
+
+    def advance(self, count: int) -> None:
+        """Count so many more."""
+
+    def end(self) -> None:
+        """Count all as done, however many were foreseen."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the terminal to a question."""
+
+
+class Bar:
+    """Bar in a terminal, with the rate and the time left."""
+
+    def __init__(self, doing: str, total: int) -> None:
+        self.total = total
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+        self.progress = Progress(doing, *columns, console=PlainConsole(stderr=True))
+        self._task = self.progress.add_task("", total=total, rate="")
+
+    def advance(self, count: int) -> None:
+        """Count so many more."""
+        speed = self.progress.tasks[0].speed
+        self.progress.update(self._task, advance=count, rate=f"{speed:.0f}/s" if speed else "")
+
+    def end(self) -> None:
+        """Fill the bar."""
+        self.progress.update(self._task, total=self.progress.tasks[0].completed)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a question."""
+        self.progress.stop()
+        yield
+        self.progress.start()
+
+
+class Lines:
+    """A line of progress after the first answers if many are left, then every 30 seconds; for logs and pipes.
+
+    Args:
+        doing: What is done, in a word.
+        total: Number of things to do.
+        say: Prints a line.
+        now: Clock in seconds.
+    """
+
+    def __init__(
+        self, doing: str, total: int, say: Callable[[str], None] = say, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.total = total
+        self._doing, self._say, self._now = doing, say, now
+        self._done, self._began = 0, now()
+        self._told: float | None = None
+
+    def advance(self, count: int) -> None:
+        """Count so many more; print a line if the last one is old, or if there is none and much time is left."""
+        self._done += count
+        now = self._now()
+        if now == self._began or not self._done:
+            return
+        rate = self._done / (now - self._began)
+        left = max(0, self.total - self._done) / rate
+        if now - (self._began if self._told is None else self._told) >= SECONDS or (
+            self._told is None and left > SECONDS
+        ):
+            self._told = now
+            until = f", about {duration(left)} left" if left else ""
+            self._say(f"{self._doing}: {self._done:,} of {self.total:,}, {rate:.3g}/s{until}")
+
+    def end(self) -> None:
+        """Do nothing: the result follows."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Do nothing: no bar is in the way."""
+        return nullcontext()
+
+
+@contextmanager
+def progress(total: int, doing: str) -> Iterator[Shown]:
+    """Show progress on stderr: a bar in a terminal, else a line every 30 seconds; nothing if the command is quiet."""
+    if _quiet.get() or not sys.stderr.isatty():
+        yield Lines(doing, total, (lambda _: None) if _quiet.get() else say)  # threads do not see what is quiet
+        return
+    bar = Bar(doing, total)
+    with bar.progress:
+        yield bar
+
+
+@contextmanager
+def counting(total: int, doing: str) -> Iterator[Callable[[int], None]]:
+    """Show progress as ``progress`` does; yields the function that advances it."""
+    with progress(total, doing) as shown:
+        yield shown.advance
+
+
+def duration(seconds: float) -> str:
+    """Say a time to two figures.
+
+    Examples:
+        >>> [duration(s) for s in (8, 95, 7000, 200_000)]
+        ['8 s', '2 min', '1.9 h', '56 h']
+    """
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * size:
+            value = seconds / size
+            return f"{value:.1f} {unit}" if unit == "h" and value < 10 else f"{value:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
+
+
+# The plan of a long run, told before its first prompt: prompts, tokens and, where prices are known, the cost.
+
+
+LONG = 1000
+"""Prompts from which a run is planned, and a user at a terminal is asked."""
+SAMPLE = 50
+"""Prompts whose length is looked at."""
+CHARACTERS = 4.0
+"""Characters of a token, about, in English."""
+
+
+def plan(questions: Sequence[Any], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
+    """Say what a long run will ask, and at a terminal whether it shall; short runs are not planned.
+
+    Args:
+        questions: First questions to the model: prompts, alone or with a continuation or a seed.
+        left: Number of answers that are still to be asked for.
+        model: The model in words.
+        hosted: Name of a hosted model as price lists have it; None for others.
+        yes: Do not ask.
+
+    Raises:
+        Exit: The user does not want it.
+    """
+    if left < LONG or not questions:
+        return
+    step = max(1, len(questions) // SAMPLE)
+    lengths = [_length(question) for question in questions[::step]]
+    tokens = left * sum(lengths) / len(lengths) / CHARACTERS
+    cost = None if hosted is None else _dollars(hosted, tokens)
+    price = "" if cost is None else f", about ${cost:,.2f} for the prompts by litellm's price list"
+    looked = f"estimated from {len(lengths)} prompt{'s' * (len(lengths) > 1)}"
+    say(f"plan: about {left:,} prompts to {model}, {_rounded(tokens)} tokens ({looked}){price}.")
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty() and not typer.confirm("Go on?", default=True, err=True):
+        raise typer.Exit(1)
+
+
+def _length(question: Any) -> int:
+    """Return the characters of a question: a prompt is a text or a list of messages."""
+    if isinstance(question, str):
+        return len(question)
+    if isinstance(question, dict):
+        return _length(question.get("content", ""))
+    return sum(map(_length, question)) if isinstance(question, list | tuple) else 0
+
+
+def _rounded(tokens: float) -> str:
+    """Say a number of tokens in hundreds or millions.
+
+    Examples:
+        >>> _rounded(1_230), _rounded(1_960_000)
+        ('1,200', '2.0 million')
+    """
+    return f"{tokens / 1e6:,.1f} million" if tokens >= 1e6 else f"{round(tokens, -2):,.0f}"
+
+
+def _dollars(name: str, tokens: float) -> float | None:
+    """Return what prompts cost; None if litellm is not installed or does not list the model."""
+    try:
+        import litellm
+    except ImportError:
+        return None
+    listed = litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2]) or {}
+    price = listed.get("input_cost_per_token")
+    return None if price is None else float(price) * tokens

@@ -1,0 +1,751 @@
+"""Answers of any judge: recorded, a function, or a program that is asked."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias import data as data_sets
+from evalbias.data.cells import (
+    LARGEST,
+    TIE,
+    allowed,
+    as_number,
+    check_size,
+    chosen_candidate,
+    recorded_number,
+    remedy_for,
+)
+from evalbias.data.items import check_field, item_name
+from evalbias.data.pairing import human_score, input_key, is_rated, rated_criteria, single_ratings
+from evalbias.evaluation.judged import BETTER, Judged, item_facts, judge_examples, likelihood_provenance
+from evalbias.evaluation.words import joined, model_title
+from evalbias.lm.contract import resolve_lm
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import FloatArray
+from evalbias.programs.criterion import PRESETS, Criterion
+from evalbias.programs.items import candidates_of, check_pairs
+from evalbias.programs.judges import PointwiseJudge, load_judge
+from evalbias.programs.metrics import ProgramMetric
+from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
+from evalbias.values import get_logger, read_json
+
+# Judges whose answers are recorded with the items: a column of scores, or columns of verdicts about pairs.
+
+
+QUALITY = "quality"
+ROUNDING = 1e-6
+"""Points by which an expected score may miss the end of its scale."""
+
+
+def recorded_scores(
+    examples: Sequence[dspy.Example],
+    field: str,
+    *,
+    criterion: str | Criterion = QUALITY,
+    scale: tuple[float, float] | None = None,
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+) -> Judged:
+    """Gather a judge's recorded scores and what is known about the items.
+
+    Args:
+        examples: Items with the field; ``source``, ``output``, ``scores`` or ``score``, ``ratings``, ``system`` and
+            ``input_id`` where they are known.
+        field: Field of the judge's score: a number, or None where it gave none.
+        criterion: Criterion of the human scores; its task defines LS.
+        scale: Lowest and highest score that the judge can give, if known.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS: ``"sum"`` or ``"mean"``.
+
+    Raises:
+        ValueError: No item has the field, a value is not a number or not on the scale (the item is named), or all
+            values are too small to tell from 0.
+
+    Examples:
+        >>> judged = recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine")
+        >>> judged.answers.tolist()
+        [4.0, nan]
+    """
+    judged_on = as_criterion(criterion)
+    values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
+    check_size(values, f"The judge's scores {field!r}")
+    facts = item_facts(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
+    return Judged(
+        ids=facts.ids,
+        criterion=judged_on.name,
+        answers=np.array(values, dtype=np.float64),
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        writers=facts.writers,
+        scale=scale,
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
+    )
+
+
+def recorded_verdicts(
+    examples: Sequence[dspy.Example],
+    winner: str,
+    *,
+    swapped: str | None = None,
+    better: str = "better",
+    criterion: str | Criterion = QUALITY,
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+) -> Judged:
+    """Gather a judge's recorded choices between two outputs, in one order or in both.
+
+    Args:
+        examples: Pairs with ``candidates`` or ``outputs`` and the fields named below; ``source``, ``ratings``,
+            ``systems`` and ``input_id`` where they are known.
+        winner: Field of the choice when the outputs were shown as they stand: 0 or ``"A"`` for the first, 1 or ``"B"``
+            for the second; -1 or ``"tie"`` for a tie; None for no answer.
+        swapped: Field of the choice when the outputs were shown in the other order, also of an output as they
+            stand. None if only one order was asked.
+        better: Field of people's choice; a tie or None means that they prefer none.
+        criterion: Criterion of the ratings; its task defines LS.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS.
+
+    Returns:
+        Answers (n, orders, 2) by position, 1 for the position that was chosen, with a third class where a tie occurs.
+
+    Raises:
+        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named. Or one field is
+            named twice.
+
+    Examples:
+        >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
+        >>> recorded_verdicts([pair], "winner", swapped="winner_swapped").answers.tolist()  # always the first position
+        [[[1.0, 0.0], [1.0, 0.0]]]
+    """
+    check_pairs(examples)
+    judged_on = as_criterion(criterion)
+    check_fields(winner, swapped, better)
+    fields = [winner] if swapped is None else [winner, swapped]
+    choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
+    facts = item_facts(
+        examples,
+        judged_on,
+        pairwise=True,
+        scorer=likelihood_lm,
+        reduction=reduction,
+        better=better,
+        answered=fields,
+    )
+    return Judged(
+        ids=facts.ids,
+        criterion=judged_on.name,
+        answers=by_position(choices),
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        ties=bool((choices == TIE).any()),
+        writers=facts.writers,
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
+    )
+
+
+def check_fields(winner: str, swapped: str | None, better: str) -> None:
+    """Refuse one field as the choices of both orders, which shows no position bias, or of judge and people, who agree.
+
+    Raises:
+        ValueError: One field is named twice.
+    """
+    if swapped == winner:
+        raise ValueError(
+            f"The field {winner!r} is named for both orders (winner_field and swapped_field, --winner-field and "
+            "--swapped-field), and a judge would seem to have no position bias: name the field of the choices in the "
+            "swapped order, or leave it out if only one order was asked."
+        )
+    if better in (winner, swapped):
+        raise ValueError(
+            f"The field {better!r} is named for the judge's choices and for people's (better_field, --better-field), "
+            "who would agree: name two fields. If people chose nothing, read the judge's choices under another name: "
+            f"--map judge_choice={better} and judge_choice as their field."
+        )
+
+
+def by_position(choices: FloatArray) -> FloatArray:
+    """Return (n, r, c) answers by position from choices (r, n) of candidates, the second row in the swapped order.
+
+    A choice is 0, 1, -1 for a tie or NaN. c is 3 if there is a tie, else 2.
+    """
+    orders, n = choices.shape
+    answers = np.zeros((n, orders, 3 if (choices == TIE).any() else 2))
+    for order, row in enumerate(choices):
+        answers[np.isnan(row), order] = math.nan
+        for candidate in (0, 1):
+            answers[row == candidate, order, candidate if order == 0 else 1 - candidate] = 1.0
+        if answers.shape[2] == 3:
+            answers[row == TIE, order, 2] = 1.0
+    return answers
+
+
+def as_criterion(criterion: str | Criterion) -> Criterion:
+    """Return the criterion of recorded answers; of a name alone, no prompt is ever made but that of LS."""
+    if isinstance(criterion, Criterion):
+        return criterion
+    return Criterion(criterion, f"{criterion}, as people rated it")
+
+
+def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:
+    """Return the examples.
+
+    Raises:
+        ValueError: There are none, or none has the field.
+    """
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    if not any(field in e for e in examples):
+        names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
+        folded = {name.lower(): name for name in names}
+        near = get_close_matches(field.lower(), folded, n=1)
+        hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+        raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
+    return examples
+
+
+def is_on(scale: tuple[float, float] | None, score: float) -> bool:
+    """Return whether a score lies on a scale, but for rounding; an unknown scale holds all, every scale holds NaN."""
+    return scale is None or math.isnan(score) or scale[0] - ROUNDING <= score <= scale[1] + ROUNDING
+
+
+def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
+    place = f"{field!r} of the item {item_name(example, index)!r:.80}"
+    number = recorded_number(example.get(field), place)
+    if scale is not None and not is_on(scale, number):
+        raise ValueError(
+            f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
+            "judge's own scale (scale, --scale)."
+        )
+    return number
+
+
+def _chosen(example: dspy.Example, field: str, index: int) -> float:
+    return chosen_candidate(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")
+
+
+# How a judge that is not ours is called, and how its answer is read.
+
+
+Call = Callable[[dspy.Example], Any]
+POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
+    """Return a function of one example that asks the judge: a function, a DSPy module, or a DSPy metric.
+
+    Raises:
+        ValueError: The judge takes other inputs than an audit has.
+    """
+    if isinstance(judge, type) and issubclass(judge, dspy.Module):
+        raise ValueError(f"The judge {name_of(judge)} is a class: pass an instance, such as {name_of(judge)}().")
+    if isinstance(judge, dspy.Module):
+        return _call_of_module(judge, ("source", "candidates" if pairwise else "output"))
+    try:
+        signature = inspect.signature(judge)
+    except (TypeError, ValueError):  # of a builtin that tells none
+        return judge
+    if _takes(signature, 1):
+        return judge
+    if _is_metric(signature) and not pairwise:
+        metric = _undefined_is_nan(judge) if isinstance(judge, ProgramMetric) else judge
+        return lambda example: metric(example, dspy.Prediction(output=example["output"]))
+    texts = "item.candidates" if pairwise else "item.output"
+    raise ValueError(
+        f"The judge {name_of(judge)}{signature} cannot be called with one item: wrap it in a function that passes the "
+        f"item's texts, such as `lambda item: judge(item.source, {texts})`."
+    )
+
+
+def name_of(judge: Any) -> str:
+    """Return a function's name, or the name of an object's class."""
+    return str(getattr(judge, "__name__", type(judge).__name__))
+
+
+def read_score(value: Any, scale: tuple[float, float] | None) -> float:
+    """Read a number, or a prediction's ``score``; None is NaN.
+
+    Raises:
+        ValueError: It is neither, or not on the scale.
+    """
+    given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
+    if given is None:
+        return math.nan
+    number = as_number(given)
+    if abs(number) > LARGEST:
+        wanted = remedy_for(given) or f"{allowed(number)}, or a prediction with 'score'"
+        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}")
+    if scale is not None and not is_on(scale, number):
+        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
+    return number
+
+
+def read_choice(value: Any) -> float:
+    """Read the index of the better output, or a prediction's ``winner`` or ``preference``, the field of our judges.
+
+    A ``PairwiseJudge`` that prefers neither output has answered with a tie if its ``gap`` is defined.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if not isinstance(value, dspy.Prediction):
+        return chosen_candidate(value, "the judge's answer")
+    given = _field(value, "winner", "preference")
+    if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
+        return TIE
+    return chosen_candidate(given, "the judge's answer")
+
+
+def _field(prediction: dspy.Prediction, *names: str) -> Any:
+    """Return the first of the fields that the prediction has.
+
+    Raises:
+        ValueError: It has none of them.
+    """
+    for name in names:
+        if name in prediction:
+            return prediction[name]
+    there, read = joined([repr(name) for name, _ in prediction.items()]), " or ".join(map(repr, names))
+    raise ValueError(f"the judge returned a prediction with {there or 'no fields'}, of which {read} is read")
+
+
+def _takes(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _is_metric(signature: inspect.Signature) -> bool:
+    """Return whether a signature is that of a DSPy metric: an example, a prediction, and mostly a trace."""
+    names = [p.name for p in signature.parameters.values() if p.kind in POSITIONAL]
+    told = len(names) > 1 and names[1] in ("pred", "prediction")
+    return _takes(signature, 2) and (told or names[2:3] == ["trace"])
+
+
+def _undefined_is_nan(metric: ProgramMetric) -> ProgramMetric:
+    """Return a metric of ours whose undefined judgments are NaN: an audit counts them, a mean of DSPy's cannot."""
+    audited = copy.copy(metric)
+    audited.undefined, audited.undefined_items = math.nan, []
+    return audited
+
+
+def _call_of_module(module: dspy.Module, fields: tuple[str, str]) -> Call:
+    """Return a function that calls a module with those fields that it takes.
+
+    Raises:
+        ValueError: The module needs another field, or does not take the texts that are judged.
+    """
+    taken, needed = _inputs(module)
+    missing = [name for name in needed if name not in fields]
+    if missing or (taken and fields[1] not in taken):
+        pair = "first=item.candidates[0], second=item.candidates[1]"
+        texts = pair if fields[1] == "candidates" else f"answer=item.{fields[1]}"
+        wants = joined([repr(name) for name in missing or taken])
+        raise ValueError(
+            f"The judge {name_of(module)} takes {wants}, but an audit passes {joined([repr(f) for f in fields])}: wrap "
+            f"it in a function, such as `lambda item: judge(question=item.source, {texts})`."
+        )
+    passed = [name for name in fields if not taken or name in taken]
+
+    def call(example: dspy.Example) -> Any:
+        inputs = {name: example[name] for name in passed if name in example}
+        if lacking := [name for name in needed if name not in inputs]:
+            raise ValueError(f"the item has no {joined([repr(name) for name in lacking])}, which the judge needs")
+        return module(**inputs)
+
+    return call
+
+
+def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
+    """Return the names of a module's inputs and of those that it needs; none where it takes any.
+
+    Those of DSPy's own modules are the input fields of their signature. A ``forward(**inputs)`` of a user's own may
+    do anything with them.
+    """
+    forward = getattr(type(module), "forward", None)
+    if forward is None:
+        return [], []
+    _, *parameters = inspect.signature(forward).parameters.values()
+    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+        return [p.name for p in parameters], [p.name for p in parameters if p.default is p.empty]
+    signature = getattr(module, "signature", None) or getattr(getattr(module, "predict", None), "signature", None)
+    if signature is None or not forward.__module__.startswith("dspy."):
+        return [], []
+    inputs = signature.input_fields
+    return list(inputs), [name for name, field in inputs.items() if field.is_required()]
+
+
+# Judges that are not ours: any Python function or DSPy module that scores an item or chooses between two outputs.
+
+
+FunctionJudge = Callable[..., Any]
+
+logger = get_logger(__name__)
+
+
+def function_scores(
+    examples: Sequence[dspy.Example],
+    judge: FunctionJudge,
+    *,
+    criterion: str | Criterion = QUALITY,
+    scale: tuple[float, float] | None = None,
+    better: str = "better",
+    likelihood_lm: MeasuringLM | None = None,
+    reduction: str = "sum",
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Judged:
+    """Have a function or DSPy module score items, or choose between the two outputs of pairs in both orders.
+
+    Args:
+        examples: Items with ``source`` and ``output``, or pairs with ``source`` and ``candidates`` or ``outputs``.
+        judge: A function of one example, a DSPy module that is called with the fields ``source`` and ``output`` (or
+            ``candidates``), or a DSPy metric, which is given the item as the example and a prediction with ``output``.
+            It returns a number, or a prediction with ``score``. Of a pair it returns the index of the better output, 0
+            or 1, -1 or ``"tie"`` for a tie, None for no answer, or a prediction with ``winner`` or ``preference``.
+        criterion: Criterion of the human scores; its task defines LS.
+        scale: Lowest and highest score that the judge can give, if known.
+        better: Field of people's choice between the candidates of a pair.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        reduction: Reduction of token log-probabilities to LS.
+        num_threads: Calls at the same time; the function must allow it.
+        progress: Called with 1 after every call.
+
+    Returns:
+        The answers. An item on which the judge raises an exception, or gives a score outside ``scale``, is undefined,
+        with the error in ``reasons``.
+
+    Raises:
+        ValueError: There are no items, the judge takes other inputs, or it answered none of them.
+
+    Examples:
+        >>> judged = function_scores([dspy.Example(output="a"), dspy.Example(output="abc")], lambda e: len(e.output))
+        >>> judged.answers.tolist()
+        [1.0, 3.0]
+    """
+    if not examples:
+        raise ValueError("There are no items: give at least one.")
+    pairwise = all(candidates_of(e) for e in examples)
+    ask, judged_on = call_of(judge, pairwise=pairwise), as_criterion(criterion)
+    facts = item_facts(
+        examples,
+        judged_on,
+        pairwise=pairwise,
+        scorer=likelihood_lm,
+        reduction=reduction,
+        better=better,
+        required=False,
+    )
+    questions = _pairs(examples) if pairwise else list(examples)
+    reasons: dict[str, str] = {}
+
+    def answer(place: int) -> float:
+        example, name = questions[place], facts.ids[place % len(examples)]
+        try:
+            value = ask(example)
+            return read_choice(value) if pairwise else read_score(value, scale)
+        except Exception as error:  # another's code may raise anything; the item is reported by its id
+            reasons[name] = f"{type(error).__name__}: {error}"
+            return math.nan
+        finally:
+            if progress is not None:
+                progress(1)
+
+    values = _in_threads(answer, len(questions), num_threads)
+    _tell_failures(values, reasons)
+    if pairwise:
+        given, swapped = values.reshape(2, -1)
+        other = np.where((swapped == 0) | (swapped == 1), 1 - swapped, swapped)  # an index into the pair as it stands
+        values = by_position(np.stack([given, other]))
+    return Judged(
+        ids=facts.ids,
+        criterion=judged_on.name,
+        answers=values,
+        covariates=facts.covariates,
+        inputs=facts.inputs,
+        ties=pairwise and values.shape[2] == 3,
+        writers=facts.writers,
+        scale=scale,
+        reasons=reasons,
+        judgments=len(questions),
+        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
+    )
+
+
+def _in_threads(answer: Callable[[int], float], count: int, num_threads: int) -> FloatArray:
+    """Return (count,) answers to the questions, asked several at a time."""
+    pool = ThreadPoolExecutor(num_threads)
+    try:
+        futures = [pool.submit(copy_context().run, answer, place) for place in range(count)]
+        return np.array([future.result() for future in futures])
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
+
+
+def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
+    """Log how many items the judge failed on, and why on the first.
+
+    Raises:
+        ValueError: It answered none.
+    """
+    if np.isnan(values).all():
+        first = next((f"on the item {name!r:.80} it raised {why}" for name, why in reasons.items()), None)
+        why = first or "it returned None or NaN every time"
+        raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
+    if reasons:
+        name, why = next(iter(reasons.items()))
+        logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
+
+
+def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+    """Return every pair as it stands, then every pair in the other order."""
+    given = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
+    return given + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in given]
+
+
+# The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
+
+
+JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A judge's answers, ready to be audited.
+
+    Attributes:
+        judge: The judge in words.
+        judged: Its answers, and what is known about the items.
+        examples: The items, in the order of the answers.
+        not_measured: Bias -> why it cannot be measured, where that was found out on the way.
+        askable: Whether it is a judge of evalbias, which can be compiled; not so recorded answers and functions.
+    """
+
+    judge: str
+    judged: Judged
+    examples: Sequence[dspy.Example]
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    askable: bool = False
+
+
+def recorded_fields(
+    scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
+) -> dict[str, Any]:
+    """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer.
+
+    Raises:
+        ValueError: One field is named for two kinds of choices.
+    """
+    if winner is not None:
+        check_fields(winner, swapped, better)
+    choices = {name: labels for name in (winner, swapped, better) if name is not None}
+    return {"numbers": [] if scores is None else [scores], "choices": choices}
+
+
+def answers_of(
+    examples: Sequence[dspy.Example],
+    *,
+    judge: PointwiseJudge | PairwiseJudge | FunctionJudge | None,
+    scores_field: str | None,
+    winner_field: str | None,
+    swapped_field: str | None,
+    better_field: str,
+    lm: Any,
+    likelihood_lm: Any,
+    criterion: Criterion,
+    scale: tuple[float, float] | None,
+    num_threads: int = 1,
+    progress: Callable[[int], None] | None = None,
+) -> Answered:
+    """Gather a judge's answers on items; see ``audit``.
+
+    Raises:
+        ValueError: Not exactly one judge is named, or the items lack what is asked for.
+    """
+    if sum(given is not None for given in (judge, scores_field, winner_field)) != 1:
+        raise ValueError(
+            "Name one judge: a judge of yours (judge, --judge), the field of its recorded scores (scores_field, "
+            "--scores-field), or the field of its recorded choices (winner_field, --winner-field)."
+        )
+    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+        return _asked(judge, examples, lm, likelihood_lm, progress)
+    if callable(judge):
+        judged = function_scores(
+            examples,
+            judge,
+            criterion=criterion,
+            scale=scale,
+            better=better_field,
+            likelihood_lm=likelihood_lm,
+            num_threads=num_threads,
+            progress=progress,
+        )
+        return Answered(f"the judge {name_of(judge)}", judged, examples)
+    if scores_field is not None:
+        judged = recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
+        return Answered(f"recorded scores {scores_field!r}", judged, examples)
+    judged = recorded_verdicts(
+        examples,
+        str(winner_field),
+        swapped=swapped_field,
+        better=better_field,
+        criterion=criterion,
+        likelihood_lm=likelihood_lm,
+    )
+    return Answered(f"recorded choices {winner_field!r}", judged, examples)
+
+
+def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
+    """Load a judge that scores or compares from the JSON file that its ``save`` wrote.
+
+    Raises:
+        ValueError: The file does not hold a judge.
+    """
+    try:
+        kind = read_json(path)["settings"]["kind"]
+    except (ValueError, TypeError, KeyError):
+        kind = None
+    return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
+
+
+def _asked(
+    judge: PointwiseJudge | PairwiseJudge,
+    examples: Sequence[dspy.Example],
+    lm: Any,
+    likelihood_lm: Any,
+    progress: Callable[[int], None] | None,
+) -> Answered:
+    """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
+    for field_name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
+        check_field(examples, field_name, "the data")
+    words = f"{judge.kind} on {model_title(getattr(resolve_lm(lm, judge.predict), 'model', 'its model'))}"
+    try:
+        own: Any = "own" if likelihood_lm is None else likelihood_lm
+        judged = judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
+        return Answered(words, judged, examples, askable=True)
+    except NotImplementedError as error:
+        if likelihood_lm is not None:
+            raise
+        judged = judge_examples(judge, examples, lm=lm, progress=progress)
+        return Answered(words, judged, examples, {"likelihood": str(error)}, askable=True)
+
+
+def pairs_for(
+    judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int, *, better: str = "better"
+) -> list[dspy.Example]:
+    """Return pairs for a judge that compares, with ``candidates`` and, where known, what people prefer in ``better``.
+
+    Args:
+        judge: Judge; its criterion names the human scores of single outputs.
+        examples: Pairs, or single outputs of which pairs are drawn, input by input.
+        limit: Largest number of pairs to draw; None for all.
+        seed: Seed for the draw.
+        better: Field of people's choice between the outputs of pairs.
+    """
+    if any(candidates_of(e) for e in examples):
+        read = examples if better == BETTER else [e.without("preference") for e in examples]
+        return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in read]
+    name = judge.criterion.name
+    scores = {(input_key(e), e.output): human_score(e, name, required=False) for e in reversed(examples)}
+    drawn = data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)
+    return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
+
+
+def _better(first: float, second: float) -> int | None:
+    """Return the index of the higher score; None where they are equal or one is undefined."""
+    return 0 if first > second else 1 if second > first else None
+
+
+# The criterion of an audit: the judge's own, the one that is named, or the only one that people rated.
+
+
+def criterion_asked(
+    judge: Any,
+    data: Any,
+    examples: Sequence[dspy.Example],
+    criterion: str | Criterion | None,
+    scale: tuple[float, float] | None,
+    **written: str | None,
+) -> Criterion:
+    """Return the criterion of an audit: that of a judge of evalbias, else the one that is named; see ``criterion_of``.
+
+    Raises:
+        ValueError: A judge of evalbias is given another criterion, scale, task or label than its own.
+    """
+    if not isinstance(judge, PointwiseJudge | PairwiseJudge):
+        return criterion_of(data, examples, criterion, **written)
+    own = judge.criterion
+    if prompt := {name: value for name, value in written.items() if value is not None}:
+        raise ValueError(
+            f"{prompt}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these "
+            "out."
+        )
+    if criterion is not None and (named := _name_of(criterion)) != own.name:
+        raise ValueError(
+            f"criterion={named!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
+            f"Leave the criterion out, or audit a judge of {named!r}."
+        )
+    if scale is not None and tuple(scale) != tuple(own.scale):
+        low, high = own.scale
+        raise ValueError(f"scale={tuple(scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out.")
+    return own
+
+
+def criterion_of(
+    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, **written: str | None
+) -> Criterion:
+    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
+
+    Args:
+        data: The data as the user named them.
+        examples: Items.
+        criterion: A criterion, its name, ``"name: definition"``, or None.
+        **written: ``task``, ``source_label`` and ``output_label`` of the prompt under which the outputs were written,
+            in place of the criterion's; None leaves them.
+
+    Raises:
+        ValueError: None is named and people rated several, or people rated others than the one that is named.
+    """
+    given: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
+    if given:
+        return replace(criterion_of(data, examples, criterion), **given)
+    rated = rated_criteria(examples)
+    if criterion is not None and rated and not _is_rated_on(examples, _name_of(criterion)):
+        names = joined([repr(name) for name in rated])
+        raise ValueError(
+            f"No item is rated on {_name_of(criterion)!r}; the items are rated on {names:.500}: name one of these "
+            "(criterion, --criterion)."
+        )
+    if isinstance(criterion, Criterion):
+        return criterion
+    if criterion is None and len(rated) > 1:
+        raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one (criterion, --criterion).")
+    name = criterion or (rated[0] if rated else QUALITY)
+    if ":" in name:
+        return Criterion.parse(name)
+    known = PRESETS.get(str(data).partition(":")[0], ()) if isinstance(data, str) else ()
+    return next((preset for preset in known if preset.name == name), as_criterion(name))
+
+
+def _name_of(criterion: str | Criterion) -> str:
+    if isinstance(criterion, Criterion):
+        return criterion.name
+    return Criterion.parse(criterion).name if ":" in criterion else criterion
+
+
+def _is_rated_on(examples: Sequence[dspy.Example], name: str) -> bool:
+    return any(is_rated(e, name) or single_ratings(e, name) for e in examples)

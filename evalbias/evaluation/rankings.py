@@ -1,0 +1,189 @@
+"""Agreement of rankings with people, beside baselines that ask no judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, is_rated, pairs
+from evalbias.evaluation.biases import measure_all
+from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Sample, compare, measured
+from evalbias.evaluation.judged import judge_examples
+from evalbias.lm.types import MeasuringLM
+from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
+from evalbias.measures.resample import MeanCorrelationStatistic, ShareStatistic
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.ranking import PairwiseRanker
+
+# Agreement of a judge's rankings with people, document by document.
+
+
+NAME = "agreement"
+MEASURES = {
+    "spearman": (spearman, "Spearman"),
+    "kendall": (kendall, "Kendall"),
+    "pairwise_accuracy": (pairwise_accuracy, "accuracy"),
+}
+COUNTS = ("comparisons", "judgments", "ties", "undefined", "contradictions")
+
+
+def measure_ranking(
+    ranker: PairwiseRanker,
+    documents: Sequence[Sequence[dspy.Example]],
+    *,
+    lm: Any = None,
+    progress: Callable[[int], None] | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> Measurement:
+    """Rank the outputs of every document and correlate the rankings with the human scores.
+
+    Args:
+        ranker: Ranker to measure, on its judge's criterion.
+        documents: Rated outputs of each document (``evalbias.data.by_input`` groups them), with NaN where nobody rated.
+            Documents without two different outputs are left out.
+        lm: Model to ask. Defaults to the judge's own, else DSPy's.
+        progress: Called with the number of judgments done.
+        n_resamples: Bootstrap resamples of documents.
+        seed: Seed for the bootstrap.
+
+    Returns:
+        Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents; its items are the
+        documents. ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
+
+    Raises:
+        ValueError: An item lacks a score on the criterion.
+    """
+    name = ranker.judge.criterion.name
+    for example in (e for document in documents for e in document):
+        human_score(example, name)
+    usable = [document for document in documents if len({e.output for e in document}) > 1]
+    examples = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
+    rankings = ranker.batch(examples, lm=lm, progress=progress)
+    return ranking_agreement(rankings, usable, name, n_resamples=n_resamples, seed=seed)
+
+
+def ranking_agreement(
+    rankings: Sequence[dspy.Prediction],
+    documents: Sequence[Sequence[dspy.Example]],
+    criterion: str,
+    *,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
+) -> Measurement:
+    """Correlate finished rankings with the human scores; see ``measure_ranking``.
+
+    Args:
+        rankings: One ranking a document.
+        documents: The outputs that were ranked, in their order; unrated ones are undefined.
+        criterion: Name of the criterion in the outputs' scores.
+        n_resamples: Bootstrap resamples of documents.
+        seed: Seed for the bootstrap.
+    """
+    scores = [score for ranking in rankings for score in ranking.scores]
+    human = [human_score(e, criterion, required=False) for document in documents for e in document]
+    groups = [index for index, document in enumerate(documents) for _ in document]
+    values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
+    notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
+    notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
+    share, mean = ShareStatistic(), MeanCorrelationStatistic()
+    kinds = {"pairwise_accuracy": share, "spearman": mean, "kendall": mean}
+    return measured(
+        {n: Sample(v, kinds[n], MEASURES[n][1], signed=kinds[n] is not share) for n, v in values.items()},
+        seed=seed,
+        n_resamples=n_resamples,
+        bias=NAME,
+        headlines=("spearman",),
+        criterion=criterion,
+        ids=tuple(input_key(document[0]) for document in documents),
+        columns=values,
+        cost={"judgments": notes.pop("judgments")},
+        notes=notes,
+    )
+
+
+def _by_document(agreement: Agreement) -> np.ndarray:
+    return np.array(agreement.by_group, dtype=np.float64)
+
+
+# A compiled judge beside the baselines: the judge it was compiled from, and permutation debiasing of both.
+#
+# Permutation alone mends much of what a search mends (Zhou et al., EMNLP 2024, table 3), so no result stands without
+# it.
+
+
+PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + permutation": 2}
+"""Row -> prompts that a comparison takes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One judge on the test documents.
+
+    Attributes:
+        measurements: Every bias that applies, by name, and ``"agreement"`` with people where any rated.
+        comparisons: The same against the initial judge; empty for that one itself.
+    """
+
+    measurements: Mapping[str, Measurement]
+    comparisons: Mapping[str, Comparison]
+
+
+def compare_with_baselines(
+    initial: PairwiseJudge,
+    compiled: PairwiseJudge,
+    items: Sequence[dspy.Example],
+    *,
+    lm: Any = None,
+    likelihood_lm: MeasuringLM | None = None,
+    search: str = "greedy",
+    limit: int | None = None,
+    n_resamples: int = 100_000,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Row]:
+    """Measure four judges: initial, initial + permutation, searched, searched + permutation.
+
+    Args:
+        initial: Judge before the search.
+        compiled: Judge that the search returned.
+        items: Outputs of documents that took no part in the search. Where people rated some of them (``scores``), the
+            agreement is measured; unrated ones are undefined in it. Or pairs of outputs, which are not ranked.
+        lm: Model to ask. Defaults to the judges' own, else DSPy's.
+        likelihood_lm: Model whose likelihood defines LS; None measures none.
+        search: Search of the ranking, ``"greedy"`` or ``"beam"``.
+        limit: Largest number of pairs on which the biases are measured.
+        n_resamples: Swaps of each permutation test.
+        seed: Seed for the pairs, the ranking, tests and intervals.
+        progress: Called with the number of judgments done.
+    """
+    name = initial.criterion.name
+    rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
+    documents = list(by_input(with_scores(items, name) if rated else items).values())
+    compared = pairs(items, limit=limit, ordered=False, seed=seed)
+    rows: dict[str, Row] = {}
+    for title, judge in zip(PROMPTS, (initial, initial, compiled, compiled), strict=True):
+        one: PairwiseJudge = judge.deepcopy()
+        one.debias = "permutation" if title.endswith("permutation") else None
+        judged = judge_examples(one, compared, lm=lm, likelihood_lm=likelihood_lm, progress=progress)
+        measurements = measure_all(judged, seed=seed)
+        if rated:
+            ranker = PairwiseRanker(one, search=search, seed=seed)
+            measurements[NAME] = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
+        first = rows["initial"].measurements if rows else {}
+        comparisons = {
+            bias: compare(first[bias], m, n_resamples=n_resamples, seed=seed)
+            for bias, m in measurements.items()
+            if bias in first
+        }
+        rows[title] = Row(measurements, comparisons)
+    return rows
+
+
+def with_scores(items: Sequence[dspy.Example], name: str) -> list[dspy.Example]:
+    """Return the items with one score each, NaN where nobody rated."""
+    return [e.copy(scores={name: human_score(e, name, required=False)}) for e in items]

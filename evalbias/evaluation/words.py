@@ -1,0 +1,254 @@
+"""Numbers, amounts and lists in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
+
+import numpy as np
+from numpy.typing import ArrayLike
+from rich.table import Table
+
+# An effect and its interval in words: how many points more or fewer something gets.
+
+
+def more(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return by how much, and "between ... and ..." where only bounds are known.
+
+    Examples:
+        >>> more(0.21, 0.1, 0.3), more(-0.21, -0.3, -0.1), more(math.nan, 0.07, 0.55)
+        ('0.21 more', '0.21 fewer', 'between 0.07 and 0.55 more')
+    """
+    if not math.isnan(value):
+        return _signed(value, digits)
+    nearer, farther = sorted((low, high), key=abs)
+    if round(low, digits) * round(high, digits) < 0:
+        return f"between {_signed(low, digits)} and {_signed(high, digits)}"
+    return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
+
+
+def span(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return the 95 % interval of what ``more`` says; of bounds, for which reliabilities they hold.
+
+    Of something that gets fewer, it is the interval of how many fewer.
+
+    Examples:
+        >>> span(0.21, 0.1, 0.3), span(-0.21, -0.3, -0.1)
+        ('95 % interval 0.10 to 0.30', '95 % interval 0.10 to 0.30')
+    """
+    if math.isnan(value):
+        return "95 % interval, if the reliability of one rating is .5 or more"
+    if _is_fewer(value, digits):
+        low, high = -high, -low
+    return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{abs(value):.{digits}f} {'fewer' if _is_fewer(value, digits) else 'more'}"
+
+
+def _is_fewer(value: float, digits: int) -> bool:
+    return round(value, digits) < 0
+
+
+# Figures as text, in one form for tables, sentences and plots.
+
+
+UNDEFINED = "undefined"
+SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
+TITLES = {
+    "self_preference": "self-preference",
+    "self": "self-bias",
+    "joint": "biases in one model",
+    "agreement": "agreement with people",
+    "corrected": "corrected by people's labels",
+    "aspect": "other qualities",
+}
+"""Name of a bias, or of what else is measured -> its name in words, where that differs."""
+
+
+def number(value: float) -> str:
+    """Format with two decimals and a sign.
+
+    Examples:
+        >>> number(0.314), number(-0.001), number(float("nan"))
+        ('+0.31', '+0.00', 'undefined')
+    """
+    return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
+
+
+def decimals(*values: float) -> int:
+    """Return how many decimals show the values: two, or more where two would show hardly anything but zeros.
+
+    Examples:
+        >>> decimals(0.21, 0.003), decimals(0.0042, 0.0006, 0.0078)
+        (2, 4)
+    """
+    largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
+    return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
+
+
+def model_title(name: str) -> str:
+    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
+
+    Examples:
+        >>> model_title("local/model.gguf@e9785dfff1a0"), model_title("openai/gpt-4o-mini")
+        ('model.gguf', 'openai/gpt-4o-mini')
+    """
+    return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
+
+
+def share(value: float) -> str:
+    """Format with two decimals and no sign."""
+    return UNDEFINED if math.isnan(value) else f"{value:.2f}"
+
+
+def ends(low: str, high: str) -> str:
+    """Format an interval by its formatted ends.
+
+    Examples:
+        >>> ends("+0.10", "+0.30"), ends("undefined", "undefined"), ends("undefined", "+0.30")
+        ('+0.10 to +0.30', 'undefined', 'undefined to +0.30')
+    """
+    return low if low == high == UNDEFINED else f"{low} to {high}"
+
+
+def short(cell: str) -> str:
+    """Replace "undefined" by a dash, for wide tables."""
+    return cell.replace(UNDEFINED, "-")
+
+
+def p_text(p_value: float) -> str:
+    """Format a p-value with five decimals; empty where there is none.
+
+    Examples:
+        >>> p_text(0.0314), p_text(1e-9), p_text(float("nan"))
+        ('0.03140', '< 0.00001', '')
+    """
+    return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
+
+
+def p_equals(p_value: float) -> str:
+    """Format a p-value for a sentence, with four decimals.
+
+    Examples:
+        >>> p_equals(0.0314), p_equals(1e-9), p_equals(float("nan"))
+        ('p = 0.0314', 'p < 0.0001', 'p undefined')
+    """
+    if math.isnan(p_value):
+        return f"p {UNDEFINED}"
+    return "p < 0.0001" if p_value < 5e-5 else f"p = {p_value:.4f}"
+
+
+def mark(p_value: float) -> str:
+    """Return the paper's sign of significance: * below .05, dagger below .06."""
+    return "*" if p_value < 0.05 else "†" if p_value < 0.06 else ""
+
+
+def count(amount: int, word: str) -> str:
+    """Return an amount with its noun in the right number."""
+    return f"{amount} {word}" + ("" if amount == 1 else "s")
+
+
+def title(bias: str) -> str:
+    """Return the name of a bias, or of what else is measured, in words.
+
+    Examples:
+        >>> title("scale_use"), title("self_preference"), title("agreement")
+        ('scale use', 'self-preference', 'agreement with people')
+    """
+    return TITLES.get(bias, bias.replace("_", " "))
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as people list them: "a, b and c"; empty without any."""
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def notebook_view(result: object) -> str:
+    """Return a result as the report shows it; loaded by name and when needed, because the report stands above."""
+    return str(resolve_name("evalbias.report.page:view")(result))
+
+
+def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
+    shown = headings if any(row[-1] != "0" for row in rows) else headings[:-1]
+    table = Table(title=name)
+    for place, heading in enumerate(shown):
+        table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row[: len(shown)])
+    return table
+
+
+class Tabular:
+    """A result that shows itself as a table: in a terminal, and in a notebook.
+
+    A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``caption``.
+    """
+
+    def table(self) -> Table:
+        """Return the table for a terminal."""
+        table = Table(title=self._title(), caption=self.caption())
+        for number, heading in enumerate(self._headings()):
+            table.add_column(heading, justify="right" if number else "left")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _repr_html_(self) -> str:
+        """Return plot and table for a notebook, as in the report."""
+        return notebook_view(self)
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _headings(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        raise NotImplementedError
+
+    def caption(self) -> str:
+        """Return what stands below the table; empty for nothing."""
+        return ""
+
+
+# Coverage, the probability that a judge's model answers with a label, and the warning where it is low.
+
+
+LOW_COVERAGE = 0.1
+"""Median coverage below which answers mean little: the model hardly ever answers with a label."""
+
+
+def median_coverage(coverage: ArrayLike) -> float:
+    """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
+    values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else float("nan")
+
+
+def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
+    """Return a warning where a model hardly ever answers with a label; empty where it answers, or nothing is known.
+
+    Args:
+        coverage: Criterion -> (n,) coverages; NaN where unknown.
+
+    Examples:
+        >>> coverage_warning({"wit": [0.048, 0.02, 0.3]})[:69]
+        'Do not rely on this judge: its model hardly ever answers with a label'
+        >>> coverage_warning({"wit": [0.9, 0.8], "style": []})
+        ''
+    """
+    medians = {name: median_coverage(values) for name, values in coverage.items()}
+    low = {name: median for name, median in medians.items() if median < LOW_COVERAGE}  # NaN is not below
+    if not low:
+        return ""
+    judge = "this judge" if len(low) == len(medians) else f"this judge's answers on {joined(list(low))}"
+    shares = joined(["less than 0.1 %" if m < 0.001 else f"{100 * m:.2g} %" for m in low.values()])
+    return (
+        f"Do not rely on {judge}: its model hardly ever answers with a label (median probability {shares}), so its "
+        "answers mean little."
+    )

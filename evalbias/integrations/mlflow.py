@@ -1,0 +1,311 @@
+"""evalbias in MLflow: a judge as a scorer, alignment of its judges, and examples from traces."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import pkgutil
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+import dspy
+import mlflow
+from mlflow.entities import AssessmentSource, Feedback
+from mlflow.entities.assessment import Assessment
+from mlflow.entities.assessment_source import AssessmentSourceType
+from mlflow.entities.trace import Trace
+from mlflow.genai.judges import AlignmentOptimizer, Judge
+from mlflow.genai.judges.base import JudgeField
+from mlflow.genai.utils.trace_utils import (
+    extract_inputs_from_trace,
+    extract_outputs_from_trace,
+    parse_inputs_to_str,
+    parse_outputs_to_str,
+)
+from pydantic import PrivateAttr
+
+from evalbias import optimizers
+from evalbias.lm.contract import resolve_lm
+from evalbias.optimizers.base import JudgeOptimizer
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.judges import PointwiseJudge
+from evalbias.programs.metrics import score_feedback
+from evalbias.values import get_logger, to_json
+
+# A pointwise judge of evalbias as a judge of MLflow.
+
+
+FIELDS = {"inputs": "What the output was made from.", "outputs": "The output to judge."}
+"""Fields of an MLflow trace that a pointwise judge reads."""
+
+
+class MeasuredJudge(Judge):  # type: ignore[misc]
+    """A judge of MLflow that returns expected scores with their probabilities.
+
+    Use it as a scorer, ``mlflow.genai.evaluate(data=..., scorers=[judge])``, or call it with ``inputs=`` and
+    ``outputs=``, or with ``trace=``. Its feedback's value is the expected score on the criterion's scale, its rationale
+    describes the distribution, and its metadata holds ``distribution`` (JSON), ``coverage`` and ``mode``. A judgment
+    that is undefined is feedback with an error.
+
+    MLflow registers no judges of other packages, so keep it with ``judge.program.save("judge.json")``.
+
+    Args:
+        program: Judge with its model, or with the one that DSPy is configured with.
+        name: Name of the assessments. Defaults to the criterion's.
+        yes_no: Whether the value is True or False, the criterion's scale being (0, 1): whether "1" is at least as
+            probable as "0".
+    """
+
+    _program: PointwiseJudge = PrivateAttr()
+    _yes_no: bool = PrivateAttr()
+
+    def __init__(self, program: PointwiseJudge, *, name: str | None = None, yes_no: bool = False) -> None:
+        super().__init__(name=name or program.criterion.name, description=program.criterion.definition)
+        self._program = program
+        self._yes_no = yes_no
+
+    @property
+    def program(self) -> PointwiseJudge:
+        """The judge as a DSPy program."""
+        return self._program
+
+    @property
+    def instructions(self) -> str:
+        """The judge's instructions, without its demonstrations."""
+        return str(self._program.predict.signature.instructions)
+
+    @property
+    def feedback_value_type(self) -> Any:
+        """Type of the feedback's value."""
+        return bool if self._yes_no else float
+
+    def get_input_fields(self) -> list[JudgeField]:
+        """Return the fields that the judge reads."""
+        return [JudgeField(name=name, description=text) for name, text in FIELDS.items()]
+
+    def __call__(self, *, inputs: Any = None, outputs: Any = None, trace: Trace | None = None) -> Feedback:
+        """Judge one output.
+
+        Args:
+            inputs: What the output was made from. A dictionary with one text is that text; messages and other values
+                are read as MLflow's own judges read them.
+            outputs: The output, read in the same way.
+            trace: Trace from which inputs and outputs are read where they are not given.
+        """
+        if trace is not None:
+            inputs = extract_inputs_from_trace(trace) if inputs is None else inputs
+            outputs = extract_outputs_from_trace(trace) if outputs is None else outputs
+        return self._feedback(self._program(source=input_text(inputs), output=output_text(outputs)))
+
+    def _feedback(self, prediction: Any) -> Feedback:
+        model = getattr(resolve_lm(None, self._program.predict), "model", None)
+        origin = AssessmentSource(source_type=AssessmentSourceType.LLM_JUDGE, source_id=f"evalbias/{model}")
+        rationale = score_feedback(self._program, prediction)
+        if math.isnan(prediction.score):
+            return Feedback(name=self.name, error=ValueError(rationale), source=origin)
+        values = {"distribution": prediction.distribution, "coverage": prediction.coverage, "mode": prediction.mode}
+        return Feedback(
+            name=self.name,
+            value=prediction.score >= 0.5 if self._yes_no else float(prediction.score),
+            rationale=rationale,
+            source=origin,
+            metadata={name: json.dumps(to_json(value)) for name, value in values.items()},
+        )
+
+
+def input_text(inputs: Any) -> str:
+    """Return the inputs of an application as the text that a judge reads."""
+    return _only_text(inputs) or str(parse_inputs_to_str(inputs))
+
+
+def output_text(outputs: Any) -> str:
+    """Return the outputs of an application as the text that a judge reads."""
+    return _only_text(outputs) or str(parse_outputs_to_str(outputs))
+
+
+def _only_text(value: Any) -> str | None:
+    """Return the text of a dictionary that holds nothing else, such as ``{"question": ...}``."""
+    texts = list(value.values()) if isinstance(value, Mapping) else []
+    return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else None
+
+
+# MLflow's judge alignment by an optimizer of evalbias.
+
+
+_PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
+    """Aligns a judge of MLflow with people's feedback by compiling it: ``judge.align(traces, optimizer=...)``.
+
+    The judge's instructions become those of a pointwise judge, which the optimizer compiles on the traces that hold
+    human feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose ``program.report`` says what was
+    chosen, and why; where nothing was significantly better, it is the given judge with measured scores.
+
+    Args:
+        optimizer: Optimizer of pointwise judges, such as ``LikelihoodMitigation()`` or ``BiasedDemos(k=8)``.
+        lm: Model of the aligned judge; it must report token probabilities. Defaults to the one that DSPy is configured
+            with. MLflow's own model string of the judge is not used.
+        scale: Lowest and highest score. Needed where the judge's ``feedback_value_type`` does not say it, as bool and
+            ``Literal[1, 2, 3, 4, 5]`` do.
+    """
+
+    def __init__(self, optimizer: JudgeOptimizer, *, lm: Any = None, scale: tuple[int, int] | None = None) -> None:
+        self.optimizer = optimizer
+        self.lm = lm
+        self.scale = scale
+
+    def align(self, judge: Judge, traces: Sequence[Trace]) -> MeasuredJudge:
+        """Return the compiled judge; the given one is left as it is.
+
+        Args:
+            judge: Judge with ``inputs`` and ``outputs`` as its only fields.
+            traces: Traces; those without human feedback of the judge's name are left out, and their number is logged.
+                Several people are told apart by the ``source_id`` of their feedback, so that effects at equal quality
+                can be measured.
+
+        Raises:
+            ValueError: The judge reads other fields, its scale is not known, no trace has human feedback, a rating is
+                not a number on the scale, or the optimizer needs more items.
+        """
+        student = self._student(judge)
+        rated = _examples(traces, student.criterion)
+        if not rated:
+            raise ValueError(
+                f"None of the {len(traces)} traces has human feedback named {judge.name!r}: log it with "
+                f"mlflow.log_feedback(trace_id=..., name={judge.name!r}, value=..., source=AssessmentSource('HUMAN'))."
+            )
+        get_logger(__name__).info("%d of %d traces have human feedback.", len(rated), len(traces))
+        compiled = self.optimizer.compile(student, trainset=rated, lm=self.lm)
+        return MeasuredJudge(compiled, name=judge.name, yes_no=judge.feedback_value_type is bool)
+
+    def _student(self, judge: Judge) -> PointwiseJudge:
+        """Return the judge as a program to compile.
+
+        Raises:
+            ValueError: The judge reads other fields than inputs and outputs, or its scale is not known.
+        """
+        if isinstance(judge, MeasuredJudge):
+            student: PointwiseJudge = judge.program.deepcopy()
+        else:
+            others = sorted({field.name for field in judge.get_input_fields()} - set(FIELDS))
+            if others:
+                raise ValueError(
+                    f"The judge {judge.name!r} reads {', '.join(others)}; a pointwise judge reads inputs and outputs "
+                    "only. Write its instructions with {{ inputs }} and {{ outputs }} alone."
+                )
+            scale = self.scale or _scale(judge)
+            definition = _PLACEHOLDER.sub(lambda found: f"(the {found[1]} below)", judge.instructions)
+            student = PointwiseJudge(
+                Criterion(judge.name, definition, scale, source_label="Inputs", output_label="Outputs")
+            )
+        if self.lm is not None:
+            student.predict.lm = self.lm
+        return student
+
+
+def _scale(judge: Judge) -> tuple[int, int]:
+    """Return the scale that the type of a judge's feedback says.
+
+    Raises:
+        ValueError: The type says no scale of whole numbers.
+    """
+    kind = judge.feedback_value_type
+    if kind is bool:
+        return (0, 1)
+    values = sorted({int(v) for v in get_args(kind) if re.fullmatch(r"-?\d+", str(v))})
+    whole = get_origin(kind) is Literal and len(values) == len(get_args(kind)) > 1
+    if whole and values == list(range(values[0], values[-1] + 1)):
+        return (values[0], values[-1])
+    raise ValueError(
+        f"The judge {judge.name!r} gives feedback of type {kind}, which names no lowest and highest whole number: pass "
+        "scale=(1, 5), or make the judge with feedback_value_type=Literal[1, 2, 3, 4, 5]."
+    )
+
+
+def _examples(traces: Sequence[Trace], criterion: Criterion) -> list[dspy.Example]:
+    """Return the traces that people rated as examples, with every person's ratings in a column of their own."""
+    rated = [(trace, ratings) for trace in traces if (ratings := _ratings(trace, criterion))]
+    people = sorted({person for _, ratings in rated for person in ratings})
+    examples = []
+    for trace, ratings in rated:
+        example = dspy.Example(
+            id=trace.info.trace_id,
+            source=input_text(extract_inputs_from_trace(trace)),
+            output=output_text(extract_outputs_from_trace(trace)),
+            scores={criterion.name: sum(ratings.values()) / len(ratings)},
+        )
+        if len(people) > 1:
+            example["ratings"] = {criterion.name: [ratings.get(person) for person in people]}
+        examples.append(example.with_inputs("source", "output"))
+    return examples
+
+
+def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
+    """Return each person's rating of a trace, the mean where one rated it several times."""
+    given: dict[str, list[float]] = {}
+    for assessment in trace.info.assessments or []:
+        if (
+            assessment.feedback is not None
+            and assessment.feedback.value is not None
+            and assessment.valid is not False  # another feedback replaced it
+            and assessment.source.source_type == AssessmentSourceType.HUMAN
+            and assessment.name.strip().lower() == criterion.name.strip().lower()
+        ):
+            given.setdefault(str(assessment.source.source_id), []).append(_number(assessment, criterion))
+    return {person: sum(ratings) / len(ratings) for person, ratings in given.items()}
+
+
+def _number(assessment: Assessment, criterion: Criterion) -> float:
+    """Return a human rating as a number.
+
+    Raises:
+        ValueError: The rating is not a number on the scale.
+    """
+    value, (low, high) = assessment.feedback.value, criterion.scale
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not low <= number <= high:
+        raise ValueError(
+            f"The human feedback {assessment.name!r} of the trace {assessment.trace_id} is {value!r}: give a number "
+            f"from {low} to {high}."
+        )
+    return number
+
+
+# MLflow's tracing of judges and optimizers.
+
+
+def autolog(**options: Any) -> None:
+    """Trace judges, loops and optimizers in MLflow: ``mlflow.dspy.autolog`` for programs of evalbias.
+
+    A judgment is a span with its source and output, score, distribution and coverage; a batch makes one trace for each
+    item. The prompt and the measured answer of the model are spans below it, unless it was part of a batch. With
+    ``log_compiles=True``, an optimizer's ``compile`` is a run with the compiled program and the trainset as artifacts.
+
+    MLflow traces the ``compile`` of optimizers that are imported when tracing starts. This function imports those of
+    evalbias first; otherwise every judgment of a search would be a trace.
+
+    Args:
+        **options: Options of ``mlflow.dspy.autolog``.
+    """
+    for module in pkgutil.walk_packages(optimizers.__path__, f"{optimizers.__name__}."):
+        importlib.import_module(module.name)
+    mlflow.dspy.autolog(**options)
+
+
+# MLflow: judges and optimizers in its traces, as its scorers, and as its judge alignment.
+#
+# It takes an extra: ``pip install 'evalbias[mlflow]'``.
+
+
+try:
+    import mlflow
+except ImportError as error:
+    raise ImportError("This module needs MLflow: pip install 'evalbias[mlflow]'.") from error
+
+__all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]

@@ -1,0 +1,370 @@
+"""From messages to text: chat templates, and texts that need none."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from jinja2 import Template, TemplateError
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import SandboxedEnvironment
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+from evalbias.lm.checks import readable
+from evalbias.lm.tokens import PromptTokenizer, unused_characters
+from evalbias.lm.types import FOLLOW, Closing, Joined, Message, Prompt, Rendered
+
+# A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
+#
+# A template is a program that comes with the model's files. Jinja's sandbox keeps it from everything but its messages.
+# Here it is also kept from running on and on: its lines are counted while it runs, and its numbers stay small.
+
+
+DATE = datetime(2024, 7, 26)
+"""Today's date for templates that ask for it: the one that Llama 3's templates name where they have no clock."""
+
+THINKING = "enable_thinking"
+"""Option by which templates turn a model's thinking on or off; off unless given, as judges answer at once."""
+
+STEPS = 10_000_000
+"""Lines of Python that one prompt may take: seconds. The longest templates take some dozens a message."""
+
+LARGEST = 1_000_000
+"""Largest whole number that a template may multiply, divide or raise to a power; one operation is never interrupted."""
+
+_PROBE = "\u2603system\u2603"  # a text that no template writes by itself
+_TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
+
+
+class ChatTemplate:
+    """A chat template that turns messages into text.
+
+    Args:
+        tokenizer: Hugging Face tokenizer with a chat template.
+        options: Values of the template's variables, such as ``{"enable_thinking": True}``.
+
+    Attributes:
+        key: Text that identifies template, options and date.
+
+    Raises:
+        ValueError: The template is damaged or runs on and on, does not contain an option's name, or writes today's date
+            in a computed format.
+    """
+
+    def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._name = tokenizer.name_or_path or "the tokenizer"
+        self._source = _dated(_source(tokenizer, self._name))
+        self._template = _compiled(self._source, self._name)
+        given = dict(options or {})
+        reserved = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+        for name in given:
+            if name in reserved or re.search(rf"\b{re.escape(name)}\b", self._source) is None:
+                raise ValueError(
+                    f"The model's chat template has no option {name!r}: template_options may set the variables that "
+                    "the template reads, such as 'enable_thinking' or 'date_string' where it has them."
+                )
+        self._options = {THINKING: False, **given} if THINKING in self._source else given
+        self.key = f"{self._source} {json.dumps(self._options, sort_keys=True)}"
+        self._folds = self._lacks_system_role()
+
+    def __call__(self, messages: Sequence[Message], *, answer: bool) -> str:
+        """Return the text of messages.
+
+        A system message is put before the first user message, after a blank line, if the template has no system role.
+
+        Args:
+            messages: Messages of a chat.
+            answer: Whether the text ends with the beginning of the assistant's answer.
+
+        Raises:
+            ValueError: The template rejects the messages.
+        """
+        try:
+            return self._render(_folded(messages) if self._folds else messages, answer=answer)
+        except TemplateError as error:
+            roles = [message["role"] for message in messages]
+            raise ValueError(
+                f"The model's chat template rejects messages with the roles {roles}: {error}. Use other roles, or "
+                "another model."
+            ) from error
+
+    def _lacks_system_role(self) -> bool:
+        """Return whether the template rejects or drops a system message."""
+        chat = [{"role": "system", "content": _PROBE}, {"role": "user", "content": "question"}]
+        try:
+            return _PROBE not in self._render(chat, answer=True)
+        except TemplateError:
+            return True
+
+    def _render(self, messages: Sequence[Message], *, answer: bool) -> str:
+        """Return what ``apply_chat_template`` of the tokenizer returns, within the limits.
+
+        Raises:
+            TemplateError: The template fails.
+            ValueError: It runs on and on.
+        """
+        variables = {**self._tokenizer.special_tokens_map, **self._options, "add_generation_prompt": answer}
+        chat = [dict(message) for message in messages]
+        try:
+            with _counted(self._name):
+                return self._template.render(messages=chat, tools=None, documents=None, **variables)
+        except (TemplateError, _EndlessError, MemoryError):
+            raise
+        except Exception as error:  # a program of others, which may do anything with its values
+            raise TemplateError(f"{type(error).__name__}: {error}") from error
+
+
+def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> ChatTemplate | None:
+    """Return a tokenizer's chat template; None if there is no tokenizer or it has none.
+
+    Raises:
+        ValueError: The template lacks an option, or there is no template but there are options.
+    """
+    if tokenizer is not None and tokenizer.chat_template:
+        return ChatTemplate(tokenizer, options)
+    if options:
+        raise ValueError(
+            f"No chat template is used here, so template_options={dict(options)} would have no effect: leave them out."
+        )
+    return None
+
+
+class _EndlessError(ValueError):
+    """A chat template takes more steps than any that writes a prompt."""
+
+
+@contextmanager
+def _counted(name: str) -> Iterator[None]:
+    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS``.
+
+    A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
+
+    Raises:
+        ValueError: The limit is reached.
+    """
+    left = STEPS
+
+    def count(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise _EndlessError(f"The chat template of {name} takes more than {STEPS:,} steps: use another model.")
+        return count
+
+    before = sys.gettrace()  # of a debugger, or of the coverage of tests
+    sys.settrace(count)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def _source(tokenizer: Any, name: str) -> str:
+    source = tokenizer.get_chat_template()
+    if not isinstance(source, str):
+        raise ValueError(
+            f"The chat template of {name} is {source!r:.80} in place of a text: fetch its tokenizer_config.json again."
+        )
+    return source
+
+
+def _compiled(source: str, name: str) -> Template:
+    """Return a template in transformers' sandbox, with ``LARGEST``.
+
+    Raises:
+        ValueError: The source is no template.
+    """
+    environment = _compile_jinja_template("").environment.overlay()
+    environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
+    environment.call_binop = _small
+    with readable(f"The chat template of {name} cannot be read", "use another model"):
+        template: Template = environment.from_string(source)
+    return template
+
+
+def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
+    if any(isinstance(value, int) and abs(value) > LARGEST for value in (left, right)):
+        raise SecurityError(f"{operator} of a number above {LARGEST:,}")
+    return SandboxedEnvironment.default_binop_table[operator](left, right)
+
+
+def _dated(source: str) -> str:
+    """Return a template's source with ``DATE`` in place of today's date.
+
+    Raises:
+        ValueError: A format is not a literal.
+    """
+    fixed = _TODAY.sub(lambda call: json.dumps(DATE.strftime(call[2])), source)
+    if "strftime_now(" in fixed:
+        raise ValueError(
+            "The model's chat template writes today's date in a format that it computes, so a prompt would change "
+            "from day to day: replace strftime_now(...) in the template by a date."
+        )
+    return fixed
+
+
+def _folded(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with a leading system message put before the text of the first user message."""
+    first, *rest = messages
+    if first["role"] != "system":
+        return list(messages)
+    if rest and rest[0]["role"] == "user":
+        question, *rest = rest
+        return [{"role": "user", "content": f"{first['content']}\n\n{question['content']}"}, *rest]
+    return [{"role": "user", "content": first["content"]}, *rest]
+
+
+# Messages as the text of a base model, which has no chat template.
+#
+# The text is the system message, a blank line, then the turns: the user's text, a space, and the assistant's answer,
+# closed by a blank line. ``Rendered.text`` ends where an answer would begin; ``lead`` is the space before the answer.
+
+
+LEAD = " "
+
+
+def as_text(prompt: Prompt) -> Rendered:
+    r"""Render a prompt for a base model; a string is used unchanged and without a lead.
+
+    Raises:
+        ValueError: There are no messages, or one lacks a role of system, user or assistant, or a text.
+
+    Example:
+        >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).text
+        'Judge.\n\nScore:'
+    """
+    if isinstance(prompt, str):
+        return Rendered(prompt)
+    if isinstance(prompt, Mapping):
+        raise ValueError(f"A prompt is the message {dict(prompt)!r:.80}: give a text or a list of messages.")
+    if not prompt:
+        raise ValueError("A prompt has no messages: give at least one.")
+    pieces = []
+    for number, message in enumerate(prompt):
+        role, content, last = message.get("role"), message.get("content"), number == len(prompt) - 1
+        if not isinstance(content, str):
+            raise ValueError(f"Message {number} of a prompt has the content {content!r:.80}: give a text.")
+        if role not in ("system", "user", "assistant"):
+            raise ValueError(f"Message {number} of a prompt has the role {role!r:.80}: use system, user or assistant.")
+        if role == "assistant":
+            pieces.append((LEAD if number else "") + content + ("" if last else "\n\n"))
+        else:
+            closed = role == "system" or (not last and prompt[number + 1]["role"] != "assistant")
+            pieces.append(content + ("\n\n" if closed else ""))
+    lead = LEAD if prompt[-1]["role"] == "user" else ""
+    return Rendered("".join(pieces), lead)
+
+
+def check_prompts(prompts: Sequence[Prompt]) -> None:
+    """Refuse a single text in place of prompts: each of its characters would be one.
+
+    Raises:
+        ValueError: It is a text.
+    """
+    if isinstance(prompts, str):
+        raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
+
+
+def check_pairs(pairs: Sequence[tuple[Prompt, str]]) -> None:
+    """Check that texts to score are given as pairs.
+
+    Raises:
+        ValueError: One is not a context with a continuation; the message gives its number.
+    """
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):
+            raise ValueError(f"Text {number} of the call is {pair!r:.80}: give a pair (context, continuation).")
+
+
+def dialogue(messages: Sequence[Message]) -> str:
+    """Return messages that end with an answer as text, closed as if another turn followed."""
+    return as_text(messages).text + "\n\n"
+
+
+# Prompts as text: through the model's chat template if it has one, else as plain text.
+
+
+class Renderer:
+    """Renders the prompts of one model.
+
+    The contents of messages are hidden from the template while it renders: characters that begin or end a control
+    token are replaced by unused ones. Control tokens in the rendered text are then the template's own.
+
+    Args:
+        tokenizer: Tokenizer of the model.
+        options: Options of the chat template; see ``ChatTemplate``.
+
+    Raises:
+        ValueError: The chat template lacks an option, or there is no chat template but there are options.
+    """
+
+    def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._template = template_of(tokenizer.tokenizer, options)
+        self._shows_answers = False  # whether the template is known to write the assistant's messages
+
+    def __call__(self, prompt: Prompt) -> Rendered:
+        """Return the prompt's text up to the beginning of an answer.
+
+        The text of an unfinished last assistant message is kept as it is, blanks included.
+
+        Raises:
+            ValueError: There are no messages, a role is unknown, or the template rejects the messages.
+        """
+        plain = as_text(prompt)  # the same checks for every model
+        if isinstance(prompt, str) or self._template is None:
+            return plain
+        edges = self._tokenizer.edges
+        *hidden, mark = list(unused_characters((message["content"] for message in prompt), len(edges) + 1))
+        hide, show = list(zip(edges, hidden, strict=True)), list(zip(hidden, edges, strict=True))
+        messages: list[Message] = [{"role": m["role"], "content": _replaced(m["content"], hide)} for m in prompt]
+        if messages[-1]["role"] == "assistant":
+            beginning = messages.pop()["content"]
+            before, _ = _around_answer(self._template, messages, mark)
+        else:
+            beginning, before = "", self._template(messages, answer=True)
+        rendered = Rendered(
+            _replaced(before + beginning, show),
+            special=False,
+            controls=self._tokenizer.spans(before),
+            closing=partial(self._closing, self._template, messages, mark),
+        )
+        if not self._shows_answers:
+            self._shows_answers = bool(rendered.follow)
+        return rendered
+
+    def _closing(self, template: ChatTemplate, messages: Sequence[Message], mark: str) -> Closing:
+        """Return what a template writes after an answer to the messages: the first token of it."""
+        _, after = _around_answer(template, messages, mark)
+        follow = self._first_token(after)
+        return follow or FOLLOW, self._tokenizer.spans(follow)
+
+    def _first_token(self, text: str) -> str:
+        """Return the text of the first token: models end answers with it; empty if there is none."""
+        offsets = self._tokenizer.encode(Joined(text, 0, False, self._tokenizer.spans(text))).offsets
+        return text[: offsets[0][1]] if offsets else ""
+
+
+def _around_answer(template: ChatTemplate, messages: Sequence[Message], mark: str) -> tuple[str, str]:
+    """Return the text that a template writes before an answer to the messages, and after it."""
+    closed = template([*messages, {"role": "assistant", "content": mark}], answer=False)
+    before, found, after = closed.rpartition(mark)
+    if not found:
+        raise ValueError("The model's chat template leaves out the assistant's messages: use another template.")
+    return before, after
+
+
+def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """Return a text with characters replaced; much faster than ``str.translate``."""
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text

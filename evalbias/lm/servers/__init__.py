@@ -1,1 +1,0 @@
-"""Models behind OpenAI-compatible servers, and how each kind of server returns probabilities."""

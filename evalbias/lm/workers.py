@@ -1,0 +1,387 @@
+"""One model in several processes: Ray actors, each with a copy."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from evalbias.lm.contract import Sampling, drawn, measuring, written
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Interrupted,
+    LogLikelihood,
+    Prompt,
+    PromptRefused,
+    Unanswered,
+    settled,
+    stacked,
+)
+
+# A worker of a distributed model: its own copy of the model, and the parts of calls that it answers.
+
+
+ASK: dict[str, Callable[..., Sequence[Any]]] = {
+    "choices": lambda lm, prompts, choices: measuring(lm).choice_logprobs(prompts, choices).rows(),
+    "likelihoods": lambda lm, pairs: measuring(lm).loglikelihood(pairs),
+    "written": lambda lm, prompts, max_tokens: written(lm, prompts, max_tokens=max_tokens),
+    "drawn": lambda lm, pairs, sampling: drawn(lm, [p for p, _ in pairs], [seed for _, seed in pairs], sampling),
+}
+"""Kind of a call -> function that asks a model about items."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Items of one call that one worker answers.
+
+    Attributes:
+        kind: Key of ``ASK``.
+        items: Items.
+        arguments: Further arguments of the call, the same for all items.
+        afresh: Whether the worker clears its prefix cache first.
+    """
+
+    kind: str
+    items: tuple[Any, ...]
+    arguments: tuple[Any, ...] = ()
+    afresh: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Answers to a part; items are numbered within the part.
+
+    Attributes:
+        answered: Item -> its answer.
+        refused: Item -> reason why the model refuses it.
+        error: Reason why the remaining items have no answer; None if there are none.
+    """
+
+    answered: Mapping[int, Any] = field(default_factory=dict)
+    refused: Mapping[int, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class About:
+    """Model of a worker.
+
+    Attributes:
+        name: Name of the model.
+        identity: Everything that decides its numbers.
+        error: Reason why the worker could not open it; None if it did.
+    """
+
+    name: str = ""
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Worker:
+    """A copy of the model.
+
+    Errors that a user can correct are returned, because the libraries that start workers print raised ones with the
+    stack traces of two processes.
+
+    Args:
+        opening: Function that opens the model.
+        identity: Function from the model to everything that decides its numbers.
+    """
+
+    def __init__(self, opening: Callable[[], Any], identity: Callable[[Any], dict[str, Any]]) -> None:
+        try:
+            self._lm = opening()
+            self._about = About(str(self._lm.model), identity(self._lm))
+        except (ValueError, OSError, ImportError) as error:
+            self._about = About(error=str(error))
+
+    def about(self) -> About:
+        """Return which model this is."""
+        return self._about
+
+    def answer(self, part: Part) -> Outcome:
+        """Ask the model, which was opened, about the items of a part."""
+        if part.afresh and hasattr(self._lm, "forget"):
+            self._lm.forget()
+        try:
+            answered, refused = settled(lambda items: ASK[part.kind](self._lm, items, *part.arguments), part.items)
+        except Unanswered as error:
+            return Outcome(error.answered, error=str(error))
+        except (ValueError, OSError, FloatingPointError) as error:
+            return Outcome(error=str(error))
+        return Outcome(answered, refused)
+
+
+# A model of which several workers hold a copy: the items of a call are cut into parts that they answer side by side.
+#
+# Parts have the same items however many workers there are. Workers keep their prefix caches from part to part, so the
+# last digits of an answer depend on which parts its worker had before, unless ``forget`` was called.
+
+
+PART = 64
+"""Largest number of items in a part."""
+
+
+class WorkerPool(Protocol):
+    """Workers with copies of the same model; see ``evalbias.lm.workers.Worker``."""
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        ...
+
+    def about(self) -> About:
+        """Return the model of the workers.
+
+        Raises:
+            ValueError: A worker cannot open it.
+        """
+        ...
+
+    def answers(self, parts: Sequence[Part]) -> Iterator[tuple[int, Outcome]]:
+        """Yield the number of each part with its outcome, in any order.
+
+        Raises:
+            ValueError: A worker that takes another's place cannot open the model, or has a different one.
+        """
+        ...
+
+
+class DistributedLM:
+    """A measuring LM whose calls the workers of a pool carry out; see ``MeasuringLM``.
+
+    It also writes and samples texts for whole calls, but is not a ``dspy.LM``.
+
+    Args:
+        pool: Workers.
+
+    Attributes:
+        model: Name of the model.
+        in_flight: Number of items with which all workers are busy; see ``chunk_of``.
+
+    Raises:
+        ValueError: The workers cannot open the model.
+    """
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        about = pool.about()
+        self.model, self._identity = about.name, about.identity
+        self.in_flight = PART * pool.size
+        self._afresh = False
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the settings that decide the numbers: those of the workers' model."""
+        return dict(self._identity)
+
+    def forget(self) -> None:
+        """Let the workers clear their prefix caches before each part of the next call."""
+        self._afresh = True
+
+    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
+        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
+        choices = tuple(choices)
+        rows = self._answers("choices", prompts, choices)
+        return stacked(rows, choices)
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
+        return self._answers("likelihoods", pairs)
+
+    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """Generate a text after every prompt; see ``evalbias.lm.contract.written``."""
+        return self._answers("written", prompts, max_tokens)
+
+    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
+        """Sample a text after every prompt, each with its own seed; see ``evalbias.lm.contract.drawn``."""
+        return self._answers("drawn", list(zip(prompts, seeds, strict=True)), sampling)
+
+    def _answers(self, kind: str, items: Sequence[Any], *arguments: Any) -> list[Any]:
+        """Return the answers to all items.
+
+        Raises:
+            PromptRefused: The model refuses items; the exception holds the answers of the others.
+            Unanswered: Parts have no answer; the exception holds all other answers.
+            Interrupted: The user interrupted the call; the exception holds all answers so far.
+        """
+        starts = range(0, len(items), PART)
+        parts = [Part(kind, tuple(items[start : start + PART]), arguments, self._afresh) for start in starts]
+        self._afresh = False
+        answered: dict[int, Any] = {}
+        refused: dict[int, str] = {}
+        failed: dict[int, str] = {}  # first item of a part -> error
+        try:
+            for number, outcome in self._pool.answers(parts):
+                start = starts[number]
+                answered |= {start + i: answer for i, answer in outcome.answered.items()}
+                refused |= {start + i: reason for i, reason in outcome.refused.items()}
+                if outcome.error is not None:
+                    failed[start] = outcome.error
+        except KeyboardInterrupt as error:
+            raise Interrupted(answered) from error
+        except ValueError as error:
+            raise Unanswered(str(error), answered) from error
+        if failed:
+            start = min(failed)
+            last = min(start + PART, len(items)) - 1
+            more = f" ({len(failed) - 1} more parts of the call failed.)" if len(failed) > 1 else ""
+            raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}", answered)
+        if refused:
+            raise PromptRefused(refused, answered)
+        return [answered[number] for number in range(len(items))]
+
+
+# Workers of a distributed model on a Ray cluster: one actor each, which opens the model itself.
+
+
+RETRIES = 2
+"""How often a part goes to another worker after one died of it: the part itself may be what kills them."""
+
+
+def started_ray() -> Any:
+    """Return the module ``ray``, connected to the user's cluster or else to a new one on this machine.
+
+    Raises:
+        ValueError: Ray is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("--workers ray needs Ray: pip install 'evalbias[ray]'.") from error
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    return ray
+
+
+def share(gpus: int, cpus: int, actors: int | None) -> tuple[int, dict[str, int]]:
+    """Return the number of actors and what each of them needs.
+
+    Args:
+        gpus: GPUs of the cluster.
+        cpus: CPU cores of the cluster.
+        actors: Number of actors; None takes one a GPU, or one for two cores where there is none.
+
+    Raises:
+        ValueError: The cluster has too few GPUs or cores for so many.
+    """
+    size, most = actors or gpus or max(1, cpus // 2), gpus or cpus
+    if size > most:
+        has = f"{gpus} GPUs" if gpus else f"{cpus} CPU cores and no GPU"
+        raise ValueError(f"--workers ray:{size}: the cluster has {has}; ask for at most {most} workers.")
+    return size, {"num_gpus": 1} if gpus else {"num_cpus": cpus // size}
+
+
+class RayPool:
+    """Actors with copies of the same model; see ``WorkerPool``.
+
+    An actor gets its first part when it has opened the model, so work begins with whichever is ready first. One that
+    dies is replaced, and its part goes to another. An actor that dies while it opens the model is replaced too, but
+    only ``RETRIES`` times in all.
+
+    Args:
+        opening: Function that opens the model. It is pickled, so it must not hold the model itself.
+        identity: Function from the model to everything that decides its numbers; it is pickled.
+        actors: Number of actors; see ``share``.
+
+    Raises:
+        ValueError: Ray is not installed, or the cluster is too small.
+    """
+
+    def __init__(
+        self, opening: Callable[[], Any], identity: Callable[[Any], dict[str, Any]], actors: int | None
+    ) -> None:
+        self._ray = started_ray()
+        resources = self._ray.cluster_resources()
+        self.size, needs = share(int(resources.get("GPU", 0)), int(resources.get("CPU", 1)), actors)
+        self._actor = self._ray.remote(Worker).options(**needs)
+        self._arguments = opening, identity
+        self._starting: dict[Any, Any] = {}  # reference to ``about`` -> actor
+        self._idle: list[Any] = []
+        self._about: About | None = None
+        self._restarts = RETRIES
+        for _ in range(self.size):
+            self._add()
+
+    def about(self) -> About:
+        """Return the model of the first worker that has opened it; see ``WorkerPool``."""
+        while self._about is None:
+            self._ready(self._first(self._starting))
+        return self._about
+
+    def answers(self, parts: Sequence[Part]) -> Iterator[tuple[int, Outcome]]:
+        """Yield the number of each part with its outcome; see ``WorkerPool``."""
+        waiting, deaths = deque(range(len(parts))), Counter[int]()
+        busy: dict[Any, tuple[int, Any]] = {}  # reference to an outcome -> number of the part, actor
+        try:
+            while waiting or busy:
+                while waiting and self._idle:
+                    number, actor = waiting.popleft(), self._idle.pop()
+                    busy[actor.answer.remote(parts[number])] = number, actor
+                done = self._first({**busy, **self._starting})
+                if done in self._starting:
+                    self._ready(done)
+                    continue
+                number, actor = busy.pop(done)
+                try:
+                    outcome = self._outcome(done)
+                except self._ray.exceptions.RayError as error:
+                    self._add()
+                    deaths[number] += 1
+                    if deaths[number] <= RETRIES:
+                        waiting.appendleft(number)
+                        continue
+                    outcome = Outcome(error=f"{RETRIES + 1} workers died, perhaps of too little memory: {error}")
+                else:
+                    self._idle.append(actor)
+                yield number, outcome
+        finally:
+            self._idle += [actor for _, actor in busy.values()]  # of a call that ended early
+
+    def _add(self) -> None:
+        """Start an actor."""
+        actor = self._actor.remote(*self._arguments)
+        self._starting[actor.about.remote()] = actor
+
+    def _outcome(self, reference: Any) -> Outcome:
+        """Return the outcome of a part; an error in the model's code, which the actor survives, is one."""
+        try:
+            outcome: Outcome = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            return Outcome(error=f"{type(error.cause).__name__}: {error.cause}")
+        return outcome
+
+    def _first(self, references: dict[Any, Any]) -> Any:
+        """Return the reference whose result is there first."""
+        (done,), _ = self._ray.wait(list(references), num_returns=1)
+        return done
+
+    def _ready(self, reference: Any) -> None:
+        """Give work to an actor that has opened the model.
+
+        Raises:
+            ValueError: It could not open the model or has another one than the first, or too many died meanwhile.
+        """
+        actor = self._starting.pop(reference)
+        try:
+            about: About = self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            if not self._restarts:
+                raise ValueError(
+                    f"{RETRIES + 1} workers died while they opened the model, perhaps of too little memory: {error}"
+                ) from error
+            self._restarts -= 1
+            self._add()
+            return
+        if about.error is not None:
+            raise ValueError(about.error)
+        if self._about is None:
+            self._about = about
+        if about != self._about:
+            raise ValueError(
+                f"Workers have different models, {self._about.identity} and {about.identity}: give every machine the "
+                "same files and packages."
+            )
+        self._idle.append(actor)

@@ -1,0 +1,320 @@
+"""Corrections of scores and rates by a labeled part of the items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import (
+    BoolArray,
+    FloatArray,
+    check_confidence,
+    common_index,
+    defined,
+    groups_of,
+    settled,
+    vector,
+    vectors,
+)
+from evalbias.measures.resample import ALIKE, ConfidenceInterval, share_interval
+
+# Means and rates that people would give to all items, from a judge on all of them and people on a few.
+#
+# A judge's mean score is wrong by its bias. People on a random part of the items show by how much, and with the bias
+# its uncertainty. Both estimators are right only if the labeled items are a random sample of all items.
+
+
+MIN_LABELS = 2
+"""Fewest labels from which an interval is computed; of each kind where sensitivity and specificity are needed."""
+
+
+def corrected_mean(
+    labeled_judge: ArrayLike,
+    labeled_human: ArrayLike,
+    unlabeled_judge: ArrayLike,
+    *,
+    labeled_clusters: Sequence[object] | None = None,
+    unlabeled_clusters: Sequence[object] | None = None,
+    confidence: float = 0.95,
+) -> ConfidenceInterval:
+    """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
+
+    The mean of the n human scores is moved by how much the judge's mean on the N unlabeled items exceeds its mean on
+    the labeled ones, times a weight:
+
+        mean(h) + weight (mean_unlabeled(m) - mean_labeled(m))
+
+    The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with m
+    centered on its mean over both samples: a few unlabeled items do not tell their own variance. The weight is near 0
+    for a judge that does not follow people, whose interval is then that of the labels alone. The scales of judge and
+    people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
+    is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone.
+
+    Args:
+        labeled_judge: (n,) Score_m of the items that people scored.
+        labeled_human: (n,) Score_h of the same items.
+        unlabeled_judge: (N,) Score_m of the other items.
+        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
+        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
+        confidence: In (0, 1).
+
+    Returns:
+        The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
+        inputs; its ends are NaN where all labels are equal.
+
+    Raises:
+        ValueError: The lengths differ, a score is infinite, or ``confidence`` is out of range.
+
+    Examples:
+        >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
+        >>> round(found.estimate, 2), round(float(np.mean([1, 2, 3, 4])), 2)
+        (3.16, 2.5)
+    """
+    check_confidence(confidence)
+    common_index(labeled_judge, labeled_human, labeled_clusters)
+    common_index(unlabeled_judge, unlabeled_clusters)
+    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
+    rest = vector(unlabeled_judge, "unlabeled_judge")
+    kept, usable = defined(judge, human), ~np.isnan(rest)
+    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
+    judge, human, rest = judge[kept], human[kept], rest[usable]
+    units = len(set(first))
+    if units < MIN_LABELS:
+        return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    human, judge, rest = map(settled, (human, judge, rest))
+    deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
+    everyone = settled(np.concatenate([judge, rest]))
+    if len(rest) and units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
+        shift, center = float(rest.mean() - judge.mean()), everyone.mean()
+        moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)
+    else:
+        shift, moved = 0.0, np.zeros_like(deviations)
+    spread = float((moved**2).sum())
+    weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
+    estimate = float(human.mean()) + weight * shift
+    fitted = 2 if weight else 1
+    error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
+    if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
+        return ConfidenceInterval(np.nan, np.nan, estimate, 0, 0, units, reason=ALIKE)
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, max(units - fitted, 1)) * error)
+    return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
+
+
+def corrected_rate(
+    labeled_judge: ArrayLike,
+    labeled_human: ArrayLike,
+    unlabeled_judge: ArrayLike,
+    *,
+    labeled_clusters: Sequence[object] | None = None,
+    unlabeled_clusters: Sequence[object] | None = None,
+    confidence: float = 0.95,
+) -> ConfidenceInterval:
+    """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
+
+    The judge's rate p on the unlabeled items mixes its hits and its false alarms; sensitivity (its rate on the items
+    that people call positive) and specificity (one minus its rate on the others) undo the mixture:
+
+        (p + specificity - 1) / (sensitivity + specificity - 1)
+
+    The interval is the delta method's over all three rates, each with the pseudo-counts of Agresti and Coull (1998) so
+    that a rate of 0 or 1 in few labels is not taken for certain. What the items of one input add to the three rates
+    counts together, a pseudo-count by itself. The quantile is Student's t with one degree of freedom less than labeled
+    inputs.
+
+    Args:
+        labeled_judge: (n,) verdicts, 1 or 0, of the items that people judged.
+        labeled_human: (n,) people's verdicts of the same items.
+        unlabeled_judge: (N,) verdicts of the other items.
+        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
+        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
+        confidence: In (0, 1).
+
+    Returns:
+        The interval, within [0, 1]. NaN where the labels of either kind are of fewer than two inputs, and for a judge
+        whose sensitivity and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled items,
+        the interval of the people's own rate.
+
+    Raises:
+        ValueError: The lengths differ, a verdict is not 0, 1 or NaN, or ``confidence`` is out of range.
+
+    Examples:
+        >>> judge, human = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10  # sensitivity .9, specificity .8
+        >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).estimate, 3)  # (.6 + .8 - 1) / .7
+        0.571
+    """
+    check_confidence(confidence)
+    common_index(labeled_judge, labeled_human, labeled_clusters)
+    common_index(unlabeled_judge, unlabeled_clusters)
+    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
+    rest = vector(unlabeled_judge, "unlabeled_judge")
+    for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
+        wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
+        if len(wrong):
+            raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
+    kept, usable = defined(judge, human), ~np.isnan(rest)
+    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
+    judge, human, rest = judge[kept], human[kept], rest[usable]
+    if not len(rest):
+        return share_interval(human, clusters=first, confidence=confidence)
+    units, positive = len(set(first)), human == 1
+    inputs_of_kind = [{first[int(index)] for index in np.flatnonzero(kind)} for kind in (positive, ~positive)]
+    undefined = ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    if min(map(len, inputs_of_kind)) < MIN_LABELS:
+        return undefined
+    hits, passes = judge[positive], 1 - judge[~positive]
+    if hits.mean() + passes.mean() <= 1:
+        return undefined
+    estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
+    quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1))
+    rate, sensitivity, specificity = (_Padded(rest, quantile**2 / 2), _Padded(hits, 1), _Padded(passes, 1))
+    informed = sensitivity.share + specificity.share - 1
+    center = (rate.share + specificity.share - 1) / informed
+    labeled = np.where(positive, -center, 1 - center)  # derivatives of the corrected rate, times informed
+    labeled[positive] *= sensitivity.deviations
+    labeled[~positive] *= specificity.deviations
+    sums = _per_cluster(labeled, rate.deviations, first, second)
+    pseudo = rate.variance + center**2 * sensitivity.variance + (1 - center) ** 2 * specificity.variance
+    half = quantile * float(np.sqrt((sums**2).sum() + pseudo)) / informed
+    low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
+    return ConfidenceInterval(min(low, estimate), max(high, estimate), estimate, 0, 0, units)
+
+
+class _Padded:
+    """A rate of (n,) zeros and ones with as many pseudo-counts of either kind.
+
+    Attributes:
+        share: The rate.
+        deviations: (n,) what each item adds to its error.
+        variance: Sum of the squares of what the pseudo-counts add.
+    """
+
+    def __init__(self, values: FloatArray, pseudo: float) -> None:
+        size = len(values) + 2 * pseudo
+        self.share = float((values.sum() + pseudo) / size)
+        self.deviations = (values - self.share) / size
+        self.variance = pseudo * (self.share**2 + (1 - self.share) ** 2) / size**2
+
+
+def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
+    """Return the cluster of each kept item; without clusters, a name of each item's own."""
+    if clusters is None:
+        return [(kind, int(index)) for index in np.flatnonzero(kept)]
+    return groups_of(clusters, kept, f"{kind}_clusters")
+
+
+def _per_cluster(
+    labeled: FloatArray, unlabeled: FloatArray, first: Sequence[object], second: Sequence[object]
+) -> FloatArray:
+    """Sum what each item contributes to an estimate over its cluster; shape (clusters,)."""
+    codes: dict[object, int] = {}
+    numbers = [codes.setdefault(name, len(codes)) for name in (*first, *second)]
+    return np.asarray(np.bincount(numbers, weights=np.concatenate([labeled, unlabeled])), dtype=np.float64)
+
+
+# Likelihood calibration: take the effect of likelihood out of a judge's expected scores.
+#
+# A judge's score follows quality and, with some slope, likelihood. The slope is fitted on items that people rated
+# (``likelihood_effect``), and the part of the score that it explains is subtracted. Scores of equally likely outputs
+# keep their order and their distances. Nothing is known of the slope beyond the likelihoods it was fitted on, so an
+# output rarer or likelier than all of them gets the correction of the nearest.
+
+
+@dataclass(frozen=True)
+class LikelihoodCalibration:
+    """Correction of a judge's scores for the likelihood of what it judged.
+
+    Attributes:
+        slope: Points of the score for each nat of LS, the effect that was fitted.
+        center: LS in nats at which a score stays as it is, the mean of the items it was fitted on.
+        strength: Part of the effect that is subtracted, in [0, 1].
+        reduction: Reduction of token log-probabilities to LS, ``"sum"`` or ``"mean"``.
+        bounds: Lowest and highest LS in nats that the slope was fitted on; None if the slope holds everywhere.
+
+    Raises:
+        ValueError: Slope, center or a bound is not finite, the bounds are in the wrong order, or the strength is out
+            of range.
+    """
+
+    slope: float
+    center: float
+    strength: float = 1.0
+    reduction: str = "sum"
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.slope) and np.isfinite(self.center) and 0 <= self.strength <= 1):
+            raise ValueError(
+                f"slope={self.slope}, center={self.center}, strength={self.strength}: give finite numbers, and a "
+                "strength between 0 and 1."
+            )
+        if self.bounds is not None and not -np.inf < self.bounds[0] <= self.bounds[1] < np.inf:
+            raise ValueError(f"bounds={self.bounds}: give the lowest and the highest LS, both finite, or None.")
+
+    def at(self, strength: float) -> LikelihoodCalibration:
+        """Return the same correction at another strength."""
+        return replace(self, strength=strength)
+
+    def __call__(self, scores: ArrayLike, likelihoods: ArrayLike, *, scale: tuple[float, float]) -> FloatArray:
+        """Correct scores: ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
+
+        The corrected scores are clipped to the scale.
+
+        Args:
+            scores: (n,) Score_m.
+            likelihoods: (n,) LS in nats, by the same reduction as those it was fitted on.
+            scale: Lowest and highest score.
+
+        Returns:
+            (n,) corrected scores; NaN where the score or LS is NaN.
+
+        Raises:
+            ValueError: The lengths differ, or a number is infinite.
+
+        Examples:
+            >>> calibration = LikelihoodCalibration(slope=0.5, center=-10.0)
+            >>> calibration([3.0, 3.0, 1.5], [-12.0, -8.0, -8.0], scale=(1, 5)).tolist()
+            [4.0, 2.0, 1.0]
+        """
+        model, ls = vectors(scores=scores, likelihoods=likelihoods)
+        if self.bounds is not None:
+            ls = np.clip(ls, *self.bounds)
+        return np.asarray(np.clip(model - self.strength * self.slope * (ls - self.center), *scale))
+
+
+def fit_likelihood_calibration(
+    likelihoods: ArrayLike, model_scores: ArrayLike, effect: float, *, reduction: str = "sum"
+) -> LikelihoodCalibration:
+    """Return the correction that takes out a standardized likelihood effect.
+
+    Before clipping, the effect left over on the same items is ``(1 - strength) * effect``, in standard deviations of
+    the uncorrected scores.
+
+    Args:
+        likelihoods: (n,) LS in nats.
+        model_scores: (n,) Score_m; items with a NaN are left out.
+        effect: Standard deviations of Score_m for each standard deviation of LS at equal quality.
+        reduction: Reduction by which the LS were computed.
+
+    Raises:
+        ValueError: The effect is NaN, LS is constant, or the lengths differ.
+
+    Examples:
+        >>> fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)
+        >>> round(fitted.slope, 3), fitted.center, fitted.bounds
+        (0.1, -20.0, (-30.0, -10.0))
+    """
+    ls, model = vectors(likelihoods=likelihoods, model_scores=model_scores)
+    kept = defined(ls, model)
+    ls, model = settled(ls[kept]), settled(model[kept])
+    if np.isnan(effect) or len(ls) < 2 or ls.min() == ls.max():
+        raise ValueError(
+            f"effect={effect} over {len(ls)} items with {len(np.unique(ls))} different likelihoods: a calibration "
+            "needs a defined effect and likelihoods that differ."
+        )
+    slope = float(effect * model.std() / ls.std())
+    bounds = float(ls.min()), float(ls.max())
+    return LikelihoodCalibration(slope, float(ls.mean()), reduction=reduction, bounds=bounds)

@@ -1,0 +1,140 @@
+"""Tests of several systems together: the chance of any false finding stays at the level (family-wise error)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import SLACK, FloatArray
+from evalbias.measures.resample import Statistic, aligned, cluster_codes, defined_items, swaps
+
+
+def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
+    """Adjust the p-values of several one-sided tests by the distribution of their largest statistic.
+
+    This is the step-down max-T procedure of Westfall and Young (1993, algorithm 4.1): the largest statistic is compared
+    with the largest of all draws, the next one with the largest draw of the statistics that are left. Draws of one row
+    belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each.
+
+    Args:
+        statistics: (m,) test statistics; a large one speaks against its null hypothesis.
+        draws: (R, m) draws of the statistics under their null hypotheses, each row a joint draw.
+
+    Returns:
+        (m,) adjusted p-values, in [1 / (R + 1), 1]; NaN where the statistic is undefined.
+
+    Examples:
+        >>> draws = np.array([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]])
+        >>> step_down(np.array([2.5, 0.5]), draws).tolist()
+        [0.5, 0.5]
+    """
+    adjusted, largest = np.full(len(statistics), np.nan), 0.0
+    left = [int(j) for j in np.argsort(-statistics) if not np.isnan(statistics[j])]
+    while left:
+        reached = ~(draws[:, left].max(axis=1) < statistics[left[0]])  # NaN is not below
+        largest = max(largest, (1 + reached.sum()) / (1 + len(draws)))
+        adjusted[left.pop(0)] = largest
+    return adjusted
+
+
+def nonzero(value: float, errors: FloatArray) -> float:
+    """Compute the two-sided p of the test that a number is 0.
+
+    Args:
+        value: Estimate of the number.
+        errors: (R,) draws of the estimate's error; NaN where it is unknown.
+
+    Returns:
+        p in [1 / (R + 1), 1]; NaN where the number or its error is undefined.
+    """
+    if np.isnan(value) or np.isnan(errors).any():
+        return float("nan")
+    return float((1 + (np.abs(errors) >= abs(value)).sum()) / (1 + len(errors)))
+
+
+def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
+    """Test which of several numbers are smaller in magnitude than the first one, such as the biases of judges.
+
+    With s the sign of the first number a, ``|a| - |b|`` is the smaller one of ``s (a - b)`` and ``s (a + b)``. Both
+    must be positive, so the smaller of the two t statistics is the test statistic of b, and ``step_down`` adjusts for
+    the number of tests. s must be known: the error holds together with a test that a is not 0 (``nonzero``).
+
+    Args:
+        values: (1 + m,) estimates, the first one that of the number which the others are compared with.
+        errors: (R, 1 + m) joint draws of the estimates' errors; NaN where a number's error is unknown.
+
+    Returns:
+        (m,) adjusted one-sided p-values; NaN where a number or its error is undefined.
+    """
+    sign = np.sign(values[0])
+    gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
+    drawn = sign * np.stack([errors[:, :1] - errors[:, 1:], errors[:, :1] + errors[:, 1:]], axis=1)  # (R, 2, m)
+    scale = drawn.std(axis=0)
+    unit = np.where(scale > 0, scale, np.inf)  # numbers that always agree differ by 0 standard errors
+    t, columns = gaps / unit, np.arange(len(values) - 1)
+    nearest = np.where(t[0] <= t[1], 0, 1)  # the side on which the magnitudes may be equal
+    undefined = np.isnan(t).any(axis=0) | np.isnan(scale).any(axis=0)
+    return step_down(np.where(undefined, np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns])
+
+
+def higher_than_first(
+    statistic: Statistic,
+    systems: Sequence[ArrayLike],
+    *,
+    clusters: Sequence[object] | None = None,
+    n_resamples: int = 10_000,
+    seed: int,
+) -> FloatArray:
+    """Test which systems have a higher statistic than the first one, by paired permutation tests.
+
+    The tests are those of ``paired_permutation_test``, one-sided. All of them swap the same units, so ``step_down``
+    adjusts for their number by the joint distribution of the differences, in standard deviations: systems that score
+    alike cost hardly more than one.
+
+    Args:
+        statistic: See ``paired_permutation_test``.
+        systems: (1 + m) arrays, (n,) or (n, d) each: scores of the systems on the same items. Items that a system did
+            not score are left out.
+        clusters: See ``paired_permutation_test``.
+        n_resamples: Random swaps drawn.
+        seed: Seed for the swaps.
+
+    Returns:
+        (m,) adjusted one-sided p-values; NaN where a statistic is undefined.
+
+    Raises:
+        ValueError: Different numbers of items.
+    """
+    columns = aligned(*systems, *statistic.references, beside=[statistic, clusters])
+    kept = defined_items(*columns)
+    first, *others = (column[kept] for column in columns[: len(systems)])
+    if kept.sum() < 2 or not others:
+        return np.full(len(others), np.nan)
+    part, codes, rng = statistic.keep(kept), cluster_codes(clusters, kept), np.random.default_rng(seed)
+    observed = np.array([part(one) for one in others]) - part(first)
+    pairs = [part.swapping(one, first) for one in others]
+    drawn = [np.column_stack([np.subtract(*pair(swap)) for pair in pairs]) for swap in swaps(codes, n_resamples, rng)]
+    differences = np.where(np.isnan(observed), 0.0, np.concatenate(drawn))
+    scale = np.nanstd(differences, axis=0)
+    unit = np.where(scale > 0, scale, np.inf)  # a system that always equals the first one differs by 0 of them
+    return step_down(observed / unit - SLACK, differences / unit)  # rounding errors make no tie a smaller difference
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
+
+    An undefined p (NaN) stays undefined and does not count as a test.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    defined = [index for index, p_value in enumerate(p_values) if not math.isnan(p_value)]
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(defined, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(defined) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted

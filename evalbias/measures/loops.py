@@ -1,0 +1,390 @@
+"""Self-bias of refine loops: Bias, distance skewness, and quantile maps between metrics."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import (
+    NO_SPREAD,
+    FloatArray,
+    IntArray,
+    defined,
+    settled,
+    vectors,
+)
+from evalbias.measures.resample import (
+    ConfidenceInterval,
+    Statistic,
+    _unless_alike,
+    _within,
+    chunks,
+    counted_interval,
+)
+
+# Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3).
+
+
+ROUNDING = 1e-9
+"""Relative rounding error up to which a resample is as skewed as the data."""
+
+
+@dataclass(frozen=True)
+class SelfBias:
+    """Self-bias of a model on a set of its outputs.
+
+    Attributes:
+        bias: Mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs.
+        skewness: Distance skewness of the differences around 0 (eq 2), in [0, 1].
+        own: Mean of the model's own scores, in points.
+        expected: Mean of the expected scores, in points.
+        n: Number of items used.
+        undefined: Number of items left out because a score is NaN.
+    """
+
+    bias: float
+    skewness: float
+    own: float
+    expected: float
+    n: int
+    undefined: int
+
+
+def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
+    """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
+
+    Args:
+        own: (n,) scores that the model gave to its own outputs; items with a NaN are left out.
+        expected: (n,) expected scores of the same outputs on the same scale: human scores, a reference-based metric
+            mapped with ``QuantileMap``, or a predefined criterion.
+
+    Returns:
+        Bias in points, positive if the model overrates its outputs; NaN if no item is defined.
+
+    Raises:
+        ValueError: The lengths differ, or a score is infinite.
+
+    Examples:
+        >>> self_bias([-5, -1, 0], [-10, -4, 0])
+        2.6666666666666665
+    """
+    return measure_self_bias(own, expected).bias
+
+
+def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
+    """Compute the distance skewness of a sample around gamma (Xu et al. 2024, eq 2).
+
+    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
+    computed from the sorted values in O(n log n).
+
+    Args:
+        x: (n,) values, such as own minus expected scores; NaN is left out.
+        gamma: Center of symmetry.
+
+    Returns:
+        Skewness in [0, 1]: 0 if and only if the sample is symmetric around gamma, 1 if all values equal one constant
+        other than gamma. NaN if no value is defined or all of them equal gamma.
+
+    Raises:
+        ValueError: A value is infinite.
+
+    Examples:
+        >>> distance_skewness([0.0, 3.0])
+        0.5
+    """
+    (values,) = vectors(x=x)
+    values = values[defined(values)]
+    if np.isinf(values - gamma).any():
+        raise ValueError(f"x minus gamma={gamma} is infinite for at least one value; leave such values out as NaN.")
+    y = np.sort(differences(values, np.full(len(values), float(gamma))))
+    denominator = _sum_of_sums(y)
+    if not len(y) or denominator == 0.0:
+        return float("nan")
+    return float(np.clip(1.0 - _sum_of_differences(y) / denominator, 0.0, 1.0))
+
+
+def skewness_rows(x: FloatArray) -> FloatArray:
+    """Compute the distance skewness around 0 of each row of x (k, n), without NaN; see ``weighted_skewness``."""
+    order = np.argsort(np.abs(x), axis=1)
+    ordered = np.take_along_axis(x, order, axis=1)
+    return _skewness(np.abs(ordered), np.sign(ordered) / x.shape[1], np.full(x.shape, 1 / x.shape[1]))
+
+
+def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
+    """Compute the distance skewness around 0 of resamples.
+
+    With ``min(|a|, |b|) = integral_0^inf 1[|a| > t] 1[|b| > t] dt``, the sums of ``|a - b|`` and ``|a + b|`` over all
+    pairs are integrals of squares: of the signed and of the plain number of values beyond t.
+
+    Args:
+        x: (n,) values without NaN.
+        counts: (k, n) how often each resample holds each value.
+
+    Returns:
+        (k,) skewness in [0, 1]; NaN where all values of a resample are 0.
+    """
+    order, starts, sizes = _sizes(x)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    signed, plain = (np.add.reduceat(w[:, order], starts, axis=1) for w in (shares * np.sign(x), shares))
+    return _skewness(sizes[None], signed, plain)
+
+
+def _sizes(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Sort values by magnitude: return the order (n,), where in it each magnitude starts (m,), and the magnitudes."""
+    order = np.argsort(np.abs(x))
+    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=np.nan))
+    return order, starts, np.abs(x)[order][starts]
+
+
+def _skewness(size: FloatArray, signed: FloatArray, plain: FloatArray) -> FloatArray:
+    """Compute the skewness of rows.
+
+    Args:
+        size: (k, m) or (1, m) ascending magnitudes.
+        signed: (k, m) share of the row's values with this magnitude that are positive, minus that of negative ones.
+        plain: (k, m) share of both.
+    """
+    steps = np.diff(size, axis=1, prepend=0.0)
+    differences, lower = ((_beyond(w) ** 2 * steps).sum(axis=1) for w in (signed, plain))  # of +-min(|a|, |b|)
+    sums = 2 * (plain * size).sum(axis=1) - lower + differences  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
+    values = np.divide(2 * differences, sums, out=np.full(len(plain), np.nan), where=sums > 0)
+    return np.asarray(np.clip(values, 0.0, 1.0))
+
+
+def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: np.random.Generator) -> float:
+    """Test whether values are distributed symmetrically around 0, by random changes of sign.
+
+    Under symmetry every cluster is as likely as the same with all signs changed. p is the share of resamples, the data
+    among them, at least as skewed as the data.
+
+    Args:
+        x: (n,) values without NaN.
+        codes: (n,) number of each value's cluster, from 0.
+        n_resamples: Random changes of sign.
+        rng: Source of the changes.
+
+    Returns:
+        p in [1 / (n_resamples + 1), 1].
+    """
+    order, starts, sizes = _sizes(x)
+    signs, steps, codes = np.sign(x[order]), np.diff(sizes, prepend=0.0), codes[order]
+
+    def differences(signs: FloatArray) -> FloatArray:  # the other sums of the skewness have no signs
+        return np.asarray(_beyond(np.add.reduceat(signs, starts, axis=1)) ** 2 @ steps)
+
+    observed = differences(signs[None]).item()
+    extreme = 0
+    for k in map(len, chunks(n_resamples, len(x))):
+        flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
+        extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - ROUNDING)).sum())
+    return (1 + extreme) / (1 + n_resamples)
+
+
+def _beyond(weights: FloatArray) -> FloatArray:
+    """Sum each value's weight and those after it."""
+    return np.asarray(np.cumsum(weights[:, ::-1], axis=1)[:, ::-1])
+
+
+def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
+    """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
+    found = own - expected
+    sizes = [np.abs(x[~np.isnan(found)]).max(initial=0.0) for x in (found, own, expected)]
+    return np.where(np.isnan(found), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else found
+
+
+def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:
+    """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
+
+    Examples:
+        >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
+        SelfBias(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
+    """
+    own_scores, expected_scores = vectors(own=own, expected=expected)
+    kept = defined(own_scores, expected_scores)
+    own_scores, expected_scores = own_scores[kept], expected_scores[kept]
+    n, undefined = len(own_scores), int((~kept).sum())
+    if not n:
+        nan = float("nan")
+        return SelfBias(nan, nan, nan, nan, 0, undefined)
+    difference = differences(own_scores, expected_scores)
+    bias, skewness = float(difference.mean()), distance_skewness(difference)
+    return SelfBias(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
+
+
+def _sum_of_differences(y: FloatArray) -> float:
+    """Compute ``sum_ij |y_i - y_j|`` for sorted values: each gap counts once per pair with a value on either side."""
+    n = len(y)
+    below = np.arange(1, n, dtype=np.float64)
+    return float(2 * (np.diff(y) * below * (n - below)).sum())
+
+
+def _sum_of_sums(y: FloatArray) -> float:
+    """Compute ``sum_ij |y_i + y_j|`` for sorted values: in row i the sums are positive from ``y_j >= -y_i`` on."""
+    n, before = len(y), np.concatenate([[0.0], np.cumsum(y)])
+    first = n - np.searchsorted(-y[::-1], y, side="right")  # first j with y_j >= -y_i
+    above = before[n] - 2 * before[first] + y * (n - 2 * first)
+    return float(above.sum())
+
+
+# Quantile mapping: put the scores of one metric on the scale of another (Xu et al. 2024, appendix B).
+
+
+@dataclass(frozen=True)
+class QuantileMap:
+    """Monotone map that sends each source score to the target score of the same quantile.
+
+    It holds for the metric it was fitted to only, and names it.
+
+    It is linear between the fitted scores. A score outside the fitted range is sent to the nearer end of the target
+    range; ``outside`` counts such scores.
+
+    Attributes:
+        metric: Name of the metric whose scores are mapped, such as ``"chrf"``.
+        source: (m,) distinct source scores, ascending.
+        target: (m,) target score of each source score, ascending.
+
+    Examples:
+        >>> to_mqm = QuantileMap.fit([0.0, 0.5, 1.0], [-25, -10, 0], metric="comet wmt22-comet-da")
+        >>> to_mqm([0.5, 0.75, 2.0]).tolist()
+        [-10.0, -5.0, 0.0]
+    """
+
+    metric: str
+    source: FloatArray
+    target: FloatArray
+
+    @classmethod
+    def fit(cls, source: ArrayLike, target: ArrayLike, *, metric: str) -> QuantileMap:
+        """Fit the map to a sample of each metric; the samples may differ in size and items.
+
+        Equal source scores share their mean rank, and with it one target score.
+
+        Args:
+            source: (n,) scores of the metric to map; NaN is left out.
+            target: (k,) scores on the scale to map to; NaN is left out.
+            metric: Name of the metric to map; for feedback sources their ``name``.
+
+        Raises:
+            ValueError: The metric has no name, the source has fewer than two distinct scores, the target has fewer
+                than two scores, or a score is infinite.
+        """
+        if not metric.strip():
+            raise ValueError("metric is empty: name the metric of the source scores, such as 'chrf'.")
+        (a,), (b,) = vectors(source=source), vectors(target=target)
+        a, b = np.sort(settled(a[defined(a)])), np.sort(b[defined(b)])
+        values, first, counts = np.unique(a, return_index=True, return_counts=True)
+        if len(values) < 2 or len(b) < 2:
+            raise ValueError(
+                f"{len(values)} different source scores and {len(b)} target scores were given; fit needs at least two "
+                "of each."
+            )
+        ranks = (first + (counts - 1) / 2) / (len(a) - 1)
+        ranks[0], ranks[-1] = 0.0, 1.0  # the ends of the source map onto the ends of the target
+        return cls(metric, values, np.quantile(b, ranks))
+
+    def __call__(self, values: ArrayLike) -> FloatArray:
+        """Map (n,) scores to the target scale; NaN stays NaN."""
+        (x,) = vectors(values=values)
+        return np.interp(x, self.source, self.target)
+
+    def outside(self, values: ArrayLike) -> int:
+        """Count the scores outside the fitted range."""
+        (x,) = vectors(values=values)
+        return int(((x < self.source[0]) | (x > self.source[-1])).sum())
+
+    def check_metric(self, metric: str) -> None:
+        """Refuse scores of another metric; upper and lower case do not matter.
+
+        Args:
+            metric: Name of the metric whose scores are to be mapped.
+
+        Raises:
+            ValueError: The map was fitted to another metric.
+        """
+        if metric.casefold() != self.metric.casefold():
+            raise ValueError(
+                f"The quantile map was fitted to scores of {self.metric!r}, but these are scores of {metric!r}: fit a "
+                f"map to scores of {metric!r} and give it that name, or score with {self.metric!r}."
+            )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the map to a JSON file, as a whole or not at all."""
+        content = {"metric": self.metric, "source": self.source.tolist(), "target": self.target.tolist()}
+        draft = Path(f"{os.fspath(path)}.part")
+        draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> QuantileMap:
+        """Read a file that ``save`` wrote.
+
+        Raises:
+            ValueError: The file does not hold a quantile map (two or more pairs of finite scores, both ascending), or
+                the map does not name its metric.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:  # no JSON, other entries, or no numbers
+            raise ValueError(f"{path} is not a quantile map; write one with QuantileMap.save.") from error
+        metric = content.get("metric")
+        if not isinstance(metric, str) or not metric.strip():
+            raise ValueError(
+                f'{path} does not name the metric that it maps: add an entry such as "metric": "chrf", or fit it again.'
+            )
+        if source.ndim != 1 or source.shape != target.shape or len(source) < 2:
+            raise ValueError(
+                f"{path} is not a quantile map: source and target must be lists of one length with two or more scores; "
+                "write it again."
+            )
+        if not np.isfinite([source, target]).all():
+            raise ValueError(f"{path} is not a quantile map: a score is not a finite number; write it again.")
+        if (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
+            raise ValueError(f"{path} is not a quantile map: its scores do not ascend; write it again.")
+        return cls(metric, source, target)
+
+
+class SkewnessStatistic(Statistic):
+    """Distance skewness of the scores around 0 (Xu et al. 2024, eq 2)."""
+
+    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
+        """Compute the distance skewness of every row; see ``Statistic``."""
+        return skewness_rows(scores)
+
+    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
+        """See ``Statistic``."""
+        return weighted_skewness(scores, counts)
+
+    def interval(
+        self,
+        scores: ArrayLike,
+        *,
+        clusters: Sequence[object] | None = None,
+        n_resamples: int = 10_000,
+        confidence: float = 0.95,
+        seed: int,
+    ) -> ConfidenceInterval:
+        """Compute an interval that holds 0 unless the scores are significantly skewed, with p; see ``Statistic``.
+
+        Every resample of symmetric scores is skewed, so no quantile reaches 0. The lower end is 0 where changes of sign
+        (``symmetry_p_value``) do not reject symmetry, else that of the BCa interval. The upper end is the larger of
+        the BCa and the percentile interval, because near 0 the first corrects too much.
+        """
+        (x,), codes, _ = self._defined([scores], clusters)
+        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
+        resampled = functools.partial(weighted_skewness, x)
+        found = _within(counted_interval(resampled, codes, self._of(x), **options), *self.limits)
+        if np.isnan(found.low):
+            return found
+        plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)
+        p = symmetry_p_value(x, codes, n_resamples=n_resamples, rng=np.random.default_rng(seed))
+        low, high = 0.0 if p > 1 - confidence else found.low, max(found.high, plain.high)
+        return _unless_alike(replace(found, low=low, high=high, p_value=p))

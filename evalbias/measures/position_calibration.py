@@ -1,0 +1,357 @@
+"""Calibration of comparisons: by content-free inputs, by batch, and by permutation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike, NDArray
+
+from evalbias.measures.arrays import FloatArray, defined, vectors
+
+# Calibration of measured comparisons for position, averages over orders, and decisions.
+#
+# Log-probabilities have the shape (n, r, c + t): n comparisons of c candidates, each asked in r orders, with t = 1
+# extra column if "tie" is an answer, else t = 0. Column j of an order belongs to the candidate at position j in that
+# order. Orders are rotations of the candidates, so that over all c of them every candidate stands at every position
+# once.
+
+
+Order = tuple[int, ...]
+
+
+class Correction(Protocol):
+    """Function that removes from answers what their positions have regardless of the candidates."""
+
+    def __call__(self, logprobs: FloatArray) -> FloatArray:
+        """Return corrected log-probabilities, shape (n, r, c + t), up to a constant for each row; NaN stays NaN."""
+        ...
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Probabilities from n comparisons of c candidates.
+
+    Attributes:
+        positions: Calibrated probabilities by position, shape (n, r, c + t). NaN where undefined.
+        probabilities: Probabilities by candidate, averaged over the orders, shape (n, c + t). NaN where undefined.
+        coverage: Total probability of the answers, the lowest over the orders, shape (n,).
+    """
+
+    positions: FloatArray
+    probabilities: FloatArray
+    coverage: FloatArray
+
+
+def rotations(count: int, *, every: bool) -> list[Order]:
+    """Return the rotations of ``count`` candidates, or the given order alone.
+
+    Examples:
+        >>> rotations(3, every=True)
+        [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+    """
+    return [tuple((start + j) % count for j in range(count)) for start in range(count if every else 1)]
+
+
+def calibrate_comparisons(
+    logprobs: FloatArray, orders: Sequence[Order], *, correction: Correction | None, min_coverage: float
+) -> Comparisons:
+    """Calibrate comparisons for position and average them over their orders.
+
+    Args:
+        logprobs: Log-probabilities of the answers, not renormalized, shape (n, r, c + t).
+        orders: Index of the candidate at each position, for each of the r orders.
+        correction: Correction for position, which comes before the answers are normalized. None corrects nothing.
+        min_coverage: Smallest total probability of the answers in any order; comparisons below it are undefined.
+    """
+    coverage = np.exp(logprobs).sum(axis=2).min(axis=1)  # (n,)
+    positions = normalized(logprobs if correction is None else correction(logprobs))
+    positions[~(coverage >= min_coverage)] = np.nan
+    return Comparisons(positions, by_candidate(positions, orders).mean(axis=1), coverage)
+
+
+def by_candidate(positions: FloatArray, orders: Sequence[Order]) -> FloatArray:
+    """Reorder the columns of (n, r, c + t) probabilities from positions to candidates; a tie column stays last."""
+    reordered: FloatArray = positions.copy()
+    for row, order in enumerate(orders):
+        reordered[:, row, list(order)] = positions[:, row, : len(order)]
+    return reordered
+
+
+def decisions(probabilities: FloatArray) -> list[int | None]:
+    """Return the most probable column of each row; None if several columns share the maximum or the row is NaN.
+
+    Examples:
+        >>> decisions(np.array([[0.2, 0.8], [0.5, 0.5]]))
+        [1, None]
+    """
+    columns: list[int | None] = []
+    for row in probabilities:
+        best = np.flatnonzero(row == row.max())  # empty if the row is NaN
+        columns.append(best.item() if len(best) == 1 else None)
+    return columns
+
+
+def win_probabilities(probabilities: FloatArray, *, ties: bool) -> FloatArray:
+    """Return the win probability of each candidate, shape (..., c): all candidates share a tie equally.
+
+    This function is the only place that counts ties.
+
+    Args:
+        probabilities: Probabilities by candidate, shape (..., c + t); NaN where undefined.
+        ties: Treat the last column as the answer "tie".
+
+    Examples:
+        >>> win_probabilities(np.array([0.5, 0.25, 0.25]), ties=True).tolist()
+        [0.625, 0.375]
+        >>> win_probabilities(np.array([0.5, 0.1, 0.1, 0.3]), ties=True).round(3).tolist()
+        [0.6, 0.2, 0.2]
+    """
+    if not ties:
+        return probabilities
+    own, tie = probabilities[..., :-1], probabilities[..., -1:]
+    return np.asarray(own + tie / own.shape[-1])
+
+
+def gaps(probabilities: FloatArray) -> FloatArray:
+    """Return the lead of the most probable column over the next, in [0, 1], shape (n,); NaN where undefined."""
+    ordered = np.sort(probabilities, axis=1)  # NaN sorts last
+    return np.asarray(ordered[:, -1] - ordered[:, -2])
+
+
+def normalized(logprobs: FloatArray) -> FloatArray:
+    """Return the probabilities of the answers among each other; NaN for a row in which none has any."""
+    peak = logprobs.max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
+
+
+# CalibraEval: a monotone map of a pair's probabilities that makes both orders agree (Li et al., 2410.15393).
+#
+# The map F is fitted to unlabeled pairs in both orders. Let p be the first position's share of the probability in one
+# order and p' in the other. If only the candidates counted, F(p) and F(p') would sum to 1. The objective is
+#
+#     mean over pairs of  (F(p) + F(p') - 1)^2 - spread (F(p) - F(p'))^2
+#
+# over nondecreasing F from [0, 1] to [0, 1]. The paper has a third term, for prompts whose labels are swapped while the
+# candidates stay in place. Our prompts name the candidates by position, so that term is left out.
+#
+# The second term is needed because the constant 1/2 makes the first one 0. With the spread .05 of the published code,
+# the minimum for a noisy judge is that constant: the code stops after one pass over the data, far from its minimum.
+# Here F is at a minimum, so the spread is larger.
+
+
+SPREAD = 0.5
+"""Weight of the second term. If more than 1 / (1 + SPREAD) of the pairs, two thirds, are consistent at some threshold,
+the minimum is below that of the constant 1/2."""
+ITERATIONS = 10_000
+TOLERANCE = 1e-9
+"""Largest change of a value in the last step of a fit."""
+DIGITS = 6
+"""Digits to which values of F are kept, so that values that only rounding separates are equal."""
+
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Places of p and p' among the knots, for each pair."""
+
+
+@dataclass(frozen=True)
+class PositionMap:
+    """Correction of pairs that maps the first position's share of the probability; a tie keeps its probability.
+
+    The map is linear between its knots and constant outside them.
+
+    Attributes:
+        shares: Knots, ascending in [0, 1].
+        values: F at the knots, nondecreasing in [0, 1].
+
+    Raises:
+        ValueError: The knots or the values are not of this kind.
+    """
+
+    shares: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name, numbers in (("shares", self.shares), ("values", self.values)):
+            inside = all(0 <= x <= 1 for x in numbers)
+            if not inside or not numbers or list(numbers) != sorted(numbers) or len(self.shares) != len(self.values):
+                raise ValueError(f"{name}={numbers} of a position map must ascend in [0, 1], one value for each share.")
+
+    def __call__(self, logprobs: FloatArray) -> FloatArray:
+        """Map log-probabilities of shape (n, r, 2 + t); see ``Correction``."""
+        mapped = np.interp(first_shares(logprobs), self.shares, self.values)  # (n, r)
+        both = np.logaddexp(logprobs[..., 0], logprobs[..., 1])
+        with np.errstate(divide="ignore"):  # a share of 0 has the log-probability -inf
+            pair = np.stack([both + np.log(mapped), both + np.log1p(-mapped)], axis=-1)
+        return np.concatenate([pair, logprobs[..., 2:]], axis=-1)
+
+
+def first_shares(logprobs: FloatArray) -> FloatArray:
+    """Return the first position's share of both positions' probability, (n, r) of (n, r, 2 + t); NaN if both are 0."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(1 / (1 + np.exp(logprobs[..., 1] - logprobs[..., 0])))
+
+
+def fit_position_map(first: ArrayLike, swapped: ArrayLike, *, spread: float = SPREAD) -> PositionMap | None:
+    """Fit the monotone map of CalibraEval to pairs in both orders.
+
+    The objective is not convex: the result is the better one of two local minima, reached from the identity and from
+    the threshold at which most pairs are consistent.
+
+    Args:
+        first: (n,) the first position's share of the probability in one order, in [0, 1]; NaN where undefined.
+        swapped: (n,) the same in the other order. A pair that is undefined in either is left out.
+        spread: Weight of the second term, lambda in the paper, in (0, 1].
+
+    Returns:
+        The map; None if no pair is defined, or if no map is better than the constant 1/2 because the orders contradict
+        each other in too many pairs.
+
+    Raises:
+        ValueError: A share or the spread is outside its range, or the lengths differ.
+    """
+    a, b = vectors(first=first, swapped=swapped)
+    kept = defined(a, b)
+    a, b = a[kept], b[kept]
+    if not 0 < spread <= 1 or ((a < 0) | (a > 1) | (b < 0) | (b > 1)).any():
+        raise ValueError(f"spread={spread}: give a spread in (0, 1] and shares in [0, 1].")
+    if not len(a):
+        return None
+    knots, places = np.unique(np.concatenate([a, b]), return_inverse=True)
+    pairs = places[: len(a)], places[len(a) :]
+    minima = [_descend(start, pairs, spread).round(DIGITS) for start in (knots, _best_threshold(len(knots), pairs))]
+    values = min(minima, key=lambda one: _objective(one, pairs, spread))
+    return None if np.ptp(values) == 0 else _corners(knots, values)
+
+
+def _descend(values: FloatArray, pairs: Pairs, spread: float) -> FloatArray:
+    """Return the local minimum below a start.
+
+    Each step minimizes, by isotonic regression, an upper bound of the objective that touches it at the current map; so
+    no step makes it larger.
+    """
+    one, other = pairs
+    size, counts = len(values), np.bincount(np.concatenate(pairs), minlength=len(values))
+    for _ in range(ITERATIONS):
+        u, v = values[one], values[other]
+        total, gap = 2 * (u + v - 1), 2 * spread * (u - v)
+        slope = np.bincount(one, total - gap, size) + np.bincount(other, total + gap, size)
+        # 4 is the largest curvature of a pair's term, so 4 * counts bounds that of the sum
+        lower = scipy.optimize.isotonic_regression(values - slope / (4 * counts), weights=counts).x.clip(0, 1)
+        step, values = np.abs(lower - values).max(), lower
+        if step < TOLERANCE:
+            break
+    return np.asarray(values)
+
+
+def _best_threshold(size: int, pairs: Pairs) -> FloatArray:
+    """Return the map to 0 and 1 that has most pairs on both sides of its step."""
+    low, high = np.minimum(*pairs), np.maximum(*pairs)
+    between = np.bincount(low, minlength=size) - np.bincount(high, minlength=size)
+    best = int(np.cumsum(between).argmax())  # pairs with one share up to here and the other above
+    return np.asarray(np.arange(size) > best, dtype=np.float64)
+
+
+def _objective(values: FloatArray, pairs: Pairs, spread: float) -> float:
+    u, v = values[pairs[0]], values[pairs[1]]
+    return float(np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2))
+
+
+def _corners(knots: FloatArray, values: FloatArray) -> PositionMap:
+    """Leave out the knots inside a stretch of equal values, which do not change the map."""
+    before, after = np.r_[np.nan, values[:-1]], np.r_[values[1:], np.nan]
+    kept = (values != before) | (values != after)
+    return PositionMap(tuple(knots[kept].tolist()), tuple(values[kept].tolist()))
+
+
+# Offsets of positions in log space: batch calibration, and the prior of PriDe.
+#
+# A model's log-probability for the candidate at a position is taken as that candidate's own plus an offset of the
+# position. Batch calibration takes the mean over a batch for the offset. PriDe (Zheng et al., ICLR 2024) asks a few
+# items in every rotation: the candidates then stand at all positions equally often, and what differs is the positions'
+# own.
+
+
+@dataclass(frozen=True)
+class PositionOffsets:
+    """Correction that subtracts an offset for each answer.
+
+    Attributes:
+        offsets: Log-probabilities that the answers have regardless of the candidates, c + t numbers.
+    """
+
+    offsets: tuple[float, ...]
+
+    def __call__(self, logprobs: FloatArray) -> FloatArray:
+        """Subtract the offsets; see ``Correction``."""
+        return np.asarray(logprobs - np.array(self.offsets))
+
+
+def batch_offsets(logprobs: FloatArray) -> FloatArray:
+    """Return the mean log-probability of each position over a batch, the offsets of batch calibration.
+
+    Args:
+        logprobs: Log-probabilities of the answers, shape (n, r, c + t). Rows with an answer of probability 0 are left
+            out.
+
+    Returns:
+        Offsets of shape (c + t,); NaN if no row is left.
+    """
+    with np.errstate(divide="ignore"):
+        rows = np.log(normalized(logprobs)).reshape(-1, logprobs.shape[2])
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return np.asarray(rows.mean(axis=0)) if len(rows) else np.full(logprobs.shape[2], np.nan)
+
+
+def position_prior(logprobs: FloatArray, orders: Sequence[Order]) -> FloatArray:
+    """Estimate the positions' own probabilities from items in every rotation (PriDe; Zheng et al., ICLR 2024).
+
+    An item's prior is the geometric mean of each position's probability over the rotations, normalized over the
+    positions. The estimate is the mean over the items. A tie has no position and no prior.
+
+    Args:
+        logprobs: Log-probabilities of the answers, shape (n, c, c + t). Items in which a position is undefined or has
+            probability 0 are left out.
+        orders: The c rotations of the candidates.
+
+    Returns:
+        Probabilities of shape (c,), which sum to 1; NaN if no item is left.
+
+    Raises:
+        ValueError: The orders do not put every candidate at every position once.
+
+    Examples:
+        >>> same_position_wins = np.log([[[0.9, 0.1], [0.9, 0.1]]])
+        >>> position_prior(same_position_wins, [(0, 1), (1, 0)]).round(3).tolist()
+        [0.9, 0.1]
+    """
+    count = len(orders[0])
+    if any(sorted(column) != list(range(count)) for column in zip(*orders, strict=True)):
+        raise ValueError(
+            f"The orders {list(orders)} do not put every candidate at every position once: give all {count} rotations."
+        )
+    means = logprobs[:, :, :count].mean(axis=1)  # (n, c)
+    means = means[np.isfinite(means).all(axis=1)]
+    return np.asarray(normalized(means).mean(axis=0)) if len(means) else np.full(count, np.nan)
+
+
+def prior_offsets(prior: FloatArray, *, ties: bool) -> FloatArray:
+    """Return the offsets that divide answers by a prior over positions.
+
+    They are centered on 0, and a tie has the offset 0. So the odds of a tie against the geometric mean of the positions
+    stay as they are.
+
+    Args:
+        prior: Probabilities of the c positions, all above 0.
+        ties: Whether the last answer is "tie".
+
+    Returns:
+        Offsets of shape (c + t,).
+    """
+    logs = np.log(prior)
+    offsets = logs - logs.mean()
+    return np.append(offsets, 0.0) if ties else np.asarray(offsets)

@@ -1,0 +1,274 @@
+"""Ratings of several people: their mean, their noise, and curvature on their scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from evalbias.measures.arrays import FloatArray
+
+# How far two scales bend against each other: what the ends of a rating scale alone do to an effect at equal quality.
+#
+# Ratings on a scale of 1 to 5 stop at 5, and where most outputs are good, many of them do. A judge whose scores go on
+# rising tells such outputs apart, and so does every feature that goes with quality: at equal *ratings* the judge then
+# seems to favor the feature. Here quality and noise are normal, and scores and ratings are step functions of them that
+# have the observed distributions. Of a step function v = f(Z) of a standard normal Z, let v_k be the k-th Hermite
+# coefficient; for two of them whose normals correlate r,
+#
+#     cov(v, w) = sum_k r^k v_k w_k                                                            (Mehler 1866)
+#
+# What ratings share by noise-free quality is then known, and so is how much of it a straight line in quality reaches.
+
+
+ORDER = 50
+"""Hermite coefficients that count; r^50 is below .01 for correlations up to .91."""
+LIMIT = 1 - 1e-6
+"""Largest correlation considered."""
+
+
+def hermite_coefficients(values: FloatArray) -> FloatArray:
+    """Compute the first coefficients of the step function of a standard normal with the distribution of ``values``.
+
+    Args:
+        values: (n,) numbers of any distribution with at least two values.
+
+    Returns:
+        (ORDER,) coefficients of the normalized Hermite polynomials of degree 1 and more; their squares sum to the
+        variance as ORDER grows.
+    """
+    levels, counts = np.unique(values, return_counts=True)
+    return coefficients(counts / counts.sum(), levels)
+
+
+def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatArray:
+    """Compute the same from the share of each level; by default, the levels are 0, 1, 2, ..."""
+    steps = np.ones(len(shares) - 1) if levels is None else np.diff(levels)
+    thresholds = scipy.special.ndtri(np.minimum(np.cumsum(shares)[:-1], 1.0))  # (levels - 1,)
+    weights = steps * np.exp(-(thresholds**2) / 2) / np.sqrt(2 * np.pi)
+    kept = weights > 0  # a threshold that nothing reaches adds nothing
+    thresholds, weights = thresholds[kept], weights[kept]
+    below, polynomial = np.zeros_like(thresholds), np.ones_like(thresholds)  # degrees k - 2 and k - 1, normalized
+    found = np.empty(ORDER)
+    for k in range(1, ORDER + 1):
+        found[k - 1] = (weights * polynomial).sum() / np.sqrt(k)
+        below, polynomial = polynomial, (thresholds * polynomial - np.sqrt(k - 1) * below) / np.sqrt(k)
+    return found
+
+
+def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covariance: float) -> float:
+    """Compute by how much a feature that goes with quality goes with the scores more than equal ratings explain.
+
+    Args:
+        scores: (n,) scores of a judge.
+        ratings: (m,) all ratings, without NaN and without the raters' own levels.
+        shared: Covariance of two ratings of an item, above 0.
+        covariance: Covariance of the score and a rating.
+
+    Returns:
+        k such that a feature whose covariance with a rating is C has the covariance (1 + k) C covariance / shared with
+        the scores of a judge that follows quality alone. 0 where both scales bend alike or not at all, positive where
+        the ratings' ends cut off more, negative where the scores' do.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> quality, noise = rng.normal(size=(50_000, 1)), 0.7 * rng.normal(size=(50_000, 2))
+        >>> ratings = np.clip(np.round(4 + quality + noise), 1, 5)  # a third of them are 5
+        >>> shared, covariance = (float(np.cov(v, ratings[:, 0])[0, 1]) for v in (ratings[:, 1], quality[:, 0]))
+        >>> round(curvature(quality, ratings.ravel(), shared=shared, covariance=covariance), 2)
+        0.05
+    """
+    a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
+    among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
+    largest = np.sqrt(among_raters)
+    with_judge = solved_correlation(lambda r: covariance_at(r, a, c) - covariance, -largest, largest)
+    straight = with_judge * a[0] * c[0]  # covariance of scores and ratings by their straight parts
+    if not straight:
+        return 0.0
+    explained = covariance_at(with_judge, a, c) * among_raters * c[0] ** 2 / covariance_at(among_raters, c, c)
+    return float(straight / explained - 1)
+
+
+def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
+    """Compute the covariance of two step functions, by their coefficients, of normals that correlate r."""
+    return float((r ** np.arange(1, ORDER + 1) * a * b).sum())
+
+
+def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high: float = LIMIT) -> float:
+    """Find where a rising function is 0; the nearer end where it is not between them."""
+    if excess(low) >= 0 or excess(high) <= 0:
+        return low if excess(low) >= 0 else high
+    return float(scipy.optimize.brentq(excess, low, high))
+
+
+# Ratings of several people reduced to what a regression on quality needs: their mean, and how much of it is noise.
+#
+# Rater j moves l_j points for one of quality, h_ij = level_j + l_j q_i + noise. Raters may be stricter than others
+# (``without_levels``) and use more of the scale than others (``scale_correction``).
+
+
+PRIOR_SPREAD = 1 / 3
+"""Standard deviation of the scales, whose mean is about 1, that is expected before the ratings are seen: few or noisy
+ratings tell little about a scale."""
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0.
+
+    Attributes:
+        mean: (n,) mean rating h.
+        product: (n,) P, which is the square of the mean rating without its noise, on average over the items.
+        square: (n,) mean squared rating.
+    """
+
+    mean: FloatArray
+    product: FloatArray
+    square: FloatArray
+
+    @property
+    def reliability(self) -> float:
+        """Share of the mean rating's variance that another set of raters would reproduce."""
+        return float(self.product.sum() / (self.mean**2).sum())
+
+
+def pool(ratings: FloatArray) -> Rated:
+    """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
+
+    P is the mean product of two different ratings, in which the noise of one meets only that of another, times
+    ``scale_correction``. A rater who is stricter than another on every item would make the products negative, so each
+    rater's own level is subtracted first.
+    """
+    values = deviations(ratings)
+    counts = (~np.isnan(values)).sum(axis=1)  # (n,)
+    sums, squares = np.nansum(values, axis=1), np.nansum(values**2, axis=1)
+    product = (sums**2 - squares) / (counts * (counts - 1)) * scale_correction(values)
+    return Rated(sums / counts, product, squares / counts)
+
+
+def with_reliability(rating: FloatArray, reliability: float) -> Rated:
+    """Reduce one rating (n,) an item whose reliability is known: the share of its variance that is quality."""
+    centered = rating - rating.mean()
+    return Rated(centered, reliability * centered**2, centered**2)
+
+
+def without_levels(ratings: FloatArray) -> FloatArray:
+    """Subtract each rater's own level, fitted beside one level an item, from ratings (n, r), NaN where none."""
+    present = ~np.isnan(ratings)
+    counts = present.sum(axis=1)
+    shares = present / counts[:, None]
+    within = np.diag(present.sum(axis=0)) - present.T @ shares  # (r, r) normal equations of the raters' levels
+    means = np.where(present, ratings, 0.0).sum(axis=1) / counts
+    deviations = np.where(present, ratings - means[:, None], 0.0).sum(axis=0)
+    return np.asarray(ratings - np.linalg.lstsq(within, deviations, rcond=None)[0])
+
+
+def deviations(ratings: FloatArray) -> FloatArray:
+    """Subtract from ratings (n, r) the raters' levels and the mean of the items' means; NaN stays NaN."""
+    values = without_levels(ratings)
+    return np.asarray(values - np.nanmean(values, axis=1).mean())
+
+
+def scale_correction(values: FloatArray) -> float:
+    """Compute by how much the products of two different ratings fall short because the raters' scales differ.
+
+    The squared mean rating holds the quality times (mean of l_j)^2, the product of two different ratings only times
+    the mean of l_j l_k, which is less where a fixed panel has different scales: less by the variance of l_j over r - 1
+    if all rate every item. The scales of three or more raters are fitted to the covariances of their ratings,
+    c_jk = l_j l_k. Those of two cannot be told apart, and count as equal.
+
+    Args:
+        values: (n, r) ``deviations`` of the ratings, NaN where a rater gave none; two or more an item.
+
+    Returns:
+        (mean of l_j)^2 over the mean of l_j l_k: 1 for equal scales, and where the ratings do not agree at all.
+    """
+    present = ~np.isnan(values)
+    counts, filled = present.sum(axis=1), np.where(present, values, 0.0)
+    pairs = 1 / (counts * (counts - 1))  # (n,) weight of each ordered pair of an item's ratings
+    weights, products = ((pairs[:, None] * part).T @ part for part in (present.astype(np.float64), filled))
+    for matrix in (weights, products):
+        np.fill_diagonal(matrix, 0.0)
+    shared = products.sum() / len(values)
+    if shared <= 0:
+        return 1.0
+    one_item = len(values) / (counts * (counts - 1)).sum()  # what it weighs for one pair, on average
+    noise = ((filled**2).sum(axis=1) / counts).mean() / shared  # of one item's product; its square is a variance
+    scales = _scales(products / shared, weights, prior=one_item * (noise / PRIOR_SPREAD) ** 2)
+    return float(((present / counts[:, None]).mean(axis=0) @ scales) ** 2)
+
+
+def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> FloatArray:
+    """Minimize the sum over j < k of w_jk (p_jk / w_jk - l_j l_k)^2 plus prior times that of (l_j - 1)^2."""
+    first, second = np.nonzero(np.triu(weights))
+    weight = weights[first, second]
+    covariance = products[first, second] / weight
+
+    def residuals(scales: FloatArray) -> FloatArray:
+        misfit = np.sqrt(weight) * (covariance - scales[first] * scales[second])
+        return np.concatenate([misfit, np.sqrt(prior) * (scales - 1)])
+
+    return np.asarray(scipy.optimize.least_squares(residuals, np.ones(len(weights)), method="lm").x)
+
+
+# Curvature of people's ratings of single outputs, told from the differences between the two outputs of pairs.
+#
+# Where most outputs are good, two of them often have the same rating because the scale ends, and a rater tells two bad
+# outputs apart better than two good ones. This does not show in the distribution of the differences as it does in that
+# of ratings (see ``curvature``): the differences bend to both sides alike. So the ratings themselves are recovered
+# first, as the distribution of which two independent draws differ most likely as they do here.
+
+
+FINEST = 20
+"""Largest number of steps between the lowest and the highest rating; finer differences are rounded to it."""
+ITERATIONS = 500
+
+
+def curvature_of_sides(differences: FloatArray, *, shared: float) -> float:
+    """Compute by how much a feature goes with the scores of an unbiased judge more than equal ratings explain.
+
+    Args:
+        differences: (m,) each rater's rating of one output of a pair less that of the other, without NaN.
+        shared: Covariance of the differences of two raters of a pair.
+
+    Returns:
+        k as from ``curvature``, for a judge that compares qualities without a scale: 0 or more. 0 where no two
+        differences differ, or raters share nothing.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> quality = rng.normal(size=(20_000, 1, 2))
+        >>> ratings = np.clip(np.round(4.5 + quality + 0.7 * rng.normal(size=(20_000, 2, 2))), 1, 5)
+        >>> first, second = (ratings @ [1, -1]).T
+        >>> round(curvature_of_sides(np.concatenate([first, second]), shared=float((first * second).mean())), 2)
+        0.12
+    """
+    if shared <= 0 or not np.any(differences):
+        return 0.0
+    step, counts = _lags(differences)
+    c = step * coefficients(_likeliest(counts))
+    r = solved_correlation(lambda r: covariance_at(r, c, c) - shared / 2)  # the sides differ on their own
+    return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
+
+
+def _lags(differences: FloatArray) -> tuple[float, FloatArray]:
+    """Return the step between neighboring ratings, and how often two ratings lie 0, 1, ... steps apart."""
+    sizes = np.abs(differences)
+    step = max(float(np.diff(np.unique(np.append(sizes, 0.0))).min()), float(sizes.max()) / FINEST)
+    return step, np.bincount(np.round(sizes / step).astype(np.int64)).astype(np.float64)
+
+
+def _likeliest(counts: FloatArray) -> FloatArray:
+    """Return the shares (levels,) of the ratings of which two independent draws lie apart as counted, by EM."""
+    levels = len(counts)
+    lags = np.abs(np.subtract.outer(np.arange(levels), np.arange(levels)))
+    shares = np.arange(1.0, levels + 1)  # uneven: even shares would stay symmetric
+    weights = counts / counts.sum()
+    for _ in range(ITERATIONS):
+        joint = np.outer(shares, shares)
+        expected = np.bincount(lags.ravel(), joint.ravel(), minlength=levels)
+        ratio = weights / np.maximum(expected, np.finfo(np.float64).tiny)  # the share of what is never expected is 0
+        shares = (joint * ratio[lags]).sum(axis=1)
+    return np.asarray(shares / shares.sum())

@@ -1,1 +1,0 @@
-"""The report: one HTML file without network or scripts, made of the blocks of what a command found."""

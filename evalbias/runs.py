@@ -1,0 +1,600 @@
+"""Run folders: their settings, journals, locks and results, and how they are listed and deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from reprlib import Repr
+from typing import Any, TypeVar
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
+from evalbias.values import digest, read_json, to_json
+
+# An append-only JSONL file that survives a kill: records are written in chunks, and a torn end is set aside.
+
+
+CHUNK = "chunk"
+"""Key under which each record of a chunk of several holds the chunk's length."""
+
+TORN = ".torn"
+"""Suffix of the file beside a journal that keeps what was cut off it."""
+
+_CRC = re.compile(rb', "crc": "([0-9a-f]{8})"\}$')
+
+
+class Journal:
+    """A log of JSON objects, one per line, each with a CRC-32 of its text; lines of older versions have none.
+
+    Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk
+    whole. The first ``append`` moves what is left of the one that was being written to ``FILE.torn``. Whoever appends
+    holds the folder's lock; see ``evalbias.runs``.
+
+    Args:
+        path: The file; it is made by the first ``append``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._whole: int | None = None  # bytes up to the end of the last whole chunk, until the torn end is set aside
+        self._ready = False
+
+    def read(self, *required: str) -> list[dict[str, Any]]:
+        """Return the records of all whole chunks; the file stays as it is.
+
+        Args:
+            *required: Keys that every record must have; the first one begins every line.
+
+        Raises:
+            ValueError: A line is not such a record, and no torn end of one; file and line are named.
+        """
+        content = self.path.read_bytes() if self.path.exists() else b""
+        records: list[dict[str, Any]] = []
+        chunk: list[dict[str, Any]] = []
+        end = self._whole = 0
+        for number, line in enumerate(content.split(b"\n"), start=1):
+            end += len(line) + 1
+            if end > len(content) and (not line or _is_torn(line, required, first=number == 1)):
+                break
+            chunk.append(self._record(line.rstrip(), number, required, chunk))
+            if len(chunk) == chunk[0].get(CHUNK, 1):
+                records += chunk
+                chunk, self._whole = [], min(end, len(content))  # the last record may lack its newline only
+        return records
+
+    def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool = True) -> None:
+        """Write records as one chunk.
+
+        Args:
+            records: The records; none writes nothing.
+            flush: Whether to flush the file to the disk; a power failure may cost what is not flushed.
+
+        Raises:
+            OSError: The disk is full, say; the file is cut back to what it held before.
+            ValueError: The file holds something else than records.
+        """
+        if not records:
+            return
+        if not self._ready:
+            self._set_torn_end_aside()
+            self._ready = True
+        length = {CHUNK: len(records)} if len(records) > 1 else {}
+        self._write([_checked(_line({**record, **length})) for record in records], flush=flush)
+
+    def append_lines(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Write plain records without chunk and CRC, for a file whose whole chunks another journal knows."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._write([_line(record) for record in records])
+
+    def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the whole content, in one step."""
+        write_whole(self.path, "".join(_checked(_line(record)) for record in records))
+        self._whole = None
+
+    def _write(self, lines: Sequence[str], *, flush: bool = True) -> None:
+        content = memoryview("".join(lines).encode())
+        with self.path.open("ab", buffering=0) as file:  # a buffer would write its rest after the truncation
+            before = file.seek(0, os.SEEK_END)
+            try:
+                while content:
+                    content = content[file.write(content) :]
+                if flush:
+                    os.fsync(file.fileno())
+            except BaseException as error:
+                os.truncate(self.path, before)
+                _name_file(error, self.path)
+                raise
+
+    def _set_torn_end_aside(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._whole is None:
+            self.read()
+        if not self.path.exists():
+            return
+        with self.path.open("r+b") as file:
+            file.seek(self._whole or 0)
+            if torn := file.read():
+                with open(f"{self.path}{TORN}", "ab", opener=_no_link) as aside:
+                    aside.write(torn + b"\n")
+                    aside.flush()
+                    os.fsync(aside.fileno())
+                file.truncate(self._whole)
+            elif self._whole:
+                file.seek(self._whole - 1)
+                if file.read() != b"\n":
+                    file.write(b"\n")
+
+    def _record(
+        self, line: bytes, number: int, required: Sequence[str], chunk: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Read a line that follows those of its chunk."""
+        place = f"{self.path}:{number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{place} is not JSON ({error}): delete the file to start over.") from error
+        if not isinstance(record, dict):
+            raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
+        if (found := _CRC.search(line)) and zlib.crc32(line[: found.start()] + b"}") != int(record.pop("crc"), 16):
+            raise ValueError(f"{place} is damaged (its checksum differs): delete the line.")
+        if missing := [name for name in required if name not in record]:
+            raise ValueError(f"{place} is no record of this log, it lacks {missing}: delete the file.")
+        length = record.get(CHUNK, 1)
+        if type(length) is not int or length < 1 or (chunk and length != chunk[0].get(CHUNK, 1)):
+            expected = f", {chunk[0][CHUNK]} in the lines before" if chunk else ""
+            raise ValueError(
+                f"{place} is damaged (its chunk has {length!r:.80} records{expected}): delete the file to start over."
+            )
+        return record
+
+
+def _is_torn(line: bytes, required: Sequence[str], *, first: bool) -> bool:
+    """Return whether a last line without its newline is what a kill left of a record.
+
+    After other records it may be any bytes, such as the zeros of a power failure. A first line must begin as a record
+    does: a file of something else, in a single line, is no torn journal.
+    """
+    begins = b'{"' + (required[0].encode() + b'": ' if required else b"")
+    if first and not (line.startswith(begins) or begins.startswith(line)):
+        return False
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all, also if the power fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".part")
+    draft.unlink(missing_ok=True)  # of a killed process; or a link, which must not be followed
+    file = draft.open("x", encoding="utf-8")
+    try:
+        with file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # else the rename may reach the disk before the content
+    except BaseException as error:
+        draft.unlink()
+        _name_file(error, path)
+        raise
+    draft.replace(path)
+
+
+def _name_file(error: BaseException, path: Path) -> None:
+    """Note in an error which file was written: the error of a full disk does not say."""
+    if isinstance(error, OSError) and error.filename is None:
+        error.filename = str(path)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a file, but not through a link, which may lead anywhere."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def write_jsonl(path: Path, records: Iterable[Any]) -> None:
+    """Write records to a JSONL file, one per line, as a whole or not at all."""
+    write_whole(path, "".join(_line(record) for record in records))
+
+
+def _line(record: Any) -> str:
+    return json.dumps(to_json(record), allow_nan=False) + "\n"
+
+
+def _checked(line: str) -> str:
+    """Add the CRC of a line of ASCII to its record."""
+    return f'{line[:-2]}, "crc": "{zlib.crc32(line[:-1].encode()):08x}"}}\n'
+
+
+# A run folder belongs to one process at a time.
+#
+# A lock is two files. ``.lock`` names its process, so that the lock of a process that died is taken over; the same
+# number may be another process in another PID namespace, as of a container. ``.lock.fd`` is locked by the kernel, for
+# all processes of a machine and until its process ends; some file systems of networks have no such locks.
+
+
+LOCK, KERNEL = ".lock", ".lock.fd"
+PATIENCE = 0.5
+"""Seconds to wait for a lock that another process holds only while it looks whether the folder is free."""
+
+
+class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, named for what it says
+    """Another process works in the folder."""
+
+
+def lock_folder(path: Path) -> ExitStack:
+    """Acquire a folder's lock; the same process may do so several times, and closes what it gets as often.
+
+    Raises:
+        FolderInUse: Another process holds the lock; its process id is named.
+    """
+    try:
+        return _acquired(path, thread_local=False, is_singleton=True)
+    except Timeout as error:
+        pid = SoftFileLock(path / LOCK).pid
+        process = "Another process" if pid is None else f"Process {pid}"
+        raise FolderInUse(
+            f"{process} works in {path}: wait until it ends, or choose another folder. (If it runs on another "
+            f"machine and has died, delete {path / LOCK}.)"
+        ) from error
+
+
+def holder(path: Path) -> int | None:
+    """Return the id of the process that holds a folder's lock; None if the folder is free or that process has died."""
+    if not (path / LOCK).exists():
+        return None
+    pid = SoftFileLock(path / LOCK).pid
+    try:
+        _acquired(path).close()
+    except Timeout:
+        return pid
+    return None
+
+
+def _acquired(path: Path, **options: Any) -> ExitStack:
+    """Acquire both locks.
+
+    Raises:
+        Timeout: Another process holds one of them.
+    """
+    options |= {"timeout": PATIENCE, "poll_interval": 0.05}
+    kernel = FileLock(path / KERNEL, fallback_to_soft=False, **options)
+    named = SoftFileLock(path / LOCK, **options)
+    with ExitStack() as held:
+        try:
+            kernel.acquire()
+            held.callback(_release, kernel)
+        except Timeout:
+            raise
+        except OSError:  # no such locks here; a folder that cannot be written is an error of the next lock too
+            pass
+        try:
+            named.acquire()
+        except Timeout:  # one attempt removes the lock of a process that died; perhaps after PATIENCE, if paused
+            named.acquire(blocking=False)
+        held.callback(named.release)
+        return held.pop_all()
+
+
+def _release(kernel: BaseFileLock) -> None:
+    """Release a kernel lock; its file is removed first, since whoever waits for a removed file looks again."""
+    if kernel.lock_counter == 1:
+        with suppress(OSError):  # Windows removes no open file
+            Path(kernel.lock_file).unlink()
+    kernel.release()
+
+
+# The folder that a run leaves: run.json (what was run), journals, result.json (what came out) and plots.
+
+
+PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
+SETTINGS, RESULT = "run.json", "result.json"
+LOCKS = (LOCK, KERNEL)
+WRITTEN = re.compile(
+    r"((run|result|sample|program|loop|search|judge(-.+)?)\.json|report\.html"
+    r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
+    r"|proposals|instructions)\.jsonl"
+    r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
+    r"|\.lock(\.fd)?"
+)
+"""Names of the files that runs write into their folders and into those below."""
+
+_DIGEST = re.compile(r"[0-9a-f]{16,}")
+_SHORT = Repr()
+_SHORT.maxstring = 120
+
+Opened = TypeVar("Opened", bound="Closable")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that make the numbers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+def default_path(settings: Mapping[str, Any]) -> Path:
+    """Return ``runs/COMMAND-DIGEST``: the same settings always name the same folder."""
+    return Path("runs") / f"{str(settings['command']).replace(' ', '-')}-{digest(to_json(settings), 10)}"
+
+
+class Closable:
+    """An object with a ``close`` that ``with`` calls."""
+
+    def __enter__(self: Opened) -> Opened:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what is held."""
+        raise NotImplementedError
+
+
+class RunFolder(Closable):
+    """One run's folder, locked until it is closed; a run with the same settings continues in it.
+
+    Args:
+        path: Folder of this run, or an empty one; made if missing. None takes ``default_path(settings)``.
+        settings: Everything that decides the numbers: command, models, seed, data hash and options. Kept in run.json.
+
+    Raises:
+        FolderInUse: Another process works in the folder.
+        ValueError: The folder holds a run with other settings, or files of no run, or cannot be written; the message
+            names what differs.
+    """
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        self.path = path = default_path(settings) if path is None else path
+        content = {**settings, "versions": versions()}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _check_files(path, SETTINGS)
+            self._lock = lock_folder(path)
+            try:
+                check_settings(path / SETTINGS, content)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise ValueError(f"{path} cannot be written ({error.strerror or error}): choose another --out.") from error
+
+    @property
+    def journal(self) -> Path:
+        """File to which answers are appended as they come."""
+        return self.path / "judgments.jsonl"
+
+    def file(self, kind: str, name: str, suffix: str) -> Path:
+        """Return the path of a named artifact.
+
+        Characters that no file name can hold become dashes; a digest then keeps names apart that differ in these only.
+        """
+        plain = re.sub(r"[^\w.-]+", "-", name)
+        return self.path / (f"{kind}-" + (plain if plain == name else f"{plain}-{digest(name, 6)}") + suffix)
+
+    def write_result(self, result: Mapping[str, Any]) -> None:
+        """Write result.json."""
+        _write(self.path / RESULT, result)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.close()
+
+
+def _check_files(path: Path, settings: str) -> None:
+    """Refuse a folder that holds files, but no run and no log with these settings: its files could be overwritten.
+
+    Refuse one of a run too if a link stands where the run writes: it may lead to any file.
+    """
+    names = {file.name for file in path.iterdir()}
+    other = names - {*LOCKS, f"{settings}.part"}
+    if other and not other & {SETTINGS, settings}:
+        raise ValueError(
+            f"{path} holds files of no run, such as {min(other):.80}: choose a new folder as --out or log_dir."
+        )
+    if links := [name for name in sorted(names) if WRITTEN.fullmatch(name) and (path / name).is_symlink()]:
+        raise ValueError(f"{path / links[0]} is a link, and a run writes there: delete the link.")
+
+
+def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
+    """Keep settings in a file, or compare them with those that it keeps.
+
+    Raises:
+        ValueError: The file keeps other settings; the message names what differs. Or its folder holds files of no run.
+    """
+    content = to_json(settings)
+    if file.parent.exists():
+        _check_files(file.parent, file.name)
+    if file.exists():
+        _check_same(file.parent, read_json(file), content)
+    else:
+        _write(file, content)
+
+
+def _write(file: Path, content: Any) -> None:
+    write_whole(file, json.dumps(to_json(content), indent=2, allow_nan=False) + "\n")
+
+
+def _check_same(path: Path, kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    differences = "; ".join(_differences(kept, given))
+    if differences:
+        raise ValueError(
+            f"{path} holds a run with other settings ({differences}): choose another folder, or delete this one."
+        )
+
+
+def _differences(kept: Any, given: Any, name: str = "") -> Iterator[str]:
+    """Say what differs between two JSON values, down to the parts that do, such as ``criteria[0].definition``."""
+    if kept == given:
+        return
+    if isinstance(kept, Mapping) and isinstance(given, Mapping):
+        for key in sorted({*kept, *given}):
+            yield from _differences(kept.get(key), given.get(key), f"{name}.{key}" if name else key)
+    elif isinstance(kept, list) and isinstance(given, list) and len(kept) == len(given):
+        for index, pair in enumerate(zip(kept, given, strict=True)):
+            yield from _differences(*pair, f"{name}[{index}]")
+    else:
+        yield f"{name}: {_shown(kept)} there, {_shown(given)} now"
+
+
+def _shown(value: Any) -> str:
+    """Show a setting; the first 8 digits of a digest, and both ends of a long text, tell two apart."""
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return f"{value[:8]}..."
+    return _SHORT.repr(value)
+
+
+# Read, list, compare and delete run folders, without loading a model.
+
+
+ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
+DEEPEST = 100
+"""Deepest nesting that is read; results have about ten levels."""
+LONGEST_LIST = 16
+"""Longest list that is shown; longer ones hold one value per item."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run folder.
+
+    Attributes:
+        path: The folder.
+        settings: Content of run.json; empty where it is damaged.
+        result: Content of result.json; None before the run has finished.
+        changed: Time of the last change of any file.
+        process: Id of the process that works in it; None where there is none.
+        damage: Error of a damaged file; empty where none is.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    result: dict[str, Any] | None
+    changed: datetime
+    process: int | None
+    damage: str = ""
+
+    @property
+    def status(self) -> str:
+        """State of the run: running, damaged, finished or stopped."""
+        if self.process is not None:
+            return f"running ({self.process})"
+        return "damaged" if self.damage else "stopped" if self.result is None else "finished"
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read a run folder.
+
+    Raises:
+        ValueError: The folder is not one of a run.
+    """
+    if not (path / SETTINGS).is_file():
+        raise ValueError(f"{path} has no {SETTINGS}: give the folder that a command of evalbias left.")
+    settings: dict[str, Any] = {}
+    result, damage = None, ""
+    try:
+        settings = _read(path / SETTINGS)
+        result = _read(path / RESULT) if os.path.lexists(path / RESULT) else None
+    except (OSError, ValueError) as error:
+        damage = str(error)
+    changed = max(_changed(file) for file in path.iterdir())
+    return RunRecord(path, settings, result, datetime.fromtimestamp(changed, tz=timezone.utc), holder(path), damage)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():  # reading a pipe would wait for ever
+        raise ValueError(f"{file} is no file: delete it.")
+    content = read_json(file)
+    if _is_deeper(content, DEEPEST):
+        raise ValueError(f"{file} is nested more than {DEEPEST} levels deep: no run wrote it.")
+    return content
+
+
+def _is_deeper(content: Any, levels: int) -> bool:
+    parts = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.lstat().st_mtime
+    except FileNotFoundError:  # a draft or a lock of the run that goes on
+        return 0.0
+
+
+def list_runs(root: Path) -> list[RunRecord]:
+    """Read every run folder in a folder, the latest first; one that cannot be read is listed as damaged."""
+    folders = [folder for folder in root.iterdir() if os.path.lexists(folder / SETTINGS)]
+    return sorted(map(_listed, folders), key=lambda run: run.changed, reverse=True)
+
+
+def _listed(path: Path) -> RunRecord:
+    try:
+        return read_run(path)
+    except (OSError, ValueError) as error:
+        changed = datetime.fromtimestamp(_changed(path), tz=timezone.utc)
+        return RunRecord(path, {}, None, changed, None, str(error))
+
+
+def flatten(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Return nested JSON as dotted names -> plain values and short lists; what belongs to single items is left out."""
+    if isinstance(content, list) and any(isinstance(value, dict) for value in content):
+        content = {str(value.get("name", n)): value for n, value in enumerate(content) if isinstance(value, dict)}
+    if isinstance(content, dict):
+        named = ((f"{prefix}.{name}" if prefix else str(name), value) for name, value in content.items())
+        parts = (flatten(value, name) for name, value in named if not name.endswith(ITEM_FIELDS))
+        return {name: value for part in parts for name, value in part.items()}
+    return {} if isinstance(content, list) and len(content) > LONGEST_LIST else {prefix: content}
+
+
+def compare_runs(a: RunRecord, b: RunRecord) -> dict[str, tuple[Any, Any]]:
+    """Return dotted name -> (value in a, value in b) of every setting and number in which two runs differ."""
+    first, second = (flatten({"settings": run.settings, "result": run.result or {}}) for run in (a, b))
+    names = dict.fromkeys([*first, *second])
+    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
+
+
+def delete_run(path: Path) -> list[Path]:
+    """Delete what a run wrote into its folder, and the folder if nothing else is in it.
+
+    Returns:
+        What is not the run's and stays.
+
+    Raises:
+        FolderInUse: A process works in it.
+        ValueError: The folder is not one of a run.
+    """
+    path = Path(os.path.abspath(path))  # the current folder has no other name that can be removed
+    versions = read_json(path / SETTINGS).get("versions")
+    if path.is_symlink() or not (isinstance(versions, dict) and "evalbias" in versions):
+        raise ValueError(f"{path} is a link or its {SETTINGS} is not one of a run: delete it yourself.")
+    with lock_folder(path):  # nobody can begin to work in it now
+        _delete_written(path)
+    return _left(path)
+
+
+def _delete_written(path: Path, folders: str = "search|loops", kept: tuple[str, ...] = LOCKS) -> None:
+    for file in sorted(path.iterdir(), key=lambda file: file.name == SETTINGS):  # last: it says that this is a run
+        if file.is_dir() and not file.is_symlink():
+            if re.fullmatch(folders, file.name):
+                _delete_written(file, ".*", ())
+                _left(file)
+        elif WRITTEN.fullmatch(file.name) and file.name not in kept:
+            file.unlink()
+
+
+def _left(path: Path) -> list[Path]:
+    """Remove a folder if it is empty, and return what is in it otherwise."""
+    left = sorted(path.iterdir())
+    if not left:
+        path.rmdir()
+    return left

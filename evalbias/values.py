@@ -1,0 +1,345 @@
+"""Values as JSON and back, digests by which two things are known to be one, and texts as they may be shown."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from enum import Enum
+from functools import partial
+from pathlib import Path, PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+# Fingerprints: one digest for settings, data and programs, by which a log is known to be of the same thing.
+
+
+ANSWER_SETTINGS = frozenset(
+    {
+        *("model", "model_type", "cache", "num_retries", "rollout_id", "prompt_cache", "use_developer_role"),
+        *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "stop", "max_tokens"),
+        *("max_completion_tokens", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"),
+        *("logprobs", "top_logprobs", "response_format", "reasoning", "reasoning_effort", "thinking", "modalities"),
+        *("enable_thinking", "verbosity", "service_tier", "finetuning_model", "extra_body", "chat_template_kwargs"),
+    }
+)
+"""Settings of a language model that are ever written: they shape its answers. Secrets have too many names to list."""
+NESTED = ("extra_body", "chat_template_kwargs")
+"""Settings that hold settings."""
+PRIVATE = re.compile("key|token$|secret|pass|credential|auth|headers|base|url|endpoint|organi|query|cache$|callback")
+"""Other settings that name a secret or a place, or decide nothing: two models that differ in these alone are one."""
+SECRET = re.compile(
+    "apikey|.key(_id)?$|passw|secret|credential|authorization|(^|_)token$|headers$|query$", re.IGNORECASE
+)
+"""Names in other objects whose values are never written; they grant access and decide no answer."""
+_LOGIN = re.compile("(?<=://)[^/@\\s]*@")
+_QUERY = re.compile("[?#].*", re.DOTALL)
+SMALL = 64
+"""Largest number of elements of an array that is described by its values."""
+NEUTRAL = ("history", "callbacks", "report")
+"""Attributes of a DSPy module that do not change what it does."""
+
+
+def digest(content: Any, length: int = 16) -> str:
+    """Return the first digits of the SHA-256 of JSON content; an object that JSON cannot hold counts by its text."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file, 64 hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def without_login(address: str) -> str:
+    """Return an address without the user's name and password."""
+    return _LOGIN.sub("", address)
+
+
+def plain_address(address: str) -> str:
+    """Return an address without a login and without the query, in which some gateways take the key."""
+    return _QUERY.sub("", without_login(address))
+
+
+def model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a language model that may be written: those in ``ANSWER_SETTINGS``, at every depth."""
+    return {
+        name: model_settings(value) if name in NESTED and isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if name in ANSWER_SETTINGS
+    }
+
+
+def describe(part: Any) -> dict[str, Any]:
+    """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
+
+    A language model counts by its name and settings, without keys and addresses; a function by its code, its defaults
+    and what it encloses; a partial by its function and arguments; a bound method by its function and object; any other
+    object by its attributes. Attributes of modules that begin with an underscore do not count.
+
+    Raises:
+        ValueError: A part has nothing by which it could be told from another.
+    """
+    return _describe(part, ())
+
+
+def _describe(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    around = (*around, part)
+    if _is_predictor(part):
+        return _describe_predictor(part, around)
+    settings = {name: value for name, value in vars(part).items() if name not in NEUTRAL and not name.startswith("_")}
+    return {"kind": type(part).__name__, **{name: _plain(value, around) for name, value in settings.items()}}
+
+
+def _is_predictor(part: Any) -> bool:
+    return hasattr(part, "signature") and hasattr(part, "demos")
+
+
+def _describe_predictor(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    import dspy
+
+    return {
+        "instructions": part.signature.instructions,
+        "fields": {name: _describe_field(field) for name, field in part.signature.fields.items()},
+        "demos": [_plain(dict(demo), around) for demo in part.demos],
+        "config": _describe_settings(part.config),
+        "lm": _plain(part.lm or dspy.settings.lm, around),
+    }
+
+
+def _describe_field(field: Any) -> dict[str, str]:
+    extra = field.json_schema_extra or {}
+    return {"type": str(field.annotation), **{name: str(extra.get(name)) for name in ("desc", "prefix")}}
+
+
+def _describe_lm(lm: Any) -> Any:
+    settings = _describe_settings(getattr(lm, "kwargs", None) or {})
+    return {"model": str(lm.model), **settings} if settings else str(lm.model)
+
+
+def _describe_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a model's settings; one that is not known may decide and may be a secret, so its digest counts."""
+    public = {name: value for name, value in settings.items() if not PRIVATE.search(name)}
+    known = {name: _plain(value) for name, value in model_settings(public).items()}
+    return {**known, **{name: digest(_plain(value)) for name, value in public.items() if name not in ANSWER_SETTINGS}}
+
+
+def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    around = (*around, function)
+    enclosed = {name: _plain(one, around) for name, one in inspect.getclosurevars(function).nonlocals.items()}
+    given = [_plain(function.__defaults__, around), _plain(function.__kwdefaults__, around), enclosed]
+    return {"function": function.__qualname__, "code": digest([_code(function.__code__), *given])}
+
+
+def _describe_object(value: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    """Describe an object by its class, what calling it does, and its attributes.
+
+    Raises:
+        ValueError: It has no attributes, or one of them cannot be described.
+    """
+    cls, around = type(value), (*around, value)
+    slots = [name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if hasattr(value, name)]
+    if not hasattr(value, "__dict__") and not slots:
+        raise ValueError(
+            f"{value!r:.80} cannot be told from another {cls.__qualname__}, so answers to it cannot be kept: give a "
+            "function, a functools.partial of one, or an object with attributes."
+        )
+    attributes = {**{name: getattr(value, name) for name in slots}, **getattr(value, "__dict__", {})}
+    described: dict[str, Any] = {"kind": f"{cls.__module__}.{cls.__qualname__}"}
+    if isinstance(call := cls.__dict__.get("__call__"), FunctionType):
+        described["call"] = _describe_function(call, around)
+    for name, one in attributes.items():
+        try:
+            described |= _plain({name: one}, around)
+        except ValueError:
+            if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
+                raise
+    return described
+
+
+def _describe_array(array: Any) -> Any:
+    """Return the values of a small array or tensor; a large one counts by the SHA-256 of its bytes."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu()
+        array = array.float() if array.is_floating_point() else array  # numpy has no bfloat16
+    array = np.asarray(array)
+    if array.size <= SMALL or array.dtype.hasobject:
+        return array.tolist()
+    return {
+        "array": hashlib.sha256(array.tobytes()).hexdigest(),
+        "shape": array.shape,
+        "of": str(array.dtype),
+    }
+
+
+def _code(code: CodeType) -> list[Any]:
+    """Return what a compiled function does, and what it names."""
+    return [code.co_code.hex(), code.co_names, [_constant(one) for one in code.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    if isinstance(value, CodeType):
+        return _code(value)
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)  # a set has no order of its own
+
+
+def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Return a value as JSON data; ``around`` are the objects that hold it, which are not described once more."""
+    if isinstance(value, str):
+        return without_login(value)
+    if value is None or isinstance(value, int | float):
+        return value
+    if any(value is one for one in around):
+        return {"again": type(value).__qualname__}
+    if isinstance(value, Mapping):
+        around = (*around, value)
+        return {str(key): "" if SECRET.search(str(key)) else _plain(item, around) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, (*around, value)) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_plain(item, around) for item in value), key=repr)
+    if hasattr(value, "tolist"):
+        return _describe_array(value)
+    if hasattr(value, "state_dict") and hasattr(value, "named_parameters"):  # a torch module, known by its weights too
+        return _describe_object(value, around) | {"state": _plain(dict(value.state_dict()), around)}
+    if isinstance(value, partial):
+        return {"partial": _plain(value.func, around), "args": _plain([*value.args, value.keywords], around)}
+    if isinstance(value, MethodType):
+        return {"method": _describe_function(value.__func__, around), "object": _plain(value.__self__, around)}
+    if isinstance(value, FunctionType):
+        return _describe_function(value, around)
+    if isinstance(value, type | BuiltinFunctionType | ModuleType):
+        return getattr(value, "__qualname__", value.__name__)
+    if hasattr(value, "model") and (hasattr(value, "kwargs") or hasattr(value, "choice_logprobs")):
+        return _describe_lm(value)
+    if is_dataclass(value) or isinstance(value, PurePath | bytes | complex | Enum | date | re.Pattern):
+        return repr(value)
+    if _is_predictor(value) or hasattr(value, "named_parameters") or type(value).__module__.startswith("evalbias."):
+        return _describe(value, around)
+    return _describe_object(value, around)
+
+
+# Results as JSON and back: the one way in which every file of a run writes NaN, infinities, arrays and dataclasses.
+#
+# ``read_json`` reads every JSON file but those of data, whose errors name a line: see ``evalbias.data.files``.
+
+
+PLAIN = frozenset({str, int, float, bool, type(None)})
+INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to what strict JSON can hold.
+
+    Objects with a ``to_dict`` method and dataclasses become objects, arrays and tuples become lists, NaN becomes null,
+    and infinities become ``"Infinity"`` and ``"-Infinity"``.
+
+    Examples:
+        >>> to_json({"scores": np.array([1.0, np.nan, -np.inf])})
+        {'scores': [1.0, None, '-Infinity']}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return INFINITIES.get(value)
+    if type(value) in PLAIN:  # most values of a journal: asking them for more takes longer than writing them
+        return value
+    if hasattr(value, "to_dict"):
+        return to_json(value.to_dict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return to_json(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def number(value: float | str | None) -> float:
+    """Read a number as ``to_json`` writes it: null is NaN.
+
+    Raises:
+        ValueError: The value is no number, or too large for one.
+
+    Examples:
+        >>> number(None), number("-Infinity"), number(1.5)
+        (nan, -inf, 1.5)
+    """
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{value!r:.80} is not a number.") from error
+
+
+def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:
+    """Read a file that holds one JSON object.
+
+    Args:
+        path: The file.
+        remedy: What to do about a damaged file; the default is meant for the files of a run.
+
+    Raises:
+        ValueError: The file is not UTF-8, not JSON or nested too deeply, or holds something else; it is named.
+    """
+    return json_object(Path(path).read_bytes(), str(path), remedy)
+
+
+def json_object(content: bytes, place: str, remedy: str) -> dict[str, Any]:
+    """Read a JSON object from bytes, such as a line of a file; errors as those of ``read_json``, with this place."""
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid JSON ({error}): {remedy}.") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{place} holds {json.dumps(value):.80} in place of a JSON object: {remedy}.")
+    return value
+
+
+# Texts of data and servers as a terminal, a page, a log or a CI job may show them.
+
+
+SIGN = "\ufffd"
+"""Stands in the place of each character that is left out."""
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # control characters, and no characters
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"  # direction, ends of lines, hidden letters
+)
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:|\Z)|(#)#(?=\w*(?:\[|\Z))", re.MULTILINE)
+"""``::error::`` and ``##[error]``, ``##vso[...]``: GitHub trims a line before it looks for the first, and finds the
+others anywhere in it, so that an indent does not help. A text may end amid one."""
+
+
+def visible(text: object) -> str:
+    """Replace the characters that a terminal obeys, that reorder or hide text, or that no UTF-8 file can hold."""
+    return _HIDDEN.sub(SIGN, str(text))
+
+
+def without_commands(text: str) -> str:
+    """Replace a character of whatever a CI job would read as a command in its log."""
+    return _COMMAND.sub(rf"\1\2{SIGN}", text)
+
+
+def message(text: object) -> str:
+    """Return a message as it may be printed or logged: no line but the first begins with what it quotes."""
+    return without_commands(visible(text).replace("\n", "\n  "))
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return a logger whose messages any handler of the application may print."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_make_printable)  # once, however often it is added
+    return logger
+
+
+def _make_printable(record: logging.LogRecord) -> bool:
+    record.msg, record.args = message(record.getMessage()), ()
+    return True

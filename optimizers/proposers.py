@@ -1,0 +1,200 @@
+"""Proposers of new instructions.
+
+A wording must keep the criterion's name. The line that names the answers is not part of it and cannot be lost.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import dspy
+from dspy import lm15
+
+from evalbias.data.world import GENERAL
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.writing import LARGEST_SEED
+
+ATTEMPTS = 4
+"""Largest number of requests for each wording."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """New wordings.
+
+    Attributes:
+        instructions: Usable wordings, at most as many as requested; none is known or repeated.
+        rejected: (reason, text) of every rejected wording.
+        calls: Requests to a model.
+    """
+
+    instructions: tuple[str, ...]
+    rejected: tuple[tuple[str, str], ...] = ()
+    calls: int = 0
+
+
+class Proposer(Protocol):
+    """Rewords an instruction, the incumbent of the search. The same seed gives the same proposals."""
+
+    def __call__(
+        self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
+    ) -> Proposal:
+        """Return up to ``count`` wordings that keep the criterion's name and are not ``known``."""
+        ...
+
+
+def checked_proposer(proposer: Proposer | None) -> Proposer:
+    """Return the proposer; by default one that needs no model.
+
+    Raises:
+        TypeError: It is none, such as a model that could reword.
+    """
+    if proposer is None:
+        return GrammarParaphraser()
+    if isinstance(proposer, dspy.BaseLM):
+        raise TypeError(f"The model {proposer.model!r} is no proposer: give LMParaphraser(lm), which rewords with it.")
+    if not callable(proposer) or isinstance(proposer, type):
+        raise TypeError(f"proposer={proposer!r} is none: give GrammarParaphraser() or LMParaphraser(lm).")
+    return proposer
+
+
+def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None:
+    """Return the reason why a wording cannot be used; None if it can."""
+    if not text.strip():
+        return "empty"
+    if not re.search(rf"(?<!\w){re.escape(criterion.title)}(?!\w)", text, re.IGNORECASE):
+        return f"without the name {criterion.title!r}"
+    return "known already" if text in known else None
+
+
+class LMParaphraser:
+    """Rewords the instruction with any ``dspy.LM``.
+
+    Args:
+        lm: Model that rewords; another model than the judge may do it better.
+        temperature: Sampling temperature (the paper: .9).
+        max_tokens: Largest length of a wording.
+    """
+
+    def __init__(self, lm: Any, *, temperature: float = 0.9, max_tokens: int = 200) -> None:
+        self.lm = lm
+        self.temperature = temperature
+        self.max_tokens = max_tokens
+
+    def __call__(
+        self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
+    ) -> Proposal:
+        """See ``Proposer``; a rejected wording is requested again, with another seed."""
+        proposal = _gathered(
+            lambda attempt: self._reworded(criterion, instruction, (seed * 10_007 + attempt) % LARGEST_SEED),
+            criterion,
+            count,
+            known,
+        )
+        return replace(proposal, calls=len(proposal.instructions) + len(proposal.rejected))
+
+    def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
+        prompt = (
+            "Below is an instruction for somebody who judges texts. Say the same in other words: be inventive in "
+            f'wording and structure, keep the meaning, and keep the words "{criterion.title}" as they are. Do not '
+            "mention how to answer. Write the new instruction on one line and nothing else.\n\n"
+            f"Instruction: {instruction}\n\nNew instruction:"
+        )
+        config = lm15.Config(temperature=self.temperature, max_tokens=self.max_tokens, seed=seed)
+        request = lm15.Request(model=str(self.lm.model), messages=(lm15.Message.user(prompt),), config=config)
+        return _first_line(self.lm(request).text or "")
+
+
+def _first_line(answer: str) -> str:
+    """Return the first line with content, without a heading or quotation marks around it."""
+    lines = [line.strip() for line in answer.splitlines() if line.strip()]
+    bare = re.sub(r"^(new )?instruction:", "", lines[0], flags=re.IGNORECASE) if lines else ""
+    return bare.strip("\"' ")
+
+
+class GrammarParaphraser:
+    """Rewords without a model: a wording takes one phrase from each part, and a new one changes some of these.
+
+    It changes one part, with probability one half another one, and so on, so that most wordings stay close to the given
+    instruction. An instruction that the parts cannot make, such as a hand-written one, has no parts to change: wordings
+    are then drawn freely.
+
+    Args:
+        parts: Alternatives for each place. ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` stand for the
+            criterion's. Defaults to phrases that fit any criterion, ``evalbias.data.world.GENERAL``.
+    """
+
+    def __init__(self, parts: Iterable[Iterable[str]] = GENERAL) -> None:
+        self.parts = [tuple(options) for options in parts]
+
+    def __call__(
+        self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
+    ) -> Proposal:
+        """See ``Proposer``."""
+        rng, parts = random.Random(seed), self._filled(criterion)
+        choices = _choices(instruction, parts)
+
+        def draw(_: int) -> str:
+            if choices is None:
+                return " ".join(rng.choice(options) for options in parts)
+            return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True))
+
+        return _gathered(draw, criterion, count, known)
+
+    def makes(self, criterion: Criterion, instruction: str) -> bool:
+        """Return whether an instruction is one of the grammar's wordings."""
+        return _choices(instruction, self._filled(criterion)) is not None
+
+    def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:
+        fields = {
+            "output": criterion.output_label.lower(),
+            "source": criterion.source_label.lower(),
+            "name": criterion.title,
+            "definition": criterion.definition,
+        }
+        return [tuple(option.format(**fields) for option in options) for options in self.parts]
+
+
+def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:
+    """Return the phrase of each part that a text was made from, or None if the parts cannot make it."""
+    if not parts:
+        return None
+    (first, *rest) = parts
+    for index, phrase in enumerate(first):
+        if not rest and text == phrase:
+            return (index,)
+        if rest and text.startswith(f"{phrase} "):
+            remaining = _choices(text[len(phrase) + 1 :], rest)
+            if remaining is not None:
+                return (index, *remaining)
+    return None
+
+
+def _mutated(choices: Sequence[int], parts: Sequence[tuple[str, ...]], rng: random.Random) -> list[int]:
+    """Return the choices with one part's phrase changed, with probability one half another one's, and so on."""
+    mutated, changeable = list(choices), [place for place, options in enumerate(parts) if len(options) > 1]
+    for place in rng.sample(changeable, len(changeable)):
+        mutated[place] = rng.choice([i for i in range(len(parts[place])) if i != choices[place]])
+        if rng.random() < 0.5:
+            break
+    return mutated
+
+
+def _gathered(draw: Callable[[int], str], criterion: Criterion, count: int, known: Collection[str]) -> Proposal:
+    """Draw until there are enough usable wordings, or the attempts are spent."""
+    usable: list[str] = []
+    rejected: list[tuple[str, str]] = []
+    for attempt in range(count * ATTEMPTS):
+        if len(usable) == count:
+            break
+        text = draw(attempt)
+        wrong = fault(text, criterion, {*known, *usable})
+        if wrong:
+            rejected.append((wrong, text))
+        else:
+            usable.append(text)
+    return Proposal(tuple(usable), tuple(rejected))

@@ -1,0 +1,585 @@
+"""Feedback sources of refine loops: the model itself, and external ones."""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import dspy
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.data.items import item_name
+from evalbias.lm.contract import written
+from evalbias.measures import MQMError, MQMReading, QuantileMap, mqm_score, read_mqm
+from evalbias.measures.answers import boxed_answer, same_value
+from evalbias.measures.arrays import FloatArray, numbers
+from evalbias.measures.mqm import read_instructscore
+from evalbias.programs.items import text_problem
+from evalbias.programs.judges import PointwiseJudge
+from evalbias.programs.saved import NumberSetting, Program
+from evalbias.programs.writing import PlainPredict, draws, sample
+from evalbias.values import digest
+
+# Feedback of a refine loop and the protocol of its sources.
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """Feedback on one output.
+
+    Attributes:
+        score: Score in the source's range; NaN if the feedback is empty, blocked, refused or unreadable.
+        text: Text that the refiner is shown.
+        errors: Errors that MQM feedback lists.
+        status: Reason why the score is undefined, or an empty string.
+    """
+
+    score: float
+    text: str
+    errors: tuple[MQMError, ...] = ()
+    status: str = ""
+
+
+class FeedbackSource(Protocol):
+    """Source that scores an output and says what to improve.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score.
+        high: Best score. Every defined score lies in [low, high] and higher is better, so a source that counts errors
+            returns the negative count.
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Return feedback on one output for an example (its inputs, and possibly a reference)."""
+        ...
+
+
+def checked_source(source: FeedbackSource) -> FeedbackSource:
+    """Return a feedback source after checking that it is one, so that a plain function fails before a loop runs.
+
+    Raises:
+        TypeError: It cannot be called, or has no name or range.
+    """
+    missing = [name for name in ("name", "low", "high") if not hasattr(source, name)]
+    if not callable(source) or missing:
+        lack = f"no {', '.join(missing)}" if missing else "no __call__"
+        raise TypeError(
+            f"{source!r} is no feedback source: it has {lack}. Give an object whose call (example, output) returns a "
+            "Feedback, with its name and its lowest and highest score; ScorerFeedback(NAME, FUNCTION, low=..., "
+            "high=...) makes one of a function (source, output, reference) -> number."
+        )
+    return source
+
+
+class ScoreRange(Protocol):
+    """Anything with a range of scores: a feedback source, or the run of a loop under one."""
+
+    @property
+    def low(self) -> float:
+        """Worst score."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """Best score."""
+        ...
+
+
+def on_one_scale(own: ScoreRange, expected: ScoreRange) -> bool:
+    """True if two sources score on the same range, so that their scores can be subtracted.
+
+    Scores on different ranges, such as MQM points and chrF, are not comparable: a linear map would make up a bias (Xu
+    et al. 2024, appendix B). ``MappedFeedback`` puts a metric on the scale of MQM.
+    """
+    return (own.low, own.high) == (expected.low, expected.high)
+
+
+def expected_scores(quality: ArrayLike, source: ScoreRange, own: ScoreRange) -> FloatArray:
+    """Return the quality as expected scores of a loop, all NaN if its own scores are on another scale.
+
+    Args:
+        quality: Scores of outputs.
+        source: Source of the quality.
+        own: Range of the loop's own scores.
+    """
+    scores = numbers(quality, "quality")
+    return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
+
+
+def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
+    """Return the feedback after checking that its score is in the range of its source.
+
+    Raises:
+        TypeError: The source returned something else.
+        ValueError: The score is outside the range.
+    """
+    if not isinstance(feedback, Feedback):
+        raise TypeError(
+            f"The feedback source {source.name!r} returned {feedback!r:.80}: return Feedback(score, text) of "
+            "evalbias.programs.feedback."
+        )
+    feedback = replace(feedback, score=float(feedback.score))  # JSON does not take numpy's numbers
+    if not math.isnan(feedback.score) and not source.low <= feedback.score <= source.high:
+        raise ValueError(
+            f"The feedback source {source.name!r} gave {feedback.score:g}, outside its range {source.low:g} to "
+            f"{source.high:g}: correct its low and high."
+        )
+    return feedback
+
+
+def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
+    """Return a field of the example that a source requires, such as the reference.
+
+    Raises:
+        ValueError: The example does not have the field, or it is empty.
+    """
+    value = example.get(field)
+    if value is None or value == "":
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has no {field!r}: the feedback source {source!r:.80} needs it."
+        )
+    return value
+
+
+# Self-consistency: solve a problem along several paths and take the answer that most of them reach.
+
+
+@dataclass(frozen=True)
+class Vote:
+    """The majority vote of several paths (Wang et al. 2023).
+
+    Attributes:
+        answer: Answer that most paths reach; None if no path came to an answer.
+        solution: Text of the first path that reaches it; empty if none does.
+        count: Number of paths that reach it.
+        paths: Number of paths.
+    """
+
+    answer: str | None
+    solution: str
+    count: int
+    paths: int
+
+    def agrees(self, output: str) -> bool:
+        """Return whether a solution's boxed answer is the answer of the vote, by value."""
+        own = boxed_answer(output)
+        return own is not None and self.answer is not None and same_value(own, self.answer)
+
+
+def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: int = 0) -> Vote:
+    """Draw solutions of a problem and vote on their boxed answers; on ties the answer that came first wins.
+
+    Args:
+        solve: Module from ``source`` to ``output`` that draws at a temperature above 0.
+        source: The problem.
+        paths: Number of solutions.
+        number: Number of the vote, from 0. Each has draws of its own; draw 0 is left to the solution that is voted on.
+        seed: Seed for the draws, for models that draw by a seed.
+
+    Raises:
+        ValueError: ``solve`` decodes greedily, so that all paths would be the same.
+    """
+    if paths > 1 and not draws(solve):
+        raise ValueError(f"The {paths} paths would all be the same: draw them at a temperature above 0.")
+    first = 1 + number * paths
+    solutions = [str(sample(solve, first + k, seed, source=source).output) for k in range(paths)]
+    answers = [boxed_answer(solution) for solution in solutions]
+    winner = majority([answer for answer in answers if answer is not None])
+    if winner is None:
+        return Vote(None, "", 0, paths)
+    reached = [s for s, answer in zip(solutions, answers, strict=True) if answer and same_value(answer, winner)]
+    return Vote(winner, reached[0], len(reached), paths)
+
+
+def majority(answers: list[str]) -> str | None:
+    """Return the answer whose value occurs most often; the first one on ties, None without answers."""
+    groups: list[tuple[str, int]] = []
+    for answer, count in Counter(answers).items():
+        for index, (known, total) in enumerate(groups):
+            if same_value(known, answer):
+                groups[index] = (known, total + count)
+                break
+        else:
+            groups.append((answer, count))
+    return max(groups, key=lambda pair: pair[1])[0] if groups else None
+
+
+# Feedback for mathematics: agreement with the majority of sampled solutions, or with the correct answer.
+
+
+class ConsistencyFeedback(Program):
+    """Self-consistency: score 1 if the boxed answer is that of most sampled solutions, else 0.
+
+    The refiner is shown the majority's answer (Xu et al. 2024, section 4.3).
+
+    Args:
+        solve: Module from ``source`` to ``output``; it is sampled ``paths`` times at its own temperature.
+        paths: Number of sampled solutions; the paper's is 10.
+        seed: Seed for the samples, for models that draw by a seed.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
+
+    Raises:
+        ValueError: ``paths`` is below 1.
+    """
+
+    name = "majority of its own paths"
+    low, high = 0.0, 1.0
+    kind = "self-consistency feedback"
+    paths = NumberSetting(1, 1000, whole=True)
+    seed = NumberSetting(0, whole=True)
+
+    def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
+        super().__init__(paths=paths, seed=seed)
+        self.solve = solve
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Compare a solution with the majority of sampled solutions of the example's ``source``."""
+        source = str(required_field(self.name, example, "source"))
+        seed = self.seed + zlib.crc32(output.encode())  # every output is compared with samples of its own
+        return self.read(vote(self.solve, source, paths=self.paths, seed=seed), output)
+
+    def read(self, ballot: Vote, output: str) -> Feedback:
+        """Return what a vote says about a solution; undefined (NaN) if no path came to an answer."""
+        if ballot.answer is None:
+            return Feedback(float("nan"), "no path came to an answer", status="unreadable")
+        return Feedback(float(ballot.agrees(output)), f"most paths end in \\boxed{{{ballot.answer}}}")
+
+
+class ExactAnswer:
+    """External oracle: score 1 if the boxed answer equals the example's ``answer`` in value, else 0.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score, 0.
+        high: Best score, 1.
+    """
+
+    name = "the right answer"
+    low, high = 0.0, 1.0
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Check a solution; the text says only that the answer is right or wrong."""
+        answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
+        right = own is not None and same_value(own, answer)
+        return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
+
+
+# External feedback by InstructScore, a model trained to list errors against a reference (Xu et al. 2023).
+
+
+PROMPT = """A translation ought to say: "{reference}"
+A model has translated: "{output}"
+List the errors of the model's translation, five at most. For each write three lines:
+Error type 1: what is wrong
+Major/minor: Major if it changes the meaning, Minor if it is only noticed
+Error location 1: the words of the model's translation
+Begin with the number of errors, as in: Your Translation contains 2 errors:
+"""
+
+
+class InstructScore:
+    """Error report of InstructScore; the refiner is shown the place, kind and severity of errors, not corrections.
+
+    The published weights (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair,
+    the one in their own scorer: give it as ``prompt``. The default is for models that follow instructions.
+
+    Args:
+        lm: Any ``dspy.LM``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``; asked once, decoded greedily.
+        prompt: Text with the placeholders ``{reference}`` and ``{output}``.
+        max_tokens: Largest length of the report in tokens; a truncated report is unreadable.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score, -25 (five major errors).
+        high: Best score, 0.
+
+    Raises:
+        ValueError: The prompt lacks a placeholder.
+    """
+
+    name = "InstructScore"
+    low, high = -25.0, 0.0
+
+    def __init__(self, lm: dspy.LM, *, prompt: str = PROMPT, max_tokens: int = 512) -> None:
+        for field in ("{reference}", "{output}"):
+            if field not in prompt:
+                raise ValueError(f"The prompt of InstructScore lacks {field}: add it where the text belongs.")
+        self.lm = lm
+        self.prompt = prompt
+        self.max_tokens = max_tokens
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Report the errors of an output against the example's ``reference``."""
+        reference = str(required_field(self.name, example, "reference"))
+        texts = {"{reference}": reference, "{output}": output}
+        prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
+        return _feedback(read_instructscore(written(self.lm, [prompt], max_tokens=self.max_tokens)[0]))
+
+
+def _feedback(reading: MQMReading) -> Feedback:
+    if reading.status not in ("errors", "no errors"):
+        return Feedback(float("nan"), "no feedback", status=reading.status)
+    lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
+    return Feedback(mqm_score(reading.errors), "\n".join(lines) or "no-error", reading.errors)
+
+
+# Feedback by a pointwise judge.
+
+
+class JudgeFeedback(dspy.Module):  # type: ignore[misc]
+    """Expected score of a judge, shown to the refiner as text.
+
+    Args:
+        judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
+        source: Field of the example that the output answers to; a list is joined with commas.
+    """
+
+    def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
+        super().__init__()
+        self.judge = judge
+        self.source = source
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"judge of {self.judge.criterion.title}"
+
+    @property
+    def low(self) -> float:
+        """Lower end of the judge's scale."""
+        return float(self.judge.criterion.scale[0])
+
+    @property
+    def high(self) -> float:
+        """Upper end of the judge's scale."""
+        return float(self.judge.criterion.scale[1])
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Judge an output for an example; an output that is no text for a judge is undefined.
+
+        Raises:
+            PromptRefused: The model refuses the prompt; a loop takes the feedback as undefined.
+        """
+        if problem := text_problem(output):
+            return Feedback(float("nan"), f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
+        source = required_field(self.name, example, self.source)
+        score = self.judge(
+            source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
+        ).score
+        text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
+        return Feedback(score, text, status="no answer" if math.isnan(score) else "")
+
+
+# A metric's scores on the scale of MQM, by a quantile map (Xu et al. 2024, appendix B).
+
+
+LOW, HIGH = -25.0, 0.0
+NARROWEST = 0.05
+"""Smallest part of a metric's range that the scores of a map fill; those of another scale, 0 to 1 of 100, fill less."""
+
+
+class MappedFeedback:
+    """Feedback of another source whose score is mapped onto MQM points; the refiner is shown the source's own text.
+
+    Args:
+        source: A metric, such as ``ReferenceFeedback`` or ``LearnedFeedback``.
+        quantile_map: Map from the metric's scores to MQM scores, fitted on texts that have both; its ``metric`` is the
+            source's name.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score, -25.
+        high: Best score, 0.
+        map_id: Digest of the map; scores under another map are not mixed with these.
+
+    Raises:
+        ValueError: The map is of another metric, leads out of [-25, 0], or was fitted to scores on another scale, such
+            as chrF from 0 to 1.
+    """
+
+    low, high = LOW, HIGH
+
+    def __init__(self, source: FeedbackSource, quantile_map: QuantileMap) -> None:
+        quantile_map.check_metric(source.name)
+        _check_scale(source, quantile_map)
+        worst, best = float(quantile_map.target[0]), float(quantile_map.target[-1])
+        if worst < LOW or best > HIGH:
+            raise ValueError(
+                f"The quantile map leads to scores from {worst:g} to {best:g}, outside the MQM scores from -25 to 0: "
+                "fit it on pairs of a metric and MQM scores, the metric's first."
+            )
+        self.source = source
+        self.name = f"{source.name} mapped onto MQM"
+        self.map_id = digest([quantile_map.metric, quantile_map.source.tolist(), quantile_map.target.tolist()])
+        self._map = quantile_map
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Score an output by the metric and map its score."""
+        feedback = self.source(example, output)
+        return Feedback(float(self._map([feedback.score])[0]), feedback.text, feedback.errors, feedback.status)
+
+
+def _check_scale(source: FeedbackSource, quantile_map: QuantileMap) -> None:
+    """Refuse a map that was fitted to the metric on another scale.
+
+    Single scores may lie outside of the source's range, because learned metrics are clipped to it.
+
+    Raises:
+        ValueError: The middle of the fitted scores is outside the source's range, or they fill little of it.
+    """
+    fitted = quantile_map.source
+    lowest, highest = float(fitted[0]), float(fitted[-1])
+    inside = source.low <= float(np.median(fitted)) <= source.high
+    if not inside or highest - lowest < NARROWEST * (source.high - source.low):
+        raise ValueError(
+            f"The quantile map was fitted to scores from {lowest:g} to {highest:g}, and {source.name!r} gives "
+            f"{source.low:g} to {source.high:g}: fit it to scores on the scale of {source.name!r}."
+        )
+
+
+# Self-feedback for translation: the model lists its errors, which are weighted (MQM).
+
+
+class FindErrors(dspy.Signature):  # type: ignore[misc]
+    """Find the errors of the translation, measured against the source.
+
+    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical, major or
+    minor. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
+    inconsistency, punctuation, register, spelling), locale convention, style (awkward), terminology and
+    non-translation. Where there is nothing to find, write no-error.
+    """
+
+    source: str = dspy.InputField()
+    translation: str = dspy.InputField()
+    errors: str = dspy.OutputField()
+
+
+class MQMFeedback(Program):
+    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
+
+    Args:
+        critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
+        demos: Demonstrations with ``source``, ``translation`` and ``errors``.
+        **config: Settings of the requests.
+
+    Attributes:
+        name: Name in reports.
+        low: Worst score, -25.
+        high: Best score, 0.
+    """
+
+    name = "own MQM"
+    low, high = -25.0, 0.0
+    kind = "MQM feedback"
+    critical = NumberSetting(high=0)
+
+    def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+        super().__init__(critical=critical)
+        self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
+        self.find.predict.demos = list(demos)
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """List the errors in a translation of the example's ``source``."""
+        errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
+        return read_feedback(errors, critical=self.critical)
+
+
+def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
+    """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
+    reading = read_mqm(text)
+    if reading.status not in ("errors", "no errors"):
+        return Feedback(float("nan"), text, status=reading.status)
+    return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
+
+
+# External feedback by comparison with a reference: sacrebleu's metrics, and any other scoring function.
+
+
+METRICS = ("chrf", "bleu")
+
+
+class ReferenceFeedback:
+    """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
+
+    Args:
+        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
+
+    Attributes:
+        name: Name in reports, and of the metric in a ``QuantileMap``: ``"chrf"`` or ``"bleu"``.
+        signature: Settings of the metric as sacrebleu writes them, with its version.
+        low: Worst score, 0.
+        high: Best score, 100.
+
+    Raises:
+        ValueError: The metric is unknown.
+        ImportError: sacrebleu is not installed.
+    """
+
+    low, high = 0.0, 100.0
+
+    def __init__(self, metric: str = "chrf") -> None:
+        if metric not in METRICS:
+            raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
+        try:
+            from sacrebleu.metrics import BLEU, CHRF
+        except ImportError as error:
+            raise ImportError("Reference metrics need sacrebleu: pip install 'evalbias[reference]'.") from error
+        self.name = metric
+        self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+        self._metric.sentence_score("a", ["a"])  # the signature holds the number of references
+        self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Score an output against the example's ``reference``."""
+        reference = required_field(self.name, example, "reference")
+        score = min(100.0, self._metric.sentence_score(output, [reference]).score)
+        return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
+
+
+class ScorerFeedback:
+    """Score of any function; for COMET and BLEURT in another environment, see ``LearnedFeedback``.
+
+    Args:
+        name: Name in reports, also shown to the refiner.
+        score: Function ``(source, output, reference) -> number``; higher is better.
+        low: Worst score.
+        high: Best score.
+
+    Raises:
+        ValueError: ``low`` is not below ``high``.
+
+    Examples:
+        >>> source = ScorerFeedback("length", lambda source, output, reference: len(output), low=0, high=100)
+        >>> source({"source": "chien", "reference": "dog"}, "dog").score
+        3.0
+    """
+
+    def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
+        if not low < high:
+            raise ValueError(f"low={low} is not below high={high}: give the range of the scores of {name!r}.")
+        self.name = name
+        self.score = score
+        self.low, self.high = low, high
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Score an output for an example with ``source`` and ``reference``."""
+        source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
+        score = float(self.score(source, output, reference))
+        if math.isnan(score):
+            return Feedback(score, "no score", status="no score")
+        return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

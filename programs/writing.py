@@ -1,0 +1,172 @@
+"""Predictors that write plain text, and draw it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dspy
+from dspy.utils.exceptions import AdapterParseError
+
+from evalbias.lm.contract import resolve_lm
+from evalbias.lm.dspy_seam import ERRORS, active_trace, own_refusal, reason_of, trial_after
+from evalbias.lm.types import HARMLESS, PromptRefused
+from evalbias.programs.prompts import Message
+from evalbias.programs.saved import Predictor
+
+# Plain-text prompts: instructions, ``Label: value`` lines, and a completion that is the only output field.
+#
+# DSPy's own adapters ask for markup around every field, which small models and base models do not write.
+
+
+class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
+    """Adapter that writes the fields as ``Label: value`` lines and reads the whole completion as the output field.
+
+    Raises:
+        ValueError: The signature does not have exactly one output field.
+    """
+
+    def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one request."""
+        output = _only_output(signature)
+        messages = [{"role": "system", "content": signature.instructions}]
+        for demo in demos:
+            if demo.get(output) is not None:
+                messages.append({"role": "user", "content": _fields(signature, demo)})
+                messages.append({"role": "assistant", "content": str(demo[output])})
+        return [*messages, {"role": "user", "content": _fields(signature, inputs)}]
+
+    def parse(self, signature: Any, completion: str) -> dict[str, str]:
+        """Return the stripped completion as the output field."""
+        return {_only_output(signature): completion.strip()}
+
+
+class PlainPredict(dspy.Module):  # type: ignore[misc]
+    """A ``dspy.Predict`` with a plain-text prompt; a completion without text is an empty output.
+
+    Args:
+        signature: DSPy signature with one output field.
+        **config: Settings of every request: ``temperature``, ``max_tokens``, ``stop`` and others.
+    """
+
+    def __init__(self, signature: Any, **config: Any) -> None:
+        super().__init__()
+        self.predict = Predictor(signature, **config)
+
+    def forward(self, **inputs: Any) -> dspy.Prediction:
+        """Ask the model once.
+
+        Raises:
+            PromptRefused: The model refuses the inputs, for example because they are too long.
+            RequestRefused: The model refuses the settings, and so a harmless text too.
+        """
+        try:
+            return self._asked(**inputs)
+        except ERRORS as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            if own_refusal(error) is None:
+                with trial_after(error), dspy.context(trace=[]):  # no step of the program
+                    self._asked(**dict.fromkeys(inputs, HARMLESS))
+            raise PromptRefused({0: reason}, names={0: "The prompt"}) from error
+
+    def _asked(self, **inputs: Any) -> dspy.Prediction:
+        try:
+            with dspy.context(adapter=PlainTextAdapter()):
+                return self.predict(**inputs)
+        except AdapterParseError:
+            return dspy.Prediction(**{_only_output(self.predict.signature): ""})
+
+
+def _only_output(signature: Any) -> str:
+    names = list(signature.output_fields)
+    if len(names) != 1:
+        raise ValueError(f"The signature has the output fields {names}: give one with a single output field.")
+    return str(names[0])
+
+
+def _fields(signature: Any, values: Mapping[str, Any]) -> str:
+    names = [name for name in signature.input_fields if values.get(name) is not None]
+    lines = [f"{_label(name)}: {_as_text(values[name])}" for name in names]
+    return "\n".join([*lines, f"{_label(_only_output(signature))}:"])
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _as_text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+# Repeated draws from a program, past DSPy's cache and reproducible by number.
+
+
+STRIDE = 1_000_003
+"""Distance between the draws of two seeds; more draws of one prompt than this would repeat those of the next seed."""
+LARGEST_SEED = 2**31 - 1
+"""Largest seed that every server takes."""
+
+
+def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: Any) -> Any:
+    """Return one of a module's draws for the given inputs.
+
+    Requests at a temperature above 0 get a ``rollout_id`` of their own, so that DSPy's cache keeps the draws apart.
+    Models that draw by a seed also get a seed, so that a draw is the same text in every process. If all predictors
+    decode greedily, all draws are the same and the module itself is called. Otherwise a copy is called, and the trace
+    names the predictors of the module.
+
+    Args:
+        module: Module to call; left unchanged.
+        index: Number of the draw, from 0. The same index and seed return the same draw.
+        seed: Seed for all draws; a seed of the model or of a predictor is added to it.
+        *values: Inputs of the module by position.
+        **inputs: Inputs of the module by name.
+    """
+    configs = [_config(predictor, index, seed) for predictor in module.predictors()]
+    if not any(configs):
+        return module(*values, **inputs)
+    copy = module.deepcopy()
+    for predictor, config in zip(copy.predictors(), configs, strict=True):
+        predictor.config = {**predictor.config, **config}
+    prediction = copy(*values, **inputs)
+    originals = dict(zip(map(id, copy.predictors()), module.predictors(), strict=True))
+    trace = active_trace()
+    if trace:
+        trace[:] = [(originals.get(id(predictor), predictor), *rest) for predictor, *rest in trace]
+    return prediction
+
+
+def draws(module: dspy.Module) -> bool:
+    """Return whether a module may answer the same inputs differently.
+
+    It cannot if it has predictors and all of them decode greedily, at temperature 0. A module without predictors is
+    the user's own code, which may.
+    """
+    known = temperatures(module)
+    return not known or any(temperature != 0 for temperature in known)
+
+
+def temperatures(module: dspy.Module) -> list[float | None]:
+    """Return the temperature of each predictor of a module; None where neither it nor its model tells one."""
+    return [_settings(predictor).get("temperature") for predictor in module.predictors()]
+
+
+def _settings(predictor: dspy.Predict) -> dict[str, Any]:
+    lm = resolve_lm(None, predictor)
+    default = {"temperature": getattr(lm, "default_temperature", None)}
+    given = {**getattr(lm, "kwargs", {}), **predictor.config}
+    return {**default, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _config(predictor: dspy.Predict, index: int, seed: int) -> dict[str, int]:
+    """Settings that select a predictor's draw; empty if it decodes greedily."""
+    lm, settings = resolve_lm(None, predictor), _settings(predictor)
+    if lm is None or settings.get("temperature") == 0:
+        return {}
+    rollout = seed * STRIDE + index
+    config = {"rollout_id": rollout} if rollout else {}
+    if getattr(lm, "draws_by_seed", False):
+        config["seed"] = ((settings.get("seed") or 0) * STRIDE + rollout) % LARGEST_SEED
+    return config
