@@ -60,7 +60,7 @@ SIGNALLING = """
 import math, os, signal, sys
 from pathlib import Path
 from evalbias.cli.app import main
-from evalbias.lm import journal
+from evalbias.lm import cache
 from evalbias.runs import Journal
 
 sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal._write
@@ -72,7 +72,7 @@ def appending(self, written, *, flush=True):
         os.kill(os.getpid(), sent)
 
 Journal._write = appending
-journal.SECONDS = math.inf  # chunks of the same size, however busy the machine is
+cache.SECONDS = math.inf  # chunks of the same size, however busy the machine is
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 sys.argv[1:] = sys.argv[4:]
 main()
