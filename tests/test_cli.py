@@ -832,8 +832,10 @@ app.main()
 
 def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
     command = [sys.executable, "-m", "evalbias.cli.app", "runs", "show", "."]
-    with open("/dev/full", "w") as full:
-        assert subprocess.run(command, cwd=tmp_path, stderr=full).returncode == 2
+    for unbuffered in ("", "1"):
+        with open("/dev/full", "w") as full:
+            environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+            assert subprocess.run(command, cwd=tmp_path, stderr=full, env=environment).returncode == 2
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n", 1), ("", 1), (None, 2), (KeyboardInterrupt(), 130)])

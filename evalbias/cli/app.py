@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from typer.core import TyperGroup
@@ -33,7 +33,7 @@ from evalbias.cli.commands import (
 )
 from evalbias.cli.commands import style as measure_style
 from evalbias.cli.options import Sectioned
-from evalbias.cli.terminal import STOPPED, readers_may_leave, set_verbosity
+from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
 from evalbias.values import message
 
 # Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
@@ -200,6 +200,8 @@ def _exit(code: int, error: BaseException, text: str) -> NoReturn:
     """Print what went wrong and exit, also where nothing can be printed because the disk is full."""
     try:
         typer.echo(message(text), err=True)
+    except OSError:
+        cast(LeavableStream, sys.stderr).discard()
     finally:
         raise SystemExit(code) from error
 

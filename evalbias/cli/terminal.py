@@ -64,6 +64,10 @@ class LeavableStream:
     def _drop(self, error: OSError) -> None:
         if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a terminal that is gone
             raise error
+        self.discard()
+
+    def discard(self) -> None:
+        """Send what is buffered and all that follows nowhere; else Python's exit would fail on it once more."""
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
 
