@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
@@ -45,6 +45,8 @@ _LOGIN = re.compile("(?<=://)[^/@\\s]*@")
 _QUERY = re.compile("[?#].*", re.DOTALL)
 SMALL = 64
 """Largest number of elements of an array that is described by its values."""
+HELD = ("_parameters", "_buffers", "_modules")
+"""Attributes in which a torch module holds its weights and parts."""
 NEUTRAL = ("history", "callbacks", "report")
 """Attributes of a DSPy module that do not change what it does."""
 
@@ -140,8 +142,8 @@ def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]
     return {"function": function.__qualname__, "code": digest([_code(function.__code__), *given])}
 
 
-def _describe_object(value: Any, around: tuple[Any, ...]) -> dict[str, Any]:
-    """Describe an object by its class, what calling it does, and its attributes.
+def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection[str] = ()) -> dict[str, Any]:
+    """Describe an object by its class, what calling it does, and its attributes but those ``without``.
 
     Raises:
         ValueError: It has no attributes, or one of them cannot be described.
@@ -158,12 +160,20 @@ def _describe_object(value: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     if isinstance(call := cls.__dict__.get("__call__"), FunctionType):
         described["call"] = _describe_function(call, around)
     for name, one in attributes.items():
+        if name in without:
+            continue
         try:
             described |= _plain({name: one}, around)
         except ValueError:
             if not name.startswith("_"):  # a lock or a connection that the object keeps for itself decides nothing
                 raise
     return described
+
+
+def _describe_torch(module: Any, around: tuple[Any, ...]) -> dict[str, Any]:
+    """Describe a torch module by the attributes of all its parts, and its weights, each of which is read once."""
+    parts = {name: _describe_object(part, around, without=HELD) for name, part in module.named_modules()}
+    return {"parts": parts, "weights": _plain({**dict(module.named_parameters()), **dict(module.named_buffers())})}
 
 
 def _describe_array(array: Any) -> Any:
@@ -209,8 +219,8 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
         return sorted((_plain(item, around) for item in value), key=repr)
     if hasattr(value, "tolist"):
         return _describe_array(value)
-    if hasattr(value, "state_dict") and hasattr(value, "named_parameters"):  # a torch module, known by its weights too
-        return _describe_object(value, around) | {"state": _plain(dict(value.state_dict()), around)}
+    if hasattr(value, "named_parameters") and hasattr(value, "named_buffers"):
+        return _describe_torch(value, around)
     if isinstance(value, partial):
         return {"partial": _plain(value.func, around), "args": _plain([*value.args, value.keywords], around)}
     if isinstance(value, MethodType):

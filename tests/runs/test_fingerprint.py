@@ -102,11 +102,19 @@ def test_arrays_and_torch_modules_count_by_their_numbers():
     assert digest(describe(source(Scorer(rows)))) != digest(describe(source(Scorer(changed))))
     assert digest(describe(source(Scorer(rows)))) != digest(describe(source(Scorer(rows.reshape(2, 100)))))
     torch.manual_seed(0)
-    layer = torch.nn.Sequential(torch.nn.Linear(10, 10)).to(torch.bfloat16)
+    layer = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.Dropout(0.1))).to(torch.bfloat16)
+    layer.register_buffer("shift", torch.zeros(3), persistent=False)
+    text = json.dumps(describe(source(Scorer(layer))))
+    assert text.count('"shape": [10, 10]') == 1  # a weight is read once, however deep it is
     first, again = digest(describe(source(Scorer(layer)))), digest(describe(source(Scorer(copy.deepcopy(layer)))))
+    assert first == again
     with torch.no_grad():
-        layer[0].weight[3, 4] += 1
-    assert first == again != digest(describe(source(Scorer(layer))))
+        for change in (layer[0][0].weight, layer.shift):
+            change[2] += 1
+            again, first = digest(describe(source(Scorer(layer)))), again
+            assert first != again
+    layer[0][1].p = 0.2
+    assert digest(describe(source(Scorer(layer)))) != again
 
 
 def test_an_object_that_holds_itself_is_described_and_one_that_holds_nothing_is_refused():
