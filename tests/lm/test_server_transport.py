@@ -358,9 +358,9 @@ def test_calls_of_several_threads_share_one_freeze_and_a_programs_own_is_left_al
     heap = Heap()
     with heap.frozen():
         first = gc.get_freeze_count()
-        later = [[n] for n in range(1000)]
+        later = [[n] for n in range(100_000)]  # many: earlier tests still free some hundred objects
         with heap.frozen():
-            assert gc.get_freeze_count() >= first + len(later) - 100
+            assert gc.get_freeze_count() >= first + len(later) * 0.99
             assert gc.get_freeze_count() > first / 2 > 0  # a frozen object that nobody uses is freed all the same
         assert gc.get_freeze_count() > first / 2
     assert gc.get_freeze_count() == 0
