@@ -1,0 +1,206 @@
+"""What audits and commands say, kept in ``words.json``.
+
+``EVALBIAS_WORDS=1 pytest -n 0 tests/evaluation/test_words.py`` writes the file anew; read its difference, because users
+will read it.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from planted import compared, scored
+
+from evalbias.evaluation import compare, measure, summarize_loop
+from evalbias.evaluation.answers import Answered
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.conclusions import (
+    conclude_quality,
+    conclude_ranking,
+    conclude_self,
+    conclude_style,
+    worsened,
+)
+from evalbias.evaluation.estimates import Sample, measured
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
+from evalbias.evaluation.words import coverage_warning
+from evalbias.measures.resample import MeanCorrelationStatistic
+from evalbias.report.plots import drawing_of, name_of, question_of
+
+FILE = Path(__file__).with_name("words.json")
+
+
+def without(judged, *names):
+    return replace(judged, covariates={n: c for n, c in judged.covariates.items() if n not in names})
+
+
+def having(judged, **covariates):
+    return replace(judged, covariates={**judged.covariates, **covariates})
+
+
+def with_choices(judged, *, ties=0, unlabeled=0):
+    """One choice of people a pair in place of their ratings; the first are ties, the last have none."""
+    better = (judged.covariates[RATINGS].mean(axis=1) <= 0).astype(float)
+    better[:ties] = np.nan
+    better[len(better) - unlabeled :] = np.nan
+    return having(without(judged, RATINGS), **{BETTER: better})
+
+
+def with_ties(judged, share=0.3):
+    """The judge answers "tie" in the first pairs."""
+    answers = np.concatenate([judged.answers, np.zeros((*judged.answers.shape[:2], 1))], axis=2)
+    answers[: int(share * len(answers))] = [0, 0, 1]
+    return replace(judged, answers=answers, ties=True)
+
+
+def rated_once(judged, n):
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:n, 1] = np.nan
+    return having(judged, **{RATINGS: ratings})
+
+
+def unrated(judged, n):
+    ratings, human = (judged.covariates[name].copy() for name in (RATINGS, HUMAN_SCORES))
+    ratings[:n], human[:n] = np.nan, np.nan
+    return having(judged, **{RATINGS: ratings, HUMAN_SCORES: human})
+
+
+def one_stands_first(judged):
+    return replace(judged, writers=[("mine", "other")] * len(judged.ids))
+
+
+def judge(draw, n, **options):
+    return draw(np.random.default_rng(7), n, **options)
+
+
+CASES = {
+    "scores: unbiased": (lambda: judge(scored, 400), {"own_system": "mine"}),
+    "scores: unbiased, few": (lambda: judge(scored, 24), {"own_system": "mine"}),
+    "scores: likely text": (lambda: judge(scored, 300, likelihood=0.4), {"own_system": "mine", "askable": True}),
+    "scores: long text": (lambda: judge(scored, 300, length=0.5), {}),
+    "scores: short text": (lambda: replace(judge(scored, 300, length=-0.5), scale=None), {}),
+    "scores: own system": (lambda: judge(scored, 300, own=0.9, raters=4), {"own_system": "mine", "askable": True}),
+    "scores: crowded": (lambda: judge(scored, 300, squeeze=0.4), {"askable": True}),
+    "scores: crowded, recorded": (lambda: judge(scored, 300, squeeze=0.4), {}),
+    "scores: reversed": (lambda: judge(scored, 200, squeeze=-1.0), {}),
+    "scores: one rating": (lambda: judge(scored, 200, raters=1, length=0.4), {}),
+    "scores: one rating, stated": (lambda: judge(scored, 200, raters=1, length=0.4), {"reliability": 0.7}),
+    "scores: some rated once": (lambda: rated_once(judge(scored, 60), 18), {}),
+    "scores: some unrated": (lambda: unrated(judge(scored, 80), 30), {}),
+    "scores: nobody rated": (lambda: replace(without(judge(scored, 50), RATINGS, HUMAN_SCORES), writers=()), {}),
+    "scores: all the same": (lambda: replace(judge(scored, 50), answers=np.full(50, 3.0)), {}),
+    "scores: low coverage": (lambda: replace(judge(scored, 100, length=0.5), coverage=np.full(100, 0.03)), {}),
+    "pairs: unbiased": (lambda: judge(compared, 400), {"own_system": "mine"}),
+    "pairs: the first": (lambda: judge(compared, 200, first=0.6), {"askable": True}),
+    "pairs: the second": (lambda: with_ties(judge(compared, 200, first=-0.6, verdicts=True)), {}),
+    "pairs: long text": (lambda: judge(compared, 300, length=0.4), {"askable": True}),
+    "pairs: long text, verdicts": (lambda: judge(compared, 300, length=0.4, verdicts=True), {}),
+    "pairs: likely text": (lambda: judge(compared, 300, likelihood=0.5), {}),
+    "pairs: own system": (lambda: judge(compared, 300, own=1.0, verdicts=True), {"own_system": "mine"}),
+    "pairs: one order": (lambda: judge(compared, 150, first=0.4, orders=1), {"own_system": "mine"}),
+    "pairs: one order, choices": (lambda: with_choices(judge(compared, 300, first=0.9, orders=1)), {}),
+    "pairs: one system first": (lambda: one_stands_first(judge(compared, 100, orders=1)), {"own_system": "mine"}),
+    "pairs: choices": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {}),
+    "pairs: choices, stated": (lambda: with_choices(judge(compared, 200, length=0.4), ties=20), {"reliability": 0.8}),
+    "pairs: few": (lambda: judge(compared, 12), {}),
+    "pairs: by construction": (
+        lambda: replace(judge(compared, 60), provenance={"by_construction": {"position": "both orders are averaged"}}),
+        {},
+    ),
+}
+
+
+SHOWN = (
+    "scores: likely text",
+    "scores: own system",
+    "scores: one rating",
+    "pairs: the second",
+    "pairs: long text, verdicts",
+    "pairs: one order, choices",
+)
+"""Cases whose plots and numbers are kept too, and not only what follows from them."""
+
+
+def said(judged, *, every, askable=False, **settings):
+    """What an audit of a judge says."""
+    found = audit_answers(Answered("a judge", judged, [], askable=askable), **settings)
+    told = {
+        "verdict": list(found.verdict.paragraphs),
+        "findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.verdict.findings},
+        "not measured": dict(found.not_measured),
+        "label next": len(found.label_next),
+    }
+    return {**told, "shown": shown_of(found)} if every else told
+
+
+def shown_of(found):
+    """Questions, plots and numbers of an audit in words."""
+    shown = {}
+    for name, measurement in found.measurements.items():
+        drawing = drawing_of(measurement)
+        shown[name] = {
+            "question": question_of(name),
+            "estimates": [f"{name_of(e)} | {e.sentence()}" for e in measurement.estimates.values()],
+            "plot": [] if drawing is None else [drawing.title, drawing.caption],
+            "caption": measurement.caption(),
+        }
+    return shown
+
+
+def rounds(shift, n=40):
+    """Own and expected scores of a loop with three rounds."""
+    rng = np.random.default_rng(3)
+    expected = rng.normal(3, 1, (3, n))
+    return expected + np.array(shift)[:, None] + rng.normal(0, 0.4, (3, n)), expected
+
+
+def ranking(values):
+    sample = Sample(np.array(values), MeanCorrelationStatistic(), "Spearman")
+    ids = tuple(map(str, range(len(values))))
+    return measured(
+        {"spearman": sample}, seed=0, bias="agreement", criterion="wit", headlines=("spearman",), ids=ids, columns={}
+    )
+
+
+def conclusions():
+    """The last sentences of the commands on rankings, loops and compiled judges."""
+    told = {"ranking: unrated": conclude_ranking(None, 3)}
+    high = np.linspace(0.2, 0.9, 9)
+    for name, values in {"agrees": high, "contradicts": -high, "open": high - 0.55, "undefined": [np.nan] * 3}.items():
+        told[f"ranking: {name}"] = conclude_ranking(ranking(values), len(values))
+    for name, shift in {
+        "over": (0.1, 0.3, 0.8),
+        "under": (0, -0.4, -0.8),
+        "none": (0, 0, 0),
+        "nan": (np.nan,) * 3,
+    }.items():
+        own, expected = rounds(shift)
+        summary = summarize_loop(name, own, expected, n_resamples=500, seed=0)
+        told[f"loop: {name}"] = conclude_self(summary, rounds="iteration")
+        told[f"style: {name}"] = conclude_style(summary.change)
+        told[f"quality: {name}"] = conclude_quality(own - expected[0], "BLEU", seed=0)
+    unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
+    told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
+    told["coverage"] = coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
+    told["coverage of one"] = coverage_warning({"wit": [0.03, 0.02], "style": [0.9]})
+    return told
+
+
+def words_of(name):
+    if name == "conclusions":
+        return conclusions()
+    draw, settings = CASES[name]
+    return said(draw(), every=name in SHOWN, **settings)
+
+
+@pytest.mark.parametrize("name", [*CASES, "conclusions"])
+def test_words(name):
+    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    told = json.loads(json.dumps(words_of(name)))
+    if os.environ.get("EVALBIAS_WORDS"):
+        known = {one: kept[one] for one in [*CASES, "conclusions"] if one in kept}
+        FILE.write_text(json.dumps({**known, name: told}, indent=1, ensure_ascii=False) + "\n")
+    assert told == json.loads(FILE.read_text())[name]
