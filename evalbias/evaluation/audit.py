@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import numpy as np
@@ -46,7 +46,7 @@ from evalbias.evaluation.estimates import (
     measure,
 )
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged, rated_once
-from evalbias.evaluation.words import count, coverage_warning, joined, notebook_view, title
+from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view, title
 from evalbias.measures.families import holm
 from evalbias.measures.resample import SCORE_SD
 from evalbias.measures.scale_use import SLOPE
@@ -62,8 +62,6 @@ ALPHA = 0.05
 
 RATED = (SCORE_SD, SLOPE)
 """Units of estimates at equal quality, which need ratings."""
-
-Status = Literal["biased", "no sign", "too few items", "not measured"]
 
 
 @dataclass(frozen=True)

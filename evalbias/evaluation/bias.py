@@ -23,7 +23,7 @@ from evalbias.evaluation.judged import (
     is_rated_by_people,
     on_one_scale,
 )
-from evalbias.evaluation.words import count, decimals, joined, more, number, span
+from evalbias.evaluation.words import amount, count, decimals, interval_words, joined, number
 from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.resample import SCORE_SD, SHARE, defined_items
@@ -172,8 +172,8 @@ def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
             "interval is the one that allows for this."
         )
     value, least, most = unit * effect.effect, unit * effect.low, unit * effect.high
-    amount = f"{more(value, least, most)} {points} ({span(value, least, most)})"
-    return f"{LIKELIER} gets {amount}: {_verdict(effect)}.{caution}"
+    shown = f"{amount(value, least, most)} {points} ({interval_words(value, least, most)})"
+    return f"{LIKELIER} gets {shown}: {_verdict(effect)}.{caution}"
 
 
 def bias_score_caution(judged: Judged) -> str:
@@ -222,19 +222,19 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
         unit = _score_sd(estimate.name, measurement)
         value, low, high = (unit * end for end in ends)
         digits = decimals(value, low, high)
-        points, interval = more(value, low, high, digits), span(value, low, high, digits)
+        points, interval = amount(value, low, high, digits), interval_words(value, low, high, digits)
         return f"{favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
     if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
         value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
         wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
-        interval = span(value, low, high, digits=0)
+        interval = interval_words(value, low, high, digits=0)
         return f"{favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
     if estimate.unit == SCORE_SD:
         value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
         probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         return (
             f"in a pair of equal quality that the judge would otherwise find even, {favored} gets a win probability of "
-            f"{probability} % ({span(value, low, high, digits=0)})"
+            f"{probability} % ({interval_words(value, low, high, digits=0)})"
         )
     if estimate.unit == SHARE:
         value, low, high = (100 * (null + end) for end in ends)

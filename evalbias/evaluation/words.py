@@ -1,62 +1,29 @@
-"""Numbers, amounts and lists in words."""
+"""Figures, amounts and conclusions as text, in one form for terminal, page and JSON."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
+from typing import Literal
 
 import numpy as np
+import rich.table
 from numpy.typing import ArrayLike
-from rich.table import Table
-
-# An effect and its interval in words: how many points more or fewer something gets.
-
-
-def more(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return by how much, and "between ... and ..." where only bounds are known.
-
-    Examples:
-        >>> more(0.21, 0.1, 0.3), more(-0.21, -0.3, -0.1), more(math.nan, 0.07, 0.55)
-        ('0.21 more', '0.21 fewer', 'between 0.07 and 0.55 more')
-    """
-    if not math.isnan(value):
-        return _signed(value, digits)
-    nearer, farther = sorted((low, high), key=abs)
-    if round(low, digits) * round(high, digits) < 0:
-        return f"between {_signed(low, digits)} and {_signed(high, digits)}"
-    return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
-
-
-def span(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return the 95 % interval of what ``more`` says; of bounds, for which reliabilities they hold.
-
-    Of something that gets fewer, it is the interval of how many fewer.
-
-    Examples:
-        >>> span(0.21, 0.1, 0.3), span(-0.21, -0.3, -0.1)
-        ('95 % interval 0.10 to 0.30', '95 % interval 0.10 to 0.30')
-    """
-    if math.isnan(value):
-        return "95 % interval, if the reliability of one rating is .5 or more"
-    if _is_fewer(value, digits):
-        low, high = -high, -low
-    return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"
-
-
-def _signed(value: float, digits: int) -> str:
-    return f"{abs(value):.{digits}f} {'fewer' if _is_fewer(value, digits) else 'more'}"
-
-
-def _is_fewer(value: float, digits: int) -> bool:
-    return round(value, digits) < 0
-
-
-# Figures as text, in one form for tables, sentences and plots.
-
 
 UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
+LOW_COVERAGE = 0.1
+"""Median coverage below which answers mean little: the model hardly ever answers with a label."""
+Status = Literal["biased", "too few items", "no sign", "not measured"]
+STATUSES: Mapping[Status, str] = {
+    "biased": "the bias is significant, after a correction for testing several biases",
+    "too few items": "no bias was found, but one may have been missed",
+    "no sign": "no bias was found, and every effect worth finding is ruled out",
+    "not measured": "the data do not allow it",
+}
+"""Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
 TITLES = {
     "self_preference": "self-preference",
     "self": "self-bias",
@@ -67,6 +34,8 @@ TITLES = {
 }
 """Name of a bias, or of what else is measured -> its name in words, where that differs."""
 
+# --- figures ----------------------------------------------------------------------------------------------------------
+
 
 def number(value: float) -> str:
     """Format with two decimals and a sign.
@@ -76,6 +45,21 @@ def number(value: float) -> str:
         ('+0.31', '+0.00', 'undefined')
     """
     return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
+
+
+def share(value: float) -> str:
+    """Format with two decimals and no sign."""
+    return UNDEFINED if math.isnan(value) else f"{value:.2f}"
+
+
+def percent(share: float) -> str:
+    """Format a share as a percentage.
+
+    Examples:
+        >>> percent(0.666)
+        '67 %'
+    """
+    return f"{share * 100:.0f} %"
 
 
 def decimals(*values: float) -> int:
@@ -89,21 +73,6 @@ def decimals(*values: float) -> int:
     return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
 
-def model_title(name: str) -> str:
-    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
-
-    Examples:
-        >>> model_title("local/model.gguf@e9785dfff1a0"), model_title("openai/gpt-4o-mini")
-        ('model.gguf', 'openai/gpt-4o-mini')
-    """
-    return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
-
-
-def share(value: float) -> str:
-    """Format with two decimals and no sign."""
-    return UNDEFINED if math.isnan(value) else f"{value:.2f}"
-
-
 def ends(low: str, high: str) -> str:
     """Format an interval by its formatted ends.
 
@@ -112,11 +81,6 @@ def ends(low: str, high: str) -> str:
         ('+0.10 to +0.30', 'undefined', 'undefined to +0.30')
     """
     return low if low == high == UNDEFINED else f"{low} to {high}"
-
-
-def short(cell: str) -> str:
-    """Replace "undefined" by a dash, for wide tables."""
-    return cell.replace(UNDEFINED, "-")
 
 
 def p_text(p_value: float) -> str:
@@ -142,13 +106,60 @@ def p_equals(p_value: float) -> str:
 
 
 def mark(p_value: float) -> str:
-    """Return the paper's sign of significance: * below .05, dagger below .06."""
+    """Return the papers' sign of significance: * below .05, dagger below .06."""
     return "*" if p_value < 0.05 else "†" if p_value < 0.06 else ""
+
+
+# --- amounts: how many points more or fewer something gets ------------------------------------------------------------
+
+
+def amount(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return by how much, and "between ... and ..." where only bounds are known.
+
+    Examples:
+        >>> amount(0.21, 0.1, 0.3), amount(-0.21, -0.3, -0.1), amount(math.nan, 0.07, 0.55)
+        ('0.21 more', '0.21 fewer', 'between 0.07 and 0.55 more')
+    """
+    if not math.isnan(value):
+        return _signed(value, digits)
+    nearer, farther = sorted((low, high), key=abs)
+    if round(low, digits) * round(high, digits) < 0:
+        return f"between {_signed(low, digits)} and {_signed(high, digits)}"
+    return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
+
+
+def interval_words(value: float, low: float, high: float, digits: int = 2) -> str:
+    """Return the 95 % interval of what ``amount`` says; of bounds, for which reliabilities they hold.
+
+    Of something that gets fewer, it is the interval of how many fewer.
+
+    Examples:
+        >>> interval_words(0.21, 0.1, 0.3), interval_words(-0.21, -0.3, -0.1)
+        ('95 % interval 0.10 to 0.30', '95 % interval 0.10 to 0.30')
+    """
+    if math.isnan(value):
+        return "95 % interval, if the reliability of one rating is .5 or more"
+    if round(value, digits) < 0:
+        low, high = -high, -low
+    return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"
+
+
+def _signed(value: float, digits: int) -> str:
+    return f"{abs(value):.{digits}f} {'fewer' if round(value, digits) < 0 else 'more'}"
+
+
+# --- names and lists --------------------------------------------------------------------------------------------------
 
 
 def count(amount: int, word: str) -> str:
     """Return an amount with its noun in the right number."""
     return f"{amount} {word}" + ("" if amount == 1 else "s")
+
+
+def joined(names: Sequence[str]) -> str:
+    """Return names as people list them: "a, b and c"; empty without any."""
+    *others, last = names or [""]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def title(bias: str) -> str:
@@ -161,10 +172,111 @@ def title(bias: str) -> str:
     return TITLES.get(bias, bias.replace("_", " "))
 
 
-def joined(names: Sequence[str]) -> str:
-    """Return names as people list them: "a, b and c"; empty without any."""
-    *others, last = names or [""]
-    return f"{', '.join(others)} and {last}" if others else last
+def model_title(name: str) -> str:
+    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
+
+    Examples:
+        >>> model_title("local/model.gguf@e9785dfff1a0"), model_title("openai/gpt-4o-mini")
+        ('model.gguf', 'openai/gpt-4o-mini')
+    """
+    return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
+
+
+# --- conclusions ------------------------------------------------------------------------------------------------------
+
+
+def conclude(low: float, high: float, *, above: str, below: str, neither: str, undefined: str) -> str:
+    """Return the sentence that an interval allows: it lies above 0, below 0, holds 0, or is undefined.
+
+    Examples:
+        >>> said = {"above": "better", "below": "worse", "neither": "no change shown", "undefined": "too few items"}
+        >>> conclude(0.1, 0.3, **said), conclude(-0.1, 0.3, **said), conclude(math.nan, math.nan, **said)
+        ('better', 'no change shown', 'too few items')
+    """
+    if math.isnan(low):
+        return undefined
+    return above if low > 0 else below if high < 0 else neither
+
+
+def median_coverage(coverage: ArrayLike) -> float:
+    """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
+    values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else math.nan
+
+
+def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
+    """Return a warning where a model hardly ever answers with a label; empty where it answers, or nothing is known.
+
+    Args:
+        coverage: Criterion -> (n,) probabilities that the model answers with a label; NaN where unknown.
+
+    Examples:
+        >>> coverage_warning({"wit": [0.048, 0.02, 0.3]})[:69]
+        'Do not rely on this judge: its model hardly ever answers with a label'
+        >>> coverage_warning({"wit": [0.9, 0.8], "style": []})
+        ''
+    """
+    medians = {name: median_coverage(values) for name, values in coverage.items()}
+    low = {name: median for name, median in medians.items() if median < LOW_COVERAGE}  # NaN is not below
+    if not low:
+        return ""
+    judge = "this judge" if len(low) == len(medians) else f"this judge's answers on {joined(list(low))}"
+    shares = joined(["less than 0.1 %" if m < 0.001 else f"{100 * m:.2g} %" for m in low.values()])
+    return (
+        f"Do not rely on {judge}: its model hardly ever answers with a label (median probability {shares}), so its "
+        "answers mean little."
+    )
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts, of which the first names the row; a console prints it, a page lays it out.
+
+    Attributes:
+        headings: (c,) headings of the columns.
+        rows: (r, c) cells.
+        title: What the table shows; empty where its place says it.
+        caption: Note below the table; may be empty.
+        left: Number of columns, from the first, that hold words and are set from the left.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    caption: str = ""
+    left: int = 1
+
+    def without_empty(self, *, empty: str = "") -> Table:
+        """Return the table without its columns of figures that say nothing but ``empty``."""
+        kept = [k for k in range(len(self.headings)) if k < self.left or any(row[k] != empty for row in self.rows)]
+        rows = [[row[k] for k in kept] for row in self.rows]
+        return replace(self, headings=[self.headings[k] for k in kept], rows=rows)
+
+    def __rich__(self) -> rich.table.Table:
+        """Return the table for a console."""
+        shown = rich.table.Table(title=self.title or None, caption=self.caption or None)
+        for place, heading in enumerate(self.headings):
+            left = place < self.left
+            shown.add_column(heading, justify="left" if left else "right", overflow="fold" if left else "ellipsis")
+        for row in self.rows:
+            shown.add_row(*row)
+        return shown
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, without title and caption."""
+        lines = [self.headings, ["---" if place < self.left else "---:" for place in range(len(self.headings))]]
+        return "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [*lines, *self.rows]
+        )
+
+
+def short(cell: str) -> str:
+    """Replace "undefined" by a dash, for wide tables."""
+    return cell.replace(UNDEFINED, "-")
 
 
 def notebook_view(result: object) -> str:
@@ -172,10 +284,10 @@ def notebook_view(result: object) -> str:
     return str(resolve_name("evalbias.report.page:view")(result))
 
 
-def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> rich.table.Table:
     """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
     shown = headings if any(row[-1] != "0" for row in rows) else headings[:-1]
-    table = Table(title=name)
+    table = rich.table.Table(title=name)
     for place, heading in enumerate(shown):
         table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
     for row in rows:
@@ -189,9 +301,9 @@ class Tabular:
     A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``caption``.
     """
 
-    def table(self) -> Table:
+    def table(self) -> rich.table.Table:
         """Return the table for a terminal."""
-        table = Table(title=self._title(), caption=self.caption())
+        table = rich.table.Table(title=self._title(), caption=self.caption())
         for number, heading in enumerate(self._headings()):
             table.add_column(heading, justify="right" if number else "left")
         for row in self._rows():
@@ -214,41 +326,3 @@ class Tabular:
     def caption(self) -> str:
         """Return what stands below the table; empty for nothing."""
         return ""
-
-
-# Coverage, the probability that a judge's model answers with a label, and the warning where it is low.
-
-
-LOW_COVERAGE = 0.1
-"""Median coverage below which answers mean little: the model hardly ever answers with a label."""
-
-
-def median_coverage(coverage: ArrayLike) -> float:
-    """Return the median of (n,) coverages; NaN where the model reports only shares, or there is no model."""
-    values = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else float("nan")
-
-
-def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return a warning where a model hardly ever answers with a label; empty where it answers, or nothing is known.
-
-    Args:
-        coverage: Criterion -> (n,) coverages; NaN where unknown.
-
-    Examples:
-        >>> coverage_warning({"wit": [0.048, 0.02, 0.3]})[:69]
-        'Do not rely on this judge: its model hardly ever answers with a label'
-        >>> coverage_warning({"wit": [0.9, 0.8], "style": []})
-        ''
-    """
-    medians = {name: median_coverage(values) for name, values in coverage.items()}
-    low = {name: median for name, median in medians.items() if median < LOW_COVERAGE}  # NaN is not below
-    if not low:
-        return ""
-    judge = "this judge" if len(low) == len(medians) else f"this judge's answers on {joined(list(low))}"
-    shares = joined(["less than 0.1 %" if m < 0.001 else f"{100 * m:.2g} %" for m in low.values()])
-    return (
-        f"Do not rely on {judge}: its model hardly ever answers with a label (median probability {shares}), so its "
-        "answers mean little."
-    )

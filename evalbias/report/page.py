@@ -14,9 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.words import model_title
+from evalbias.evaluation.words import STATUSES, model_title
 from evalbias.report.blocks import Section, Words
-from evalbias.report.plots import STATUSES
 from evalbias.report.sections import Context, sections, several_criteria, worst_of
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from evalbias.evaluation.agreement import FLOORS
-from evalbias.evaluation.audit import Status
 from evalbias.evaluation.biases import EXPECTED, LikelihoodBias
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement, estimate_value
 from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, are_verdicts
-from evalbias.evaluation.words import count, decimals, share, title
+from evalbias.evaluation.words import count, decimals, percent, share, title
 from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
@@ -160,16 +159,6 @@ def quiet(axis: Axes) -> None:
 
 
 DASHED = (0, (4, 3))
-
-
-def percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    Examples:
-        >>> percent(0.666)
-        '67 %'
-    """
-    return f"{share * 100:.0f} %"
 
 
 def row_label(name: str, narrow: bool) -> str:
@@ -396,14 +385,6 @@ QUESTIONS: Mapping[str, str] = {
     "aspect": "What else did the loop change?",
 }
 """Name of a bias, or of what else is measured -> the question that measuring it answers."""
-
-STATUSES: Mapping[Status, str] = {
-    "biased": "the bias is significant, after a correction for testing several biases",
-    "too few items": "no bias was found, but one may have been missed",
-    "no sign": "no bias was found, and every effect worth finding is ruled out",
-    "not measured": "the data do not allow it",
-}
-"""Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
 
 ESTIMATES: Mapping[str, str] = {
     "likelihood_effect": "Effect of likelihood at equal quality",

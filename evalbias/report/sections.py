@@ -18,20 +18,18 @@ from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
 from evalbias.evaluation.loops import Aspect, LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import ends, joined, number, p_text, share, title
+from evalbias.evaluation.words import STATUSES, ends, joined, number, p_text, percent, share, title
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report.blocks import Block, Facts, Item, Items, Passage, Section, Table, Words
 from evalbias.report.plots import (
-    STATUSES,
     by_construction,
     changes,
     drawing_of,
     estimate_rows,
     name_of,
-    percent,
     plot,
     question_of,
     rounds,
