@@ -72,7 +72,6 @@ TESTS = {
         "measures/test_ranks.py",
         "measures/test_intervals.py",
     ],
-    "measures.answers": ["measures/test_answers.py"],
     "measures.arrays": [],
     "measures.corrections": ["measures/test_corrected.py", "programs/test_likelihood_calibration.py"],
     "measures.effect_statistic": [
@@ -98,10 +97,7 @@ TESTS = {
     ],
     "measures.loops": ["measures/test_self_bias.py", "measures/test_statistic.py"],
     "measures.mixture": ["measures/test_significance.py"],
-    "measures.mqm": ["measures/test_instructscore.py", "measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_items": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_severities": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_verdicts": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm": ["measures/test_mqm.py"],
     "measures.pairs": [
         "measures/test_balanced_rate.py",
         "measures/test_both_orders.py",
@@ -112,7 +108,6 @@ TESTS = {
         "evaluation/test_verbosity.py",
     ],
     "measures.position_calibration": ["measures/test_calibration.py", "measures/test_position_calibration.py"],
-    "measures.quotations": ["measures/test_mqm.py", "measures/test_mqm_layouts.py", "data/test_refinements.py"],
     "measures.ratings": [
         "measures/test_curvature.py",
         "measures/test_raters.py",

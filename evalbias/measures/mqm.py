@@ -1,25 +1,30 @@
-"""MQM feedback: errors read from text, and their score."""
+r"""MQM errors: their score (Freitag et al. 2021; Xu et al. 2024, section 4.1), and how lists of them are read.
+
+Layouts that are read, where SEVERITY is critical, major or minor:
+
+* a list, one error a line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
+* sections, ``SEVERITY:`` above their errors, ``CATEGORY/SUBCATEGORY - 'span'`` each, or above ``no-error`` (GEMBA-MQM,
+  Kocmi and Federmann 2023);
+* a JSON list of objects, or a Markdown table, with a column ``severity``;
+* reports of InstructScore (Xu et al. 2023), by ``read_instructscore``.
+
+A text is read whole or not at all. Whatever is not an error in one of these layouts, a statement that there are none,
+or a heading makes it unreadable: never perfect, and never an error short. Ask a model that can answer in types for
+``list[MQMError]`` instead (``MQMFeedback(typed=True)``).
+"""
 
 from __future__ import annotations
 
-import itertools
+import json
 import re
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-
-from evalbias.measures.mqm_items import items, reports_more
-from evalbias.measures.mqm_severities import SEVERITY, Mention, mentions
-from evalbias.measures.mqm_verdicts import ERRORS, NUMBER, faults_a_quotation, number_of, stated_total, verdict
-from evalbias.measures.quotations import MASKS, QUOTATION, UNCLOSED, mask_quotations, quoted
-
-# MQM errors and their score (Freitag et al. 2021; Xu et al. 2024, section 4.1).
-
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
 LONGEST = 20_000
 """Most characters of an answer that is read. No list of errors is that long: the longest of 19,700 recorded answers has
 1,072 characters, but a model that repeats itself up to the length limit writes any number of them."""
+SEVERITIES = ("critical", "major", "minor")
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,6 @@ def mqm_score(
     Returns:
         Score in points, in [floor, 0], where 0 means no errors; NaN if ``errors`` is None.
 
-    Raises:
-        KeyError: An error has an unknown severity.
-
     Examples:
         >>> mqm_score([MQMError("major"), MQMError("minor"), MQMError("minor")])
         -7.0
@@ -86,12 +88,211 @@ def mqm_score(
     return max(floor, float(sum(weights[error.severity] for error in errors)))
 
 
-# Read InstructScore reports: numbered errors, each with a type, a severity and a location (Xu et al. 2023).
+# Lists of errors, read line by line.
 
 
-_COUNT = re.compile(rf"\bcontains?\s+(?:no|{NUMBER})\s+errors?\b", re.IGNORECASE)
+_SEVERITY = r"(?P<severity>critical|major|minor)"
+_KIND = r"(?P<kind>[^\W\d][^'\"\u2018-\u201e\n.,;:!?]{0,80}?)"
+_MARK = r"['\"\u2018-\u201e`]"
+_QUOTED = r"(?:['\u2018`](?P<single>.+)['\u2019`]|[\"\u201c\u201e](?P<double>.+)[\"\u201d\u201c])"
+_END = r"[^\w'\"\u2018-\u201e`]*$"
+_WHY = r"(?:[,.]? (?:(?:as|because|since) |it should|this |the (?:correct|translation) )(?P<why>.*))?"
+_MARKUP = re.compile(r"```\w*|\*\*|__|(?m:^[ \t]*#+[ \t]*)")
+_BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
+_NEXT = re.compile(r"(?<=error)s?[.;,]?\s+(?:and\s+)?(?=['\"\u2018\u201c\u201e`])")
+"""Where a second error begins on a line of a list."""
+_LISTED = re.compile(
+    rf"^\s*{_QUOTED}\s+(?:is|are|was|were)(?: considered)?\s*an?\s*{_SEVERITY}(?:\s+(?!err|mistake){_KIND})?"
+    rf"(?P<noun> (?:err+or|mistake)s?)?{_WHY}\W*$",
+    re.IGNORECASE,
+)
+_STATED = re.compile(
+    rf"^(?:[^'\"]* )?(?:there is|translation (?:is|has|contains)) an? {_SEVERITY}(?: {_KIND})?(?P<noun> error)"
+    rf"(?: in (?:the|this) translation)?{_WHY}\W*$",
+    re.IGNORECASE,
+)
+"""One error without its place, such as ``The translation is a critical non-translation error``."""
+_MORE = re.compile(r"\b(?:critical|major|minor|errors?|mistakes?|also|too|another|as well)\b", re.IGNORECASE)
+"""Words that may report a further error."""
+_CATEGORIES = (
+    *("accuracy", "fluency", "style", "terminology", "locale", "non-translation", "other", "addition", "omission"),
+    *("mistranslation", "untranslated", "grammar", "spelling", "punctuation", "register", "inconsisten", "awkward"),
+    *("inappropriate", "character encoding"),
+)
+_CATEGORY = re.compile(rf"(?:{'|'.join(_CATEGORIES)})(?!.* (?:and|&) )", re.IGNORECASE)
+_SECTION = re.compile(rf"^\W*{_SEVERITY}(?: severity)?(?: errors?)?\s*[:\uff1a]\s*(?P<rest>.*)$", re.IGNORECASE)
+_BELOW = re.compile(
+    rf"^(?:{_KIND}\s*[-:\u2013]\s*)?{_QUOTED}{_END}|^(?P<alone>[^\W\d][\w-]*(?: [\w-]+)?(?:/[\w -]+)?)\W*$",
+    re.IGNORECASE,
+)
+_SEVERAL = re.compile(
+    rf"{_MARK}\s*(?:[,;.&/|:(-]|(?:and|or|is|are|was|should|instead|in)\b|$)|(?:^|\s){_MARK}", re.IGNORECASE
+)
+"""Marks inside a quotation that end one and begin another."""
+_NOTHING = re.compile(
+    r"^\W*(?:(?:there (?:is|are|were) |(?:the|this) translation (?:is (?:(?!not )\w+ )*)?"
+    r"(?:contains?|has|with|and contains) )?"
+    r"(?:no[- ]errors?|none|n/?a|nil|no|nothing)(?: (?:was |were |are )?(?:found|identified|detected))?"
+    r"(?: in (?:the|this|either)? ?(?:\w+ )?(?:translation|text|output))?)(?:\W*\(?no-errors?)?\W*$"
+    r"|^(?:the|this) translation (?:does not|doesn't) (?:contain|have) any errors?\W*$",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"^\W*(?:mqm )?(?:error )?(?:annotations?|errors?|mqm|feedback|answer|output)\s*:?\W*$"
+    r"|^\W*$|^improved translation:",
+    re.IGNORECASE,
+)
+_BLOCKED = re.compile(
+    r"\bblocked\b|\bcontent (?:filter|policy)|\b(?:i'?m|i am) (?:sorry|unable|not able)\b"
+    r"|\bi (?:cannot|can't)\b(?! (?:find|see))",
+    re.IGNORECASE,
+)
+_TORN = re.compile(
+    rf"^(?!.*\b(?:critical|major|minor)\b)\s*{_MARK}(?:[^'\"\u2018-\u201e`]|(?<=\w)['\u2019](?=\w))*"
+    rf"(?:{_MARK}(?: (?:is|are)(?: an?(?: [cm][a-z]{{0,6}})?)?)?)?$",
+    re.IGNORECASE,
+)
+"""A last line that breaks off before its severity, or inside it, as at the length limit."""
+
+
+def parse_mqm(text: str | None) -> list[MQMError] | None:
+    """List the errors of a feedback text; None if it is empty, blocked or unreadable.
+
+    Examples:
+        >>> [e.severity for e in parse_mqm("'cat' is a minor style error")], parse_mqm("no-error"), parse_mqm("")
+        (['minor'], [], None)
+    """
+    reading = read_mqm(text)
+    return list(reading.errors) if reading.status in ("errors", "no errors") else None
+
+
+def read_mqm(text: str | None) -> MQMReading:
+    """Read the errors of a feedback text and classify the text.
+
+    Args:
+        text: Feedback as the judge wrote it; None or blank text is ``"empty"``. A last line that breaks off before its
+            severity, as at the length limit, is left out. A text of more than ``LONGEST`` characters is unreadable.
+
+    Examples:
+        >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
+        'mistranslation'
+        >>> [read_mqm(t).status for t in ("no-error", " ", "blocked", "1. 2. 3.", "no major errors")]
+        ['no errors', 'empty', 'blocked', 'unreadable', 'unreadable']
+    """
+    if text is None or not text.strip():
+        return MQMReading("empty")
+    if len(text) > LONGEST:
+        return MQMReading("unreadable")
+    bare = _MARKUP.sub("", text).strip()
+    records = _json_records(bare) if bare[:1] in ("[", "{") else _table_records(bare) if bare[:1] == "|" else None
+    if records is not None:
+        return _of_records(records)
+    errors: list[MQMError] = []
+    denied: set[str] = set()
+    section, nothing = "", False
+    lines = [_BULLET.sub("", line).strip() for line in bare.split("\n") if line.strip()]
+    for number, line in enumerate(lines, start=1):
+        if heading := _SECTION.match(line):
+            section, line = heading["severity"].lower(), heading["rest"].strip()
+        if _LABEL.match(line):
+            continue
+        if _NOTHING.match(line):
+            denied, nothing = denied | {section}, nothing or not section
+            continue
+        entries = [line] if section else _NEXT.split(line)
+        for place, entry in enumerate(entries, start=1):
+            last = number == len(lines) and place == len(entries)
+            if error := _below(entry, section) if section else _listed(entry, last=last):
+                errors.append(error)
+            elif not (last and errors and _TORN.match(entry)):
+                return MQMReading("blocked" if _BLOCKED.search(bare) else "unreadable")
+    if any(error.severity in denied for error in errors) or (nothing and errors):
+        return MQMReading("unreadable")  # contradicts itself
+    if errors:
+        return MQMReading("errors", tuple(errors))
+    return MQMReading("no errors" if nothing or denied == {*SEVERITIES} else "unreadable")
+
+
+def _listed(entry: str, *, last: bool) -> MQMError | None:
+    """Read ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error``, or an error without a place; None for anything else."""
+    match = _LISTED.match(entry) or _STATED.match(entry)
+    if match is None or _MORE.search(match["why"] or ""):
+        return None
+    span, kind = (match["single"] or match["double"]) if match.re is _LISTED else None, match["kind"] or ""
+    begun = last and len(kind) > 2 and any(name.startswith(kind.lower()) for name in _CATEGORIES)  # breaks off
+    if (
+        not (_CATEGORY.match(kind) or not kind or match["noun"] or begun)
+        or (span and _SEVERAL.search(span))
+        or re.search(_SEVERITY, kind, re.IGNORECASE)
+    ):
+        return None  # no error by its words, or several
+    return _error(match["severity"], span, kind)
+
+
+def _below(entry: str, severity: str) -> MQMError | None:
+    """Read ``CATEGORY/SUBCATEGORY - 'span'``, or one of its two parts, below a severity; None for anything else."""
+    match = _BELOW.match(entry)
+    if match is None or re.search(_SEVERITY, entry, re.IGNORECASE):
+        return None
+    span, kind = match["single"] or match["double"], match["kind"] or match["alone"] or ""
+    if (span and _SEVERAL.search(span)) or (kind and not _CATEGORY.match(kind)):
+        return None
+    return _error(severity, span, kind)
+
+
+def _error(severity: str, span: str | None, kind: str) -> MQMError:
+    category, _, subcategory = re.sub(r"\s*err+ors?$", "", kind).strip(" /-").partition("/")
+    return MQMError(severity.lower(), span, category.strip(), subcategory.strip())
+
+
+def _json_records(text: str) -> list[object] | None:
+    """Return the objects of a JSON list, or of the only list in a JSON object; None if the text is no such JSON."""
+    try:
+        content = json.loads(text, object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError):  # no JSON, or deeper than any list of errors
+        return None
+    lists = [content] if isinstance(content, list) else [v for v in content.values() if isinstance(v, list)]
+    return lists[0] if len(lists) == 1 else [None]
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a name is given twice, and an error could be left out")
+    return dict(pairs)
+
+
+def _table_records(text: str) -> list[object]:
+    """Return the rows of a Markdown table, each with the names of its head; None for a row that does not fit it."""
+    lines = [line.strip().strip("|") for line in text.split("\n") if line.strip()]
+    rows = [[cell.strip(" '\"") for cell in line.split("|")] for line in lines]
+    head = [name.lower() for name in rows[0]]
+    if len(rows) < 3 or len({*head}) < len(head) or not re.fullmatch(r"[-:| ]+", lines[1]):
+        return [None]  # breaks off, or is no table
+    return [dict(zip(head, row, strict=True)) if len(row) == len(head) else None for row in rows[2:]]
+
+
+def _of_records(records: list[object]) -> MQMReading:
+    """Read one error from each record, by its names ``severity``, ``span``, ``category`` and ``subcategory``."""
+    errors = []
+    for record in records:
+        severity = str(record.get("severity", "")).lower() if isinstance(record, Mapping) else ""
+        if not isinstance(record, Mapping) or severity not in SEVERITIES:
+            return MQMReading("unreadable")
+        span, kinds = record.get("span", record.get("text")), [record.get("category"), record.get("subcategory")]
+        kinds = [record.get("type"), None] if kinds == [None, None] else kinds
+        if not all(part is None or isinstance(part, str) for part in (span, *kinds)):
+            return MQMReading("unreadable")  # a list of spans: of one error or of several?
+        errors.append(_error(severity, span or None, "/".join(part for part in kinds if part)))
+    return MQMReading("errors", tuple(errors)) if errors else MQMReading("no errors")
+
+
+# Reports of InstructScore: numbered errors, each with a type, a severity and a location (Xu et al. 2023).
+
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_COUNT = re.compile(rf"\bcontains?\s+(?P<number>zero|{'|'.join(_NUMBERS)}|\d{{1,2}})\s+errors?\b", re.IGNORECASE)
 _TYPE = re.compile(r"^[^\w\n]*error\s+type\s*(?:\d+\s*)?:[ \t]*(?P<kind>.*)$", re.IGNORECASE | re.MULTILINE)
-_SEVERITY = re.compile(
+_RATED = re.compile(
     r"^[^\w\n]*major\s*/\s*minor(?:\s+\d+)?\s*:\s*(?P<severity>major|minor)\b(?!\s*(?:/|or\b))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -121,229 +322,18 @@ def read_instructscore(text: str | None) -> MQMReading:
         return MQMReading("empty")
     if len(text) > LONGEST:
         return MQMReading("unreadable")
-    starts = [m.start() for m in _TYPE.finditer(text)]
-    errors = [_error(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
-    announced = _COUNT.search(text)
-    count = len(errors) if announced is None else number_of(announced["number"] or "0")
-    readable = tuple(error for error in errors if error is not None)
-    if len(readable) < max(count, len(errors)) or (announced is None and not errors):
-        return MQMReading("unreadable")
-    return MQMReading("errors", readable) if readable else MQMReading("no errors")
-
-
-def _error(block: str) -> MQMError | None:
-    kind, severity, location = _TYPE.search(block), _SEVERITY.search(block), _LOCATION.search(block)
-    if kind is None or severity is None:
-        return None
-    span = location["span"].strip(" \t\r\"'\u201c\u201d") if location else ""
-    return MQMError(severity["severity"].lower(), span or None, kind["kind"].strip(" \t\r."))
-
-
-# Read MQM feedback: which errors does a judge report, or does it state that there are none?
-#
-# Layouts that are understood, where SEVERITY is critical, major or minor:
-#
-# * a list, ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
-# * sections, ``SEVERITY:`` followed by their errors or by ``no-error`` (GEMBA-MQM, Kocmi and Federmann 2023), where a
-#   line may list several errors (see ``mqm_items``);
-# * compact lists, ``'span' - SEVERITY/CATEGORY; ...`` (AutoMQM, Fernandes et al. 2023), in any order of their parts;
-# * prose, such as "There are two major errors." or "a minor mistranslation of 'cat'".
-#
-# Every severity outside of quotations must be accounted for, as a certain number of errors or as a denial, and every
-# quotation as an error, its correction or a comment. A text that leaves one open, contradicts itself, or reports an
-# error without its severity is unreadable: never perfect, and never an error short.
-
-
-SEVERITIES = ("critical", "major", "minor")
-
-_FENCE = re.compile(r"```\w*")
-_MARKUP = re.compile(r"\*\*|__|(?m:^[ \t]*#+[ \t]*)")
-_BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
-_HEADING = rf"(?:critical|major|minor)(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\(\d{{1,2}}\)\s*)?[:\uff1a]"
-_INLINE_HEADING = re.compile(rf"(?<!\s)\s*[/;|.,]\s*(?={_HEADING})", re.IGNORECASE)
-_SECTION = re.compile(
-    rf"^[\s(\[]*{SEVERITY.pattern}(?:\s+(?:severity\s+)?{ERRORS})?\s*(?:\((?P<number>\d{{1,2}})\)\s*)?[:\uff1a](?P<rest>.*)$",
-    re.IGNORECASE,
-)
-_SENTENCE = re.compile(rf"(?<=[.!?])\s+(?=[A-Z({MASKS}\"'])|;\s*")
-_LABEL = re.compile(
-    r"^\W*(?:mqm )?(?:(?:error )?annotations?|errors?|mqm|feedback|answer|output)\s*:\s*(?=\S)", re.IGNORECASE
-)
-_NOTHING = re.compile(
-    r"^\W*(?:no[- ]?errors?|none|n/?a|nil|no|nothing)(?: (?:was |were )?(?:found|identified|detected))?\W*$",
-    re.IGNORECASE,
-)
-_MARKS = rf"[^\w{MASKS}]*"
-_STATES_NUMBER = re.compile(
-    rf"^{_MARKS}(?P<number>\d{{1,2}})(?: {ERRORS}\s*:\s*(?=\S)|(?: {ERRORS})?{_MARKS}$)", re.IGNORECASE
-)
-"""A line such as ``2`` or ``2 errors``, or the beginning of ``2 errors: 'cat', 'dog'``."""
-_SEVERITY_BEGUN = r"(?:c(?:r(?:i(?:t(?:i(?:ca?)?)?)?)?)?|m(?:a(?:jo?)?|i(?:no?)?)?)"
-_ARTICLE = rf"(?:an?|the)(?:\s+{_SEVERITY_BEGUN})?"
-_TORN = re.compile(
-    rf"^[^\w.!]*(?:(?<=\s)(?:(?:is|are|was|were)(?:\s+{_ARTICLE})?|{_ARTICLE})[^\w.!]*)?$", re.IGNORECASE
-)
-"""A line that breaks off before its severity, or inside it."""
-
-
-def read_mqm(text: str | None) -> MQMReading:
-    """Read the errors of a feedback text and classify the text.
-
-    A last line that breaks off before its severity, as at the length limit, is left out. A text of more than
-    ``LONGEST`` characters is unreadable.
-
-    Args:
-        text: Feedback as the judge wrote it; None or blank text is ``"empty"``.
-
-    Examples:
-        >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
-        'mistranslation'
-        >>> read_mqm("No major errors, but there is a minor fluency/spelling error.").errors
-        (MQMError(severity='minor', span=None, category='fluency', subcategory='spelling'),)
-        >>> [read_mqm(t).status for t in ("no-error", " ", "blocked", "1. 2. 3.", "no major errors")]
-        ['no errors', 'empty', 'blocked', 'unreadable', 'unreadable']
-    """
-    if text is None or not text.strip():
-        return MQMReading("empty")
-    if len(text) > LONGEST:
-        return MQMReading("unreadable")
-    bare = text.strip().strip("'\"\u201c\u201d`.")
-    if _NOTHING.match(bare):
-        return MQMReading("no errors")  # with the quotation marks of the instruction
-    try:
-        masked, spans = mask_quotations(_FENCE.sub("", text.strip()))
-    except OverflowError:
-        return MQMReading("unreadable")
-    return _Reader(spans).read(masked)
-
-
-def parse_mqm(text: str | None) -> list[MQMError] | None:
-    """List the errors of a feedback text; None if it is empty, blocked or unreadable.
-
-    Examples:
-        >>> [e.severity for e in parse_mqm("'cat' is a minor style error")], parse_mqm("no-error"), parse_mqm("")
-        (['minor'], [], None)
-    """
-    reading = read_mqm(text)
-    return list(reading.errors) if reading.status in ("errors", "no errors") else None
-
-
-@dataclass
-class _Reader:
-    """State of a reading.
-
-    Attributes:
-        spans: Quoted texts of the masked quotations.
-        errors: Errors that were listed one by one.
-        counts: Severity -> number of errors that the text states.
-        denied: Severities of which the text says that there are no errors.
-        verdicts: Verdicts on the sentences without a severity.
-        total: Number of all errors, if the text states one.
-    """
-
-    spans: list[str]
-    errors: list[MQMError] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    denied: set[str] = field(default_factory=set)
-    verdicts: set[str] = field(default_factory=set)
-    total: int | None = None
-
-    def read(self, masked: str) -> MQMReading:
-        """Read all lines of a masked text and put what they say together."""
-        lines = _INLINE_HEADING.sub("\n", _MARKUP.sub("", masked)).split("\n")
-        lines = [_BULLET.sub("", line).strip() for line in lines if line.strip()]
-        section = None
-        for number, line in enumerate(lines, start=1):
-            last = number == len(lines)
-            heading = _SECTION.match(line)
-            if heading:
-                section = heading["severity"].lower()
-                if heading["number"]:
-                    self._count(section, int(heading["number"]))
-                line = heading["rest"].strip()
-            if not line:
-                continue
-            if section is not None and not SEVERITY.search(line):
-                self._item(line, section, last)
-            else:
-                self._sentences(line, last)
-        return self._reading()
-
-    def _item(self, line: str, severity: str, last: bool) -> None:
-        """Read a line of a section."""
-        stated = _STATES_NUMBER.match(line)
-        if stated:
-            self._count(severity, int(stated["number"]))
-            line = line[stated.end() :]
-        if _NOTHING.match(line):
-            self.denied.add(severity)
-        elif line and not (last and UNCLOSED.match(line) and not re.search(QUOTATION, line)):
-            found = items(line, goes_on=any(error.severity == severity for error in reversed(self.errors)))
-            for mask, kind in found or ():
-                self._error(severity, mask, kind)
-            self.verdicts |= {"unsure"} if found is None else set()
-
-    def _sentences(self, line: str, last: bool) -> None:
-        """Read a line of prose or of a list."""
-        sentences = [part for part in _SENTENCE.split(_LABEL.sub("", line)) if part.strip()]
-        for number, sentence in enumerate(sentences, start=1):
-            ends = last and number == len(sentences)
-            found = mentions(sentence, torn=ends and not sentence.rstrip().endswith((".", "!")))
-            for mention in found:
-                self._mention(mention)
-            if found:
-                self._rest(sentence, found)
-            elif ends and (_TORN.match(sentence) or UNCLOSED.match(sentence)):
-                self.verdicts.add("other")
-            else:
-                self.total = stated_total(sentence) if self.total is None else self.total
-                judged = verdict(sentence)
-                self.verdicts.add("unsure" if judged == "other" and reports_more(sentence, 0) else judged)
-
-    def _rest(self, sentence: str, found: list[Mention]) -> None:
-        """Check that a sentence with severities reports no other errors."""
-        before = SEVERITY.split(sentence)[0]
-        self.total = stated_total(before) if self.total is None else self.total
-        number = sum(mention.number for mention in found)
-        if faults_a_quotation(before) or (number and reports_more(sentence, number)):
-            self.verdicts.add("unsure")
-
-    def _mention(self, mention: Mention) -> None:
-        if mention.says == "errors":
-            for mask in mention.masks or [""] * mention.number:
-                self._error(mention.severity, mask, mention.kind)
-        elif mention.says == "count":
-            self._count(mention.severity, mention.number)
-        elif mention.says == "denied":
-            self.denied.add(mention.severity)
-        else:
-            self.verdicts.add("unsure" if mention.says == "unsure" else "other")
-
-    def _error(self, severity: str, mask: str, kind: str) -> None:
-        category, _, subcategory = kind.strip(" /-").partition("/")
-        span = quoted(mask, self.spans) if mask else None
-        self.errors.append(MQMError(severity, span, category.strip(), subcategory.strip()))
-
-    def _count(self, severity: str, number: int) -> None:
-        if number:
-            self.counts[severity] += number
-        else:
-            self.denied.add(severity)
-
-    def _reading(self) -> MQMReading:
-        listed = Counter(error.severity for error in self.errors)
-        reported = listed | self.counts  # an error that is listed and counted is one
-        contradicts = (
-            any(listed[s] not in (0, n) for s, n in self.counts.items())
-            or self.denied & reported.keys()
-            or ("none" in self.verdicts and reported)
-            or self.total not in (None, sum(reported.values()))
-        )
-        if "unsure" in self.verdicts or contradicts:
+    types, errors = list(_TYPE.finditer(text)), []
+    ends = [*(match.start() for match in types[1:]), len(text)]
+    for kind, end in zip(types, ends, strict=False):  # the last end alone where no error is listed
+        block = text[kind.start() : end]
+        rated, location = _RATED.search(block), _LOCATION.search(block)
+        if rated is None:
             return MQMReading("unreadable")
-        if reported:
-            counted = [MQMError(s) for s, n in self.counts.items() if not listed[s] for _ in range(n)]
-            return MQMReading("errors", (*self.errors, *counted))
-        if "other" not in self.verdicts and ("none" in self.verdicts or self.denied == {*SEVERITIES}):
-            return MQMReading("no errors")
-        return MQMReading("blocked" if "blocked" in self.verdicts else "unreadable")
+        span = location["span"].strip(" \t\r\"'\u201c\u201d") if location else ""
+        errors.append(MQMError(rated["severity"].lower(), span or None, kind["kind"].strip(" \t\r.")))
+    announced = _COUNT.search(text)
+    number = announced["number"].lower().replace("zero", "no") if announced else ""
+    least = _NUMBERS.index(number) if number in _NUMBERS else int(number or 1)
+    if len(errors) < least:
+        return MQMReading("unreadable")
+    return MQMReading("errors", tuple(errors)) if errors else MQMReading("no errors")

@@ -84,7 +84,7 @@ def test_parsing_rarely_differs_from_counting_substrings(folder):
             differs += not np.isnan(score) and score != record["self_score"]
     assert total == 12100
     assert differs <= 25  # quoted words such as 'major events', negations, and several spans in one line
-    assert undefined < 0.04 * total  # the published code scores all of these as perfect
+    assert undefined < 0.05 * total  # the published code scores all of these as perfect
 
 
 def test_invalid_recordings_are_refused(tmp_path):

@@ -1,48 +1,199 @@
+"""MQM feedback: each text is read whole, with exactly the errors that it reports, or not at all."""
+
+import itertools
 import math
 
 import pytest
 
 from evalbias.measures import MQMError, mqm_score, parse_mqm, read_mqm
-from evalbias.measures.mqm_verdicts import verdict
-from evalbias.measures.quotations import mask_quotations, quoted
+from evalbias.measures.mqm import read_instructscore
+
+READ = [  # with the critical, major and minor errors
+    ("'cat' is a critical accuracy/mistranslation error", (1, 0, 0)),
+    ('"cat" is a major accuracy/addition error\n"the" is a minor style/awkward error', (0, 1, 1)),
+    ("1. 'cat' is a major accuracy/omission error\n2. 'dog' is a major accuracy/omission error", (0, 2, 0)),
+    ("- 'cat' is a minor fluency/grammar error.\n- 'dog' is a minor fluency/grammar error.", (0, 0, 2)),
+    ("**'cat'** is a **major** accuracy/mistranslation error", (0, 1, 0)),
+    ("\u201ccat\u201d is considered a critical accuracy/mistranslation error", (1, 0, 0)),
+    ("'the dogs' house' is a minor fluency/punctuation error", (0, 0, 1)),
+    ("'no major errors' is a minor style/awkward error", (0, 0, 1)),
+    ("'cat' is a major accuracy/mistranslation error\n'dog' is a min", (0, 1, 0)),
+    ("'cat' is a major accuracy/mistranslation error\n'dog' is a", (0, 1, 0)),
+    ("'cat' is a major accuracy/mistranslation error\n'dog and", (0, 1, 0)),
+    ("MQM annotations:\n'cat' is a minor fluency/spelling error", (0, 0, 1)),
+    ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"', (0, 1, 0)),
+    ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nfluency/grammar - "dog"\nMinor:\nstyle - "a"', (0, 2, 1)),
+    ("Critical:\nno-error\nMajor:\nno-error\nMinor:\nno-error", (0, 0, 0)),
+    ("**Critical:**\n- None\n\n**Major:**\n- accuracy/omission - 'cat'\n\n**Minor:**\n- None", (0, 1, 0)),
+    ("Major:\nErrors:\n'cat'", (0, 1, 0)),
+    ("Major: accuracy/mistranslation - 'cat'\nMajor: accuracy/omission - 'dog'", (0, 2, 0)),
+    ("Major: fluency", (0, 1, 0)),
+    ("Major: accuracy/mistranslation - 'a, b and c'", (0, 1, 0)),
+    ("'a' is a major accuracy error, it should be 'b'.", (0, 1, 0)),
+    ("The source says nothing, so there is a critical non-translation error.", (1, 0, 0)),
+    ("'a' is a major accuracy error and 'b' is a minor fluency error", (0, 1, 1)),
+    ("no-error", (0, 0, 0)),
+    ("No errors were found, no-error.", (0, 0, 0)),
+    ("'no-error'", (0, 0, 0)),
+    ("The translation does not contain any errors.", (0, 0, 0)),
+    ("No", (0, 0, 0)),
+    ("\"a\" is a minor style error; 'b' is a Major terminology error.", (0, 1, 1)),
+    ("'it's' is a minor fluency/spelling error", (0, 0, 1)),
+    ("'is highly critical' is a major accuracy/mistranslation error", (0, 1, 0)),
+    ("'10 major projects' is a minor accuracy/addition error", (0, 0, 1)),
+    ("\u2018wort\u2019 is considered a minor accuracy/addition error", (0, 0, 1)),
+    ("'word' is a minor flu", (0, 0, 1)),
+    ("The source is not a valid input, so there is a critical non-translation error.", (1, 0, 0)),
+]
+RECORDS = [
+    ('[{"span": "cat", "severity": "major"}]', (0, 1, 0)),
+    ('```json\n{"errors": [{"severity": "Minor", "type": "style"}, {"severity": "major"}]}\n```', (0, 1, 1)),
+    ("[]", (0, 0, 0)),
+    ('{"errors": []}', (0, 0, 0)),
+    ("| Span | Severity |\n|---|---|\n| cat | major |\n| 'dog' | minor |", (0, 1, 1)),
+    ('[{"span": "cat"}]', None),  # how severe?
+    ('[{"severity": "major"}, {"severity": "sev', None),  # breaks off
+    ('[{"severity": "major"}, "and more"]', None),
+    ('{"major": [{"severity": "major"}], "minor": []}', None),  # which list?
+    ('{"errors": [{"severity": "major"}], "errors": []}', None),
+    ('[{"severity": "major", "span": ["a", "b"]}]', None),  # one or two?
+    ("[" * 15_000, None),
+    ("{}", None),
+    ("| span | severity |\n|---|---|\n| cat | major |\n| dog | mi", None),
+    ("| span | severity |\n|---|---|", None),
+    ("| span | severity |\n| cat | major |\n| dog | minor |", None),  # no head?
+]
+UNREADABLE = r"""
+'cat', 'dog' and 'cow' are minor terminology errors
+'cat', 'dog' are a minor terminology error
+'cat' is a minor style error. 'dog' is a maj; 'cow' is a minor style error.
+'cat' is a major accuracy/mistranslation error\n'dog' is a typo, it should be 'hound'
+'London' is a major city.
+'cat' is an accuracy/mistranslation error (major)
+There are three errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error
+accuracy/omission (major): 'cat' and 'dog'
+accuracy errors (major): 'cat'
+the grammar mistakes (minor): 'cat'
+'cat' is a major accuracy/mistranslation error\nno-error
+no-error\n'cat' is a minor style/awkward error
+'cat' is a major accuracy/mistranslation error. Some minor errors remain.
+Critical:\nno-error\nMajor:\nno-error\nMinor:
+Critical:\nno-error
+Critical: 0\nMajor: 2\nMinor: 1
+## Major errors\n'cat' is mistranslated
+Major (2):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'
+Major (3):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'
+Minor: 'a', 'the'
+Major:\nSee above.
+Major: accuracy/mistranslation - "a", fluency/grammar - "b"
+Major: accuracy/mistranslation - "a", "b"
+Major: omission of 'a', 'b'
+Major: accuracy, mistranslation
+Major: fluency, style
+Major: accuracy/mistranslation fluency/grammar
+Major: accuracy/mistranslation, fluency/grammar - 'a'
+Major: 'a', accuracy/mistranslation, 'b', fluency/grammar
+Major: 'a' accuracy/mistranslation 'b' fluency/grammar
+Major:\n1. 'a' 2. 'b'
+Major errors: 1. 'a' 3. 'b'
+Major errors: 7. 'a' 8. 'b'
+Major: #1 'a' #2 'b'
+Major: 'a' 'b'
+Major: 'a', 'b' 'c'
+Major: 'a'; the rest is odd
+Major: 'a' / 'b'
+Major: 'a' or 'b'
+Major: 'a' since it is plural / 'b' since it is past
+Major: 'a' and 'b' are mistranslated
+Major: 'a' is mistranslated, 'b' too
+Major: two omissions
+Major: 'a' 2x
+Major: 'a' (2)
+Major: 2 errors: 'a'
+Major: accuracy/mistranslation -> 'a', 'b'
+Major: accuracy/mistranslation (should be 'c'), 'b'
+Major: accuracy/omission - the cat, the dog
+Major: accuracy/mistranslation - 'a', and another one at the end
+Major: 'a' Minor: 'b'
+Major:\nError 1: 'a'\nError 2: 'b'
+Major:\nSpan: 'a'\nCategory: accuracy/omission
+Major: "a" should be "b", "c" should be "d"
+Major: should be 'b' instead of 'a'
+Major:\nIt should be 'b'.
+'don't', 'can't' are minor fluency/spelling errors
+There are 2 major errors.
+There are 3 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error
+The translation contains several major errors.
+The translation contains at least two major errors.
+There are two or three minor errors.
+There are minor errors in the translation.
+no-error. The translation is fine except a major mistranslation of 'cat'.
+There are no major errors except a major mistranslation of 'cat'.
+There is a mistranslation of 'cat'. The error is minor.
+The change in meaning is major.
+'cat' is wrong, and 'dog' is a minor style error.
+There is a major error in 'a' and another one in 'b'.
+There is a major error at the beginning and another at the end.
+There is a major error in 'a' and a minor one in 'b'.
+There is a major mistranslation and a serious omission.
+There is a major mistranslation and omission.
+There is a major error, and there is a mistake in the tense.
+There is a major mistranslation of 'a' and of 'b'.
+Two errors: 'a' is a major accuracy error.
+Two mistranslations: 'a' (major).
+Several errors: 'a' is a major accuracy error.
+There are two major errors: 'a', 'b' and 'c'.
+'a' is a major accuracy error, 'b' is mistranslated
+'a' is a major accuracy error and 'b' too.
+'a' is a major accuracy error\n'b' too
+'a' is a major accuracy error. So is 'b'.
+'a' is a major accuracy error. The same holds for 'b'.
+'a' - major/accuracy, 'b', 'c' - minor/fluency
+No errors found. Improved translation: 'cat'
+No other errors.
+No errors in the first sentence.
+Almost no errors.
+Are there no errors?
+Where there is nothing to find, write no-error.
+The categories are accuracy, fluency, style, terminology, non-translation, other, or no-error.
+No significant errors.
+There are no grammatical errors.
+No errors in grammar.
+No errors. However, 'cat' should be 'dog'.
+There are no errors except for the word 'cat'.
+I am not sure that there are no errors.
+The translation is not free of errors.
+The translation is not accurate.
+The translation is mostly correct.
+The translation is not correct.
+No errors. The second sentence is missing.
+'cat' - major/accuracy, 'dog' - minor/fluency, 'cow' - minor/style
+""".replace("\n\n", "\n")
+UNREADABLE = [line.replace("\\n", "\n") for line in UNREADABLE.strip().split("\n")]
+"""Texts that report another number of errors than one could read, or of which nobody can be sure."""
 
 
-@pytest.mark.parametrize(
-    ("text", "severities"),
-    [
-        ("'cat' is a major accuracy/mistranslation error", ["major"]),
-        ("'a' is a minor fluency/grammar error\n'b' is a critical accuracy/omission error", ["minor", "critical"]),
-        ("\"a\" is a minor style error; 'b' is a Major terminology error.", ["minor", "major"]),
-        ("'it's' is a minor fluency/spelling error", ["minor"]),
-        ("'is highly critical' is a major accuracy/mistranslation error", ["major"]),
-        ("'10 major projects' is a minor accuracy/addition error", ["minor"]),
-        ("No major errors. One minor fluency/punctuation error is the missing comma.", ["minor"]),
-        ("No major errors, but there is a minor fluency/spelling error.", ["minor"]),
-        ("There are no problems, but a major accuracy error", ["major"]),
-        ("\u2018wort\u2019 is considered a minor accuracy/addition error", ["minor"]),
-        ("'word' (major accuracy/mistranslation)", ["major"]),
-        ("'word': minor fluency", ["minor"]),
-        ("'word' is a minor flu", ["minor"]),  # cut off by the length limit
-        ("The source is not a valid input, so there is a critical non-translation error.", ["critical"]),
-    ],
-)
-def test_errors_in_the_shapes_that_models_write(text, severities):
-    assert [e.severity for e in read_mqm(text).errors] == severities
+@pytest.mark.parametrize(("text", "counts"), [*READ, *RECORDS, *((text, None) for text in UNREADABLE)])
+def test_layouts(text, counts):
+    errors = parse_mqm(text)
+    found = (
+        None if errors is None else tuple(sum(e.severity == s for e in errors) for s in ("critical", "major", "minor"))
+    )
+    assert found == counts
 
 
 @pytest.mark.parametrize(
     ("text", "status"),
     [
-        ("no-error", "no errors"),
         ("No errors.", "no errors"),
         ("There are no errors in the translation.", "no errors"),
-        ("There are no major errors.", "unreadable"),  # nothing is said of minor ones
-        ("no critical or major errors", "unreadable"),
-        ("no critical, major or minor errors", "no errors"),
         ("none", "no errors"),
         ("None found.", "no errors"),
         ("The translation is correct and contains no errors.", "no errors"),
+        ("The translation is not correct and contains no errors.", "unreadable"),
         ("The translation does not contain any errors.", "no errors"),
+        ("There are no major errors.", "unreadable"),  # nothing is said of minor ones
+        ("no critical or major errors", "unreadable"),
         ("", "empty"),
         (" \n", "empty"),
         (None, "empty"),
@@ -60,30 +211,27 @@ def test_text_without_errors_is_classified(text, status):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "expected"),
+    ("text", "errors"),
     [
-        ("The translation has no errors", "none"),
-        ("The translation has no errors in grammar", "unsure"),  # and elsewhere?
-        ("There is an error in the tense", "unsure"),
-        ("I am unable to answer", "blocked"),
-        ("The translation is accurate", "label"),
-        ("Here are the errors", "label"),
-        ("Explanation: the word is missing", "label"),
-        ("...", "label"),
-        ("The sentence is long", "other"),
-        ("There are no other errors", "other"),
-        ("This error changes the meaning", "other"),
+        (
+            "'the cat' is a major accuracy/untranslated text error",
+            [MQMError("major", "the cat", "accuracy", "untranslated text")],
+        ),
+        (
+            'Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nMinor: style',
+            [MQMError("major", "cat", "accuracy", "addition"), MQMError("minor", None, "style")],
+        ),
+        ("'it's' is a minor error", [MQMError("minor", "it's")]),
+        ("There is a critical non-translation error.", [MQMError("critical", None, "non-translation")]),
+        ('[{"severity": "minor", "text": "a", "type": "style/awkward"}]', [MQMError("minor", "a", "style", "awkward")]),
+        (
+            '[{"severity": "minor", "category": "style", "subcategory": "awkward"}]',
+            [MQMError("minor", None, "style", "awkward")],
+        ),
     ],
 )
-def test_sentences_without_a_severity(sentence, expected):
-    assert verdict(sentence) == expected
-
-
-def test_location_category_and_severity_are_read():
-    (error,) = parse_mqm("'the cat' is a major accuracy/untranslated text error")
-    assert error == MQMError("major", "the cat", "accuracy", "untranslated text")
-    (bare,) = parse_mqm("a minor locale convention error")
-    assert bare == MQMError("minor", None, "locale convention", "")
+def test_spans_and_categories(text, errors):
+    assert parse_mqm(text) == errors
 
 
 def test_scores_by_hand():
@@ -96,23 +244,85 @@ def test_scores_by_hand():
     assert math.isnan(mqm_score(parse_mqm("")))
 
 
-def test_other_wordings_of_the_same_verdict():
-    assert read_mqm("I cannot find any errors.").status == "no errors"
-    assert read_mqm('"no-error"').status == "no errors"
-    assert read_mqm("I cannot help with that.").status == "blocked"
-    (error,) = read_mqm("'cat' is an accuracy error (major).").errors
-    assert (error.severity, error.span, error.category) == ("major", "cat", "accuracy")
-
-
-def test_a_quotation_ends_where_the_sentence_goes_on_or_the_line_ends():
-    for text in ("'the dogs' house' is wrong", "'the dogs' house' IS WRONG", "'the dogs' house'\nThe rest"):
-        masked, spans = mask_quotations(text)
-        assert spans == ["the dogs' house"]
-        assert quoted(masked[0], spans) == "the dogs' house"
-    assert mask_quotations("'a' is MAJOR, 'b' is minor")[1] == ["a", "b"]
-
-
-@pytest.mark.parametrize("mark", "'\u2018\u201a`\u00b4\"\u201c\u201e\u00ab")
+@pytest.mark.parametrize("mark", "'\u2018`\"\u201c\u201e")
 def test_a_quotation_that_breaks_off_is_no_error(mark):
     assert len(parse_mqm(f"'cat' is a minor style error\n{mark}dog and")) == 1
     assert len(parse_mqm(f"Minor:\n'cat'\n{mark}dog and")) == 1
+
+
+def test_a_judge_who_adds_a_doubt_never_raises_the_score():
+    """Whatever is said besides a certain report, the score stays the same or becomes undefined: it is never better."""
+    report = "'cat' is a major accuracy/mistranslation error"
+    for text in [*(text for text, _ in READ), *UNREADABLE]:
+        errors = parse_mqm(f"{report}\n{text}")
+        assert errors is None or mqm_score(errors) <= -5, text
+
+
+ERRORS = [
+    "'{}'",
+    "'{}' (wrong)",
+    "accuracy/omission - '{}'",
+    "'{}': fluency/grammar",
+    "omission of '{}'",
+    "'{}' is wrong",
+]
+JOINTS = (", ", "; ", " and ", ", and ", " & ", ". ", " / ", " | ", "\n", " ")
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("heading", ["Major: ", "Major errors:\n", "Major:\n- "])
+def test_errors_on_one_line_are_all_counted_or_the_text_is_undefined(n, heading):
+    for layout in itertools.product(ERRORS, repeat=n):
+        listed = [error.format(word) for error, word in zip(layout, ("cat", "don't", "a, b"), strict=False)]
+        numbered = " ".join(f"{number}. {error}" for number, error in enumerate(listed, start=1))
+        for text in [numbered, *(joint.join(listed) for joint in JOINTS)]:
+            errors = parse_mqm(heading + text)
+            assert errors is None or len(errors) == n, text
+
+
+@pytest.mark.parametrize("rest", ["{} too", "another in {}", "a mistranslation of {}", "{} as well", "also {}", "{}"])
+@pytest.mark.parametrize("joint", [" and ", ", ", ", and ", ". Also ", "; "])
+def test_an_error_without_a_severity_is_never_left_out(rest, joint):
+    text = "'cat' is a major accuracy/mistranslation error" + joint + rest.format("'dog'") + "."
+    assert parse_mqm(text) is None
+
+
+# Reports of InstructScore, read by hand.
+
+MAJOR = 'Error type 1: Incorrect translation is missing content\nMajor/minor: Major\nError location 1: "the dog"\n'
+MINOR = "Error type 2: awkward\nMajor/minor: Minor\nError location 2:\nExplanation for error 2: a matter of taste\n"
+LISTED = (
+    MQMError("major", "the dog", "Incorrect translation is missing content"),
+    MQMError("minor", None, "awkward"),
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "errors"),
+    [
+        (f"Your Translation contains 2 errors:\n{MAJOR}{MINOR}", LISTED),
+        (f"Your translation contains one error:\n{MAJOR}", LISTED[:1]),
+        (MAJOR + MINOR, LISTED),  # announces nothing
+        ("Error type 1: style\nMajor/minor: minor", (MQMError("minor", None, "style"),)),  # no location
+    ],
+)
+def test_errors_have_a_place_a_kind_and_a_severity(report, errors):
+    reading = read_instructscore(report)
+    assert (reading.status, reading.errors) == ("errors", errors)
+
+
+@pytest.mark.parametrize(
+    ("report", "status"),
+    [
+        ("Your Translation contains 0 errors:", "no errors"),
+        ("Your Translation contains no errors.", "no errors"),
+        ("I cannot judge this.", "unreadable"),
+        (f"Your Translation contains three errors:\n{MAJOR}{MINOR}", "unreadable"),
+        ("Your Translation contains 1 error:\n" + MAJOR.replace("Major\n", "Major or Minor\n"), "unreadable"),
+        (" \n", "empty"),
+        (None, "empty"),
+    ],
+)
+def test_a_report_without_errors_is_classified(report, status):
+    reading = read_instructscore(report)
+    assert (reading.status, reading.errors) == (status, ())

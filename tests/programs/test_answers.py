@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.measures.answers import boxed_answer, same_value
+from evalbias.programs.feedback import boxed_answer, same_value
 
 
 @pytest.mark.parametrize(
