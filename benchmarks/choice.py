@@ -16,7 +16,6 @@ is chosen that agrees better with people at no larger bias. ``LikelihoodMitigati
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from benchmarks.likelihood_bias.table import markdown
-from benchmarks.results import write_section
+from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import likelihood_effects
@@ -181,7 +179,7 @@ def _agrees(taste: Taste, given: Taste) -> bool:
 
 
 def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
-    """Run all worlds and return the section for RESULTS.md."""
+    """Run all worlds and return the section."""
     rows = []
     for inputs in sizes:
         for number, world in enumerate(WORLDS):
@@ -210,16 +208,12 @@ def section(repeats: int, sizes: Sequence[int], seed: int) -> str:
 
 def main() -> None:
     """Parse the command line and run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--repeats", type=int, default=400)
     parser.add_argument("--inputs", type=int, nargs="+", default=[150, 240])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     text = section(args.repeats, args.inputs, args.seed)
-    print(text)
-    if args.write:
-        write_section("choice", text)
+    finish(args, "choice", text)
 
 
 if __name__ == "__main__":

@@ -60,37 +60,43 @@ def test_every_command_has_the_options_that_a_page_gives_it():
 
 
 @pytest.mark.parametrize(
-    ("page", "told", "measured"),
+    ("page", "told", "results", "measured"),
     [
         (
             "docs/biases/likelihood.md",
             r"effect of \.1 in (\d+) % of samples, \.2 in (\d+) %, and \.3 in (\d+) %",
+            "statistical_truth",
             r"an effect is found: .* of \+0\.1 in (\d+) %, of \+0\.2 in (\d+) %, of \+0\.3 in (\d+) %",
         ),
         (
             "docs/limits.md",
             r"one moves \.8 points and the other 1\.2, an unbiased judge is called biased in (\d+) % of samples of 600",
+            "statistical_truth",
             r"\| 0\.8, 1\.2 \| 600 \|(?: [^|]+ \|){3} \**(\d+\.\d) %",
         ),
         (
             "docs/methods/likelihood.md",
             r"choose for (\d+) pairs .* The given judge was kept in (\d+);",
+            "mitigation",
             r"Compiled: the given judge was kept in (?=\d+ of (\d+))(\d+) of",
         ),
         (
             "docs/methods/fairness-search.md",
             r"embedded, 50 searches \| 100 \| (\d+) % \| (\d+) %",
+            "racing",
             r"50 searches of 5 epochs .*? \| 100 \| [\d, ]+ \| (\d+)% (?:[^|]+\|){4} (\d+)%",
         ),
         (
             "docs/how-to/server.md",
             r"gets ([\d,]+) judgments with 8 demonstrations .* with 64 requests in flight, and ([\d,]+) with 1,024",
+            "serving",
             r"CPU ms a request .*?\| 64 \| (\d+) .*? \| 1024 \| (\d+) ",
         ),
     ],
 )
-def test_the_figures_of_a_page_are_those_of_results(page, told, measured):
-    texts = [" ".join((ROOT / file).read_text(encoding="utf-8").split()) for file in (page, "benchmarks/RESULTS.md")]
+def test_the_figures_of_a_page_are_those_of_results(page, told, results, measured):
+    files = page, f"benchmarks/results/{results}.md"
+    texts = [" ".join((ROOT / file).read_text(encoding="utf-8").split()) for file in files]
     found = [re.search(pattern, text) for pattern, text in zip((told, measured), texts, strict=True)]
     page_says, results_say = ([round(float(f.replace(",", ""))) for f in match.groups()] for match in found)
     assert page_says == results_say

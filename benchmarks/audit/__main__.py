@@ -10,10 +10,10 @@ the first ``--peer-draws`` draws of ``--peer-judges``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from benchmarks.audit.judges import JUDGES, Drawn, draw
 from benchmarks.audit.ours import findings
 from benchmarks.audit.peers import VERSIONS, applies, ask
 from benchmarks.audit.table import OURS, Flags, table
-from benchmarks.results import write_section
+from benchmarks.harness import argument_parser, finish
 
 TEXT = """
 ## The audit beside its peers
@@ -37,10 +37,8 @@ their own default thresholds: {versions}. judgekit reads the same answers and th
 ask the planted judge again about padded text, which removes the length's tie with quality by experiment and is not
 possible for recorded answers. The planted judge answers juryrig's padded text with the same error as the original.
 juryrig's position flag also rises for inconsistency between the orders, which a judge of noise has. "-": the tool
-audits no such judge, or was not run on it; a planted bias at 0 may be one that the tool has no test for. No audit of
-evalbias flags over-confidence: it reports the calibration error with its interval, because the slope of people's
-choices on an unbiased judge's log-odds here is 1.1 for one rater and 1.6 for the mean of three. Of few draws, shares
-are rough.
+audits no such judge, or was not run on it; a planted bias at 0 may be one that the tool has no test for. Of few draws,
+shares are rough.
 """
 
 
@@ -57,6 +55,7 @@ def flags_of(tool: str, judge: str, n: int, draws: int, *, out: Path, seed: int)
     done = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     missing = range(len(done), draws)
     judges = (drawn(judge, n, index, seed) for index in missing)
+    flags: Iterator[set[str]]
     if tool == OURS:
         flags = (biased(one, index) for one, index in zip(judges, missing, strict=True))
     else:
@@ -76,15 +75,12 @@ def biased(one: Drawn, seed: int) -> set[str]:
 
 def main() -> None:
     """Parse the command line and run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__, out="audit-peers")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--peer-draws", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="+", default=[120, 568])
     parser.add_argument("--peers", nargs="*", choices=list(VERSIONS), default=list(VERSIONS))
     parser.add_argument("--peer-judges", nargs="+", choices=list(JUDGES), default=list(JUDGES))
-    parser.add_argument("--out", type=Path, default=Path("runs/audit-peers"))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     flags: dict[tuple[str, str, int], Flags] = {}
@@ -97,9 +93,7 @@ def main() -> None:
     versions = ", ".join(f"{peer} {VERSIONS[peer]}" for peer in args.peers)
     text = TEXT.format(module="`benchmarks/audit/judges.py`", versions=versions) + "\n"
     text += table(JUDGES, args.sizes, flags)
-    print(text)
-    if args.write:
-        write_section("audit", text)
+    finish(args, "audit", text)
 
 
 if __name__ == "__main__":

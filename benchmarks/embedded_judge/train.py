@@ -181,7 +181,7 @@ def train(out: Path, *, steps: int, seed: int, resume: bool) -> None:
         set_rate(optimizer, peak=PEAK, warmup=WARMUP, step=step, steps=steps)
         losses = losses_of_step(model, probes, episodes, step, step / steps)
         optimizer.zero_grad()
-        sum(WEIGHTS[name.split()[-1]] * loss for name, loss in losses.items()).backward()
+        torch.stack([WEIGHTS[name.split()[-1]] * loss for name, loss in losses.items()]).sum().backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         course.step(step, {name: loss.item() for name, loss in losses.items()})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +32,6 @@ class Packed:
         sees: (T, T) whether a token attends to another.
         last: (n,) place of each prompt's last token.
         answers: For each prompt, the token of every answer -> its share in the target.
-        weights: (n,) factors on the losses.
     """
 
     ids: Tensor
@@ -39,7 +39,6 @@ class Packed:
     sees: Tensor
     last: list[int]
     answers: list[dict[int, float]]
-    weights: list[float]
 
 
 def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:
@@ -69,12 +68,11 @@ def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:
         torch.from_numpy(sees),
         [last[prompt] for prompt in prompts],
         answers,
-        [question.weight for question in questions],
     )
 
 
 def answer_losses(model: torch.nn.Module, packed: Packed) -> Tensor:
-    """Return the weighted cross-entropy in nats of each answer, (n,), over the whole vocabulary.
+    """Return the cross-entropy in nats of each answer, (n,), over the whole vocabulary.
 
     A judge that puts probability on other tokens than the labels is thus taught to answer with a label.
     """
@@ -84,9 +82,11 @@ def answer_losses(model: torch.nn.Module, packed: Packed) -> Tensor:
         attention_mask=packed.sees[None, None],
         use_cache=False,
     ).last_hidden_state[0, packed.last]  # (n, d)
-    logprobs = log_softmax(model.get_output_embeddings()(hidden).float(), dim=-1)  # (n, V)
-    losses = [
-        -weight * sum(share * row[token] for token, share in answer.items())
-        for row, answer, weight in zip(logprobs, packed.answers, packed.weights, strict=True)
-    ]
-    return torch.stack(losses)
+    head: Any = model.get_output_embeddings
+    logprobs = log_softmax(head()(hidden).float(), dim=-1)  # (n, V)
+    return torch.stack(
+        [
+            -torch.stack([share * row[token] for token, share in answer.items()]).sum()
+            for row, answer in zip(logprobs, packed.answers, strict=True)
+        ]
+    )

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
 
 import dspy
 
-from benchmarks.small_judge.corpus import around
+from benchmarks.harness import data_folder
 from evalbias import data
 from evalbias.data.pairing import by_input
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
@@ -41,23 +38,11 @@ class Question:
         messages: Prompt.
         labels: Possible answers.
         target: Answer -> share of people, summing to 1.
-        weight: Factor on its loss.
     """
 
     messages: list[Message]
     labels: tuple[str, ...]
     target: dict[str, float]
-    weight: float = 1.0
-
-
-class Weights(Protocol):
-    """Weights of questions by their outputs."""
-
-    def item(self, example: dspy.Example, criterion: Criterion) -> float:
-        """Return the weight of the question for an output's score."""
-
-    def pair(self, first: dspy.Example, second: dspy.Example, criterion: Criterion) -> float:
-        """Return the weight of the question which of two outputs is better."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +64,15 @@ class Rated:
 
 def rated(name: str) -> Rated:
     """Load a data set from ``EVALBIAS_DATA`` (default ../shared/data) and split it by input."""
-    folder = Path(os.environ.get("EVALBIAS_DATA", "../shared/data"))
-    items = list(data.load(name, folder / FILES[name]))
+    items = list(data.load(name, data_folder(FILES[name])))
     train, test = data.split(items, seed=SPLIT_SEED, by="input")
     return Rated(name, PRESETS[name], train, test)
+
+
+def around(score: float, criterion: Criterion) -> dict[str, float]:
+    """Return the probabilities of the two labels next to a score whose expectation is the score."""
+    shares = {label: 1 - abs(score - value) for label, value in zip(criterion.labels, criterion.values, strict=True)}
+    return {label: share for label, share in shares.items() if share > 0}
 
 
 def pointwise(example: dspy.Example, criterion: Criterion, bins: Sequence[float] | None) -> Question | None:
@@ -115,7 +105,7 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
 Draw = Callable[[random.Random], list[Question]]
 
 
-def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int, weights: Weights | None = None) -> Draw:
+def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int) -> Draw:
     """Return a function that draws the questions of some outputs of some inputs, all on one criterion."""
     documents = list(by_input(data_set.train).values())
 
@@ -126,16 +116,12 @@ def pointwise_draws(data_set: Rated, *, inputs: int, outputs: int, weights: Weig
             for document in rng.sample(documents, inputs)
             for example in rng.sample(document, min(outputs, len(document)))
         ]
-        return [
-            replace(question, weight=weights.item(e, criterion)) if weights else question
-            for e in drawn
-            if (question := pointwise(e, criterion, bins))
-        ]
+        return [question for e in drawn if (question := pointwise(e, criterion, bins))]
 
     return _until_any(draw)
 
 
-def pairwise_draws(data_set: Rated, *, inputs: int, weights: Weights | None = None) -> Draw:
+def pairwise_draws(data_set: Rated, *, inputs: int) -> Draw:
     """Return a function that draws a pair of outputs of some inputs, in both orders, all on one criterion."""
     documents = [document for document in by_input(data_set.train).values() if len(document) > 1]
 
@@ -143,11 +129,7 @@ def pairwise_draws(data_set: Rated, *, inputs: int, weights: Weights | None = No
         criterion = rng.choice(data_set.criteria)
         pairs = [rng.sample(document, 2) for document in rng.sample(documents, inputs)]
         orders = itertools.chain.from_iterable(((a, b), (b, a)) for a, b in pairs)
-        return [
-            replace(question, weight=weights.pair(a, b, criterion)) if weights else question
-            for a, b in orders
-            if (question := pairwise(a, b, criterion))
-        ]
+        return [question for a, b in orders if (question := pairwise(a, b, criterion))]
 
     return _until_any(draw)
 

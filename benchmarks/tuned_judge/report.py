@@ -1,4 +1,4 @@
-"""Write the tuned judge's record and evaluation into benchmarks/RESULTS.md.
+"""Write the tuned judge's record and evaluation into benchmarks/results/tuned_judge.md.
 
 usage: python -m benchmarks.tuned_judge.report RECORD.json NAME=EVALUATION.json ...
 """
@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.likelihood_bias.published import JUDGES, TABLE
-from benchmarks.likelihood_bias.table import markdown
-from benchmarks.results import write_section
+from benchmarks.harness import RESULTS, markdown, write_section
+from benchmarks.likelihood_table import JUDGES, TABLE
 from evalbias.values import number
 
 
@@ -48,10 +47,10 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
             "## The tuned judge",
             f"{record['base']} with a LoRA adapter of rank {record['settings']['rank']}, trained in {record['steps']} "
             f"steps ({record['seconds'] / 60:.0f} minutes in one thread) on questions from training inputs only: "
-            f"{questions}. All numbers are of inputs that no question was drawn from; 95 % intervals in brackets. *LS "
-            "alone* and *length alone* are Spearman's rho with people of two judges that read no text; a negative "
-            "one means that people prefer short texts. Published "
-            "figures are of other splits and of 8 random demonstrations -> the paper's.",
+            f"{questions}. All numbers are of inputs that no question was drawn from; 95 % intervals in brackets. "
+            "*Likelihood alone* and *length alone* are Spearman's rho with people of two judges that read no text; a "
+            "negative one means that people prefer short texts. Published figures are of other splits and of 8 random "
+            "demonstrations -> the paper's.",
             markdown(headings, body),
             "Pairs that people rated differently, asked in both orders: how often the first position wins, and the "
             "share of pairs in which the average over the orders agrees with people.",
@@ -87,6 +86,7 @@ if __name__ == "__main__":
     training, *judges = sys.argv[1:]
     named = dict(judge.split("=", 1) for judge in judges)
     write_section(
+        RESULTS / "tuned_judge.md",
         "tuned_judge",
         report(
             json.loads(Path(training).read_text(encoding="utf-8")),

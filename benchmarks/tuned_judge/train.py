@@ -1,13 +1,12 @@
 """Adapt SmolLM2-135M-Instruct to human ratings with LoRA.
 
 usage: python -m benchmarks.tuned_judge.train OUT [--sets tmu-gfm summeval] [--steps 200] [--seed 0]
-           [--balance likelihood] [--resume]
+           [--resume]
 
 The model is read from EVALBIAS_MODELS (default .models; see ``make models``), the ratings from EVALBIAS_DATA (default
 ../shared/data). OUT becomes the folder of the adapter, with losses.jsonl and record.json. A stopped run resumes from
 its last checkpoint and draws the same questions as an uninterrupted one; --steps may differ, which moves the end,
-before which the learning rate falls. --balance weights the questions so that the likelihood under the model as it
-comes, or the likelihood and the length together, say nothing about the ratings (``balance.py``).
+before which the learning rate falls.
 
 What ships is trained on permissively licensed ratings only. WebNLG's (CC BY-NC-SA 4.0) need to be asked for, --sets
 webnlg2020, and an adapter trained on them may not be passed on with evalbias.
@@ -19,8 +18,6 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +25,13 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import save_file
 
-from benchmarks.kept_answers import keeping_answers
 from benchmarks.pretrained import SMOLLM2, models_folder
-from benchmarks.tuned_judge.balance import Balance
 from benchmarks.tuned_judge.packing import answer_losses, pack
 from benchmarks.tuned_judge.questions import (
     FILES,
     PERMISSIVE,
     SPLIT_SEED,
     Draw,
-    Rated,
     pairwise_draws,
     pointwise_draws,
     rated,
@@ -51,7 +45,6 @@ RANK, SCALE = 12, 2.0
 PEAK, WARMUP, FALL = 1e-3, 10, 0.2
 """Learning rate, steps until it is reached, and share of the steps in which it falls to 0 at the end."""
 
-LIKELIHOOD, LENGTH_TOO = "likelihood", "likelihood-and-length"
 POINTWISE, PAIRWISE = "pointwise", "pairwise"
 COURSE = {
     "tmu-gfm": (*[(POINTWISE, 8, 6)] * 3, (PAIRWISE, 4, 2)) * 2,
@@ -66,20 +59,16 @@ EVERY = 5
 """Number of steps between checkpoints."""
 
 
-def draws(names: list[str], balance: Callable[[Rated], Balance] | None) -> list[tuple[str, Draw]]:
-    """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions.
-
-    ``balance`` makes the weights of a data set's questions.
-    """
+def draws(names: list[str]) -> list[tuple[str, Draw]]:
+    """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions."""
     turns: list[tuple[str, Draw]] = []
     for name in names:
         items = rated(name)
-        weights = balance(items) if balance else None
         for kind, inputs, outputs in COURSE[name]:
             if kind == PAIRWISE:
-                draw = pairwise_draws(items, inputs=inputs, weights=weights)
+                draw = pairwise_draws(items, inputs=inputs)
             else:
-                draw = pointwise_draws(items, inputs=inputs, outputs=outputs, weights=weights)
+                draw = pointwise_draws(items, inputs=inputs, outputs=outputs)
             turns.append((f"{name} {kind}", draw))
     return turns
 
@@ -111,7 +100,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--balance", choices=[LIKELIHOOD, LENGTH_TOO])
     parser.add_argument("--resume", action="store_true")
     return parser.parse_args()
 
@@ -123,12 +111,7 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     lm = LocalLM(str(models_folder() / SMOLLM2), device="cpu", dtype="bfloat16")
-    balance = None
-    if args.balance:
-        balance = partial(
-            Balance, lm=keeping_answers(lm, args.out / "likelihoods.jsonl"), length=args.balance == LENGTH_TOO
-        )
-    turns = draws(args.sets, balance)  # before the adapter changes the model
+    turns = draws(args.sets)
     engine = lm.engine
     model = get_peft_model(
         engine.loaded.model, LoraConfig(r=RANK, lora_alpha=round(SCALE * RANK), target_modules="all-linear")
@@ -173,7 +156,6 @@ def main() -> None:
         "questions": {kind: sum(row["questions"] for row in rows if row["kind"] == kind) for kind in kinds},
         "split": {"by": "input", "seed": SPLIT_SEED},
         "settings": {"rank": RANK, "scale": SCALE, "peak": PEAK, "warmup": WARMUP, "fall": FALL, "course": COURSE},
-        "balanced": args.balance,
         "steps": args.steps,
         "seed": args.seed,
         "seconds": seconds,

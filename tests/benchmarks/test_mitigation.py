@@ -2,8 +2,7 @@
 
 import dspy
 
-from benchmarks.mitigation.cases import drawn
-from benchmarks.mitigation.report import lines, report
+from benchmarks.mitigation import drawn, lines, report
 
 
 def items(inputs, outputs):

@@ -7,9 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutants.__main__ import EQUIVALENTS, MODULES, SHARED, TESTS, files_of, section, within_function
-from benchmarks.mutants.faults import Mutant, compiles, meaning, names_of, path_of
-from benchmarks.mutants.trial import exchange
+from benchmarks.mutants import (
+    EQUIVALENTS,
+    MODULES,
+    SHARED,
+    TESTS,
+    Mutant,
+    compiles,
+    exchange,
+    files_of,
+    meaning,
+    names_of,
+    path_of,
+    section,
+    within_function,
+)
 
 CODE = """
 import dataclasses, functools

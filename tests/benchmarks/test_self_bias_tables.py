@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import dspy
 import pytest
 
-from benchmarks.self_bias import commongen, synthetic
-from benchmarks.self_bias.__main__ import synthetic as synthetic_section
-from benchmarks.self_bias.recorded import first_to_last, recorded, unreadable_answers
+from benchmarks import commongen
+from benchmarks import self_bias as synthetic
+from benchmarks.self_bias import first_to_last, recorded, unreadable_answers
+from benchmarks.self_bias import synthetic as synthetic_section
 from tests.models_of_text import Seeded
 
 

@@ -5,13 +5,22 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.statistical_truth.checks import Check, check, shares_found
-from benchmarks.statistical_truth.drift import drift_table
-from benchmarks.statistical_truth.effect import check_effect, effect_table
-from benchmarks.statistical_truth.power import power, power_table
-from benchmarks.statistical_truth.scales import check_scales, scales_table
-from benchmarks.statistical_truth.table import report
-from benchmarks.statistical_truth.worlds import WORLDS, normal, scoring
+from benchmarks.statistical_truth import (
+    WORLDS,
+    Check,
+    check,
+    check_effect,
+    check_scales,
+    drift_table,
+    effect_table,
+    normal,
+    power,
+    power_table,
+    report,
+    scales_table,
+    scoring,
+    shares_found,
+)
 
 SETS = 120
 """Data sets: a share of 95 % has a standard error of 2 %."""

@@ -5,15 +5,22 @@ import numpy as np
 import pytest
 from fakes import PARTS, FormulaLM
 
-import benchmarks.zepo.__main__ as command
-from benchmarks.zepo import baselines, racing
-from benchmarks.zepo.baselines import BERTScore
-from benchmarks.zepo.labeled import compiled, gepa, miprov2
-from benchmarks.zepo.methods import CriterionResult, Settings, run
-from benchmarks.zepo.mitigations import recorded_pairs
-from benchmarks.zepo.published import SPEARMAN
-from benchmarks.zepo.table import agreement_table, report
-from benchmarks.zepo.writer import grammar_writer
+from benchmarks import fairness_search as command
+from benchmarks import racing
+from benchmarks.fairness_search import (
+    SPEARMAN,
+    BERTScore,
+    CriterionResult,
+    Settings,
+    agreement_table,
+    compiled,
+    gepa,
+    grammar_writer,
+    miprov2,
+    report,
+    run,
+)
+from benchmarks.position import recorded_pairs
 from evalbias import embedded_judge_lm
 from evalbias.data import pairs, world
 from evalbias.data import world as wordings
@@ -90,11 +97,11 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
             return super().loglikelihood(questions)
 
     lm, rated = Scorer(), [dspy.Example(source="s", output="q=1 z=2")]
-    assert baselines.direct(SYNTHETIC, rated, lm).tolist() == [4.0]
-    assert baselines.g_eval(SYNTHETIC, rated, lm).tolist() == pytest.approx([3.55])
+    assert command.direct(SYNTHETIC, rated, lm).tolist() == [4.0]
+    assert command.g_eval(SYNTHETIC, rated, lm).tolist() == pytest.approx([3.55])
     (other,) = (c for c in NEWSROOM if c.name == "fluency")
     for criterion in (SYNTHETIC, other):
-        assert baselines.gpt_score(criterion, rated, lm).tolist() == [(2 - 20 - 1) / 2]
+        assert command.gpt_score(criterion, rated, lm).tolist() == [(2 - 20 - 1) / 2]
         assert criterion.title in lm.tasks[0]
         assert criterion.definition in lm.tasks[0]
         assert lm.tasks[0].startswith(criterion.task)

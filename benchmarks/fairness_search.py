@@ -1,0 +1,672 @@
+"""The tables and curves of the fairness paper (Zhou et al. 2024) for any judge model, with its baselines.
+
+usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
+           [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
+           [--labeled] [--encoder MODEL --layers N] [--curve-wordings N] [--longest-source CHARACTERS]
+           [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
+
+The data are read from EVALBIAS_DATA. The search and the ranking use different documents, by default as many for the
+search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--labeled`` adds MIPROv2 and
+GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
+too, so that the searches differ only in how they choose. The curves go to ``--out``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import random
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import dspy
+import numpy as np
+from dspy import lm15
+from dspy.utils.callback import BaseCallback
+
+from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from evalbias import data
+from evalbias.cli.models import identity, open_lm
+from evalbias.cli.options import ModelOptions
+from evalbias.data import by_input, pairs, world
+from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
+from evalbias.evaluation.words import count, mark
+from evalbias.measures import quadratic_fit, spearman
+from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers.zepo import (
+    CalibrationGap,
+    Confidence,
+    ContextFreeConfidence,
+    CurvePoint,
+    Fairness,
+    Proposer,
+    ZEPOReport,
+    sensitivity_curve,
+)
+from evalbias.programs import (
+    NEWSROOM,
+    SUMMEVAL,
+    SYNTHETIC,
+    TOPICALCHAT,
+    Criterion,
+    PairwiseJudge,
+    PairwiseRanker,
+    PointwiseJudge,
+    preference_accuracy,
+)
+from evalbias.programs.judges import likelihood_scores
+from evalbias.report.plots import curve_plot
+
+JUDGES = ("Mistral-7B", "Llama-3-8B")
+
+SPEARMAN: dict[str, dict[str, tuple[str, str]]] = {
+    "newsroom": {
+        "coherence": (".33 -> .47", ".49 -> .57"),
+        "relevance": (".40 -> .38", ".51 -> .54"),
+        "informativeness": (".19 -> .44", ".46 -> .55"),
+        "fluency": (".19 -> .48", ".45 -> .56"),
+    },
+    "summeval": {
+        "coherence": (".06 -> .29", ".24 -> .40"),
+        "fluency": (".01 -> .13", ".12 -> .25"),
+        "consistency": (".07 -> .32", ".30 -> .30"),
+        "relevance": (".16 -> .30", ".21 -> .39"),
+    },
+}
+"""Data set -> criterion -> Spearman of the two judges in ``JUDGES``, initial instruction -> ZEPO."""
+
+ROWS = {
+    "initial": ".48",
+    "initial + permutation": ".61",
+    "searched": ".56",
+    "searched + permutation": ".64",
+}
+"""Judge -> Spearman on Newsroom with Llama-3-8B, averaged over the four criteria."""
+
+PUBLISHED_OBJECTIVES = {
+    "fairness": ".75",
+    "calibration": "weaker",
+    "confidence": "poor",
+    "context-free confidence": ".36",
+}
+"""Objective -> correlation with agreement over instructions, or the paper's word where it prints no number."""
+
+DEBIASED = ".495 to .51, .26 to .43"
+"""Range of decision rates and of Spearman over wordings after debiasing (Llama-3-8B, coherence, SummEval; figure 4)."""
+
+PROMPTS = 60_000
+"""Number of judge prompts that the published code needs for one criterion of SummEval."""
+
+
+def direct(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """Return (n,) most probable labels, the paper's direct scoring (Zhou et al. 2024, appendix A)."""
+    return np.array([p.mode for p in PointwiseJudge(criterion).batch(items, lm=lm)])
+
+
+def g_eval(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """Return (n,) expected scores under the probabilities of the labels (Liu et al., 2023)."""
+    return np.array([p.score for p in PointwiseJudge(criterion).batch(items, lm=lm)])
+
+
+def gpt_score(criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+    """Return (n,) mean log-likelihoods per token of the output (Fu et al., 2023).
+
+    The task that precedes the output asks for one that is good on the aspect, so that aspects differ in their scores.
+    """
+    aspect = f"The {criterion.output_label.lower()} should be as good as possible on {criterion.title}"
+    task = f"{criterion.task} {aspect}: {criterion.definition}"
+    return likelihood_scores(items, replace(criterion, task=task), lm, reduction="mean")
+
+
+class BERTScore:
+    """BERTScore F1 of the output against its source (Zhang et al., 2020).
+
+    Args:
+        encoder: Folder or name of the encoder.
+        layers: Number of the encoder's layers to use.
+    """
+
+    def __init__(self, encoder: str, layers: int) -> None:
+        from bert_score import BERTScorer
+
+        self._scorer = BERTScorer(model_type=encoder, num_layers=layers)
+
+    def __call__(self, criterion: Criterion, items: Sequence[dspy.Example], lm: Any) -> np.ndarray:
+        """Return (n,) scores, which do not depend on the criterion."""
+        _, _, f1 = self._scorer.score([e.output for e in items], [e.source for e in items])
+        return f1.numpy().astype(np.float64)
+
+
+CANDIDATES, TRIALS = 10, 15
+"""Settings of MIPROv2: proposed instructions, and trials."""
+
+Compile = Callable[[PairwiseJudge, list[dspy.Example], list[dspy.Example]], PairwiseJudge]
+
+
+class Counter(BaseCallback):
+    """Counter of the calls of one model."""
+
+    def __init__(self, lm: Any) -> None:
+        self._lm = lm
+        self.calls = 0
+
+    def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
+        """See ``BaseCallback``."""
+        self.calls += instance is self._lm
+
+
+def miprov2(*, lm: Any, writer: Any, seed: int) -> Compile:
+    """Return MIPROv2: instructions by the writer, chosen by accuracy on the validation pairs."""
+
+    def compile_(judge: PairwiseJudge, train: list[dspy.Example], val: list[dspy.Example]) -> PairwiseJudge:
+        optimizer = dspy.MIPROv2(
+            preference_accuracy,
+            prompt_model=writer,
+            task_model=lm,
+            auto=None,
+            num_candidates=CANDIDATES,
+            num_threads=1,
+            seed=seed,
+        )
+        counts = {"num_trials": TRIALS, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
+        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val, minibatch=False, **counts)
+        return better
+
+    return compile_
+
+
+def gepa(*, lm: Any, writer: Any, seed: int, budget: int) -> Compile:
+    """Return GEPA: instructions by reflection, chosen by accuracy on the validation pairs, within a budget."""
+
+    def metric(example: Any, prediction: Any, *_: Any) -> Any:
+        score = preference_accuracy(example, prediction)
+        return dspy.Prediction(score=score, feedback=f"People prefer {example.preference}: the answer scores {score}.")
+
+    def compile_(judge: PairwiseJudge, train: list[dspy.Example], val: list[dspy.Example]) -> PairwiseJudge:
+        optimizer = dspy.GEPA(
+            metric, max_metric_calls=budget, reflection_lm=writer, num_threads=1, use_merge=False, seed=seed
+        )
+        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val)
+        return better
+
+    return compile_
+
+
+def compiled(
+    optimize: Compile, judge: PairwiseJudge, train: Sequence[dspy.Example], val: Sequence[dspy.Example], *, lm: Any
+) -> tuple[PairwiseJudge, int]:
+    """Compile a judge with labels, and count the judgments."""
+    counter = Counter(lm)
+    with dspy.context(lm=lm, callbacks=[counter]), redirect_stdout(sys.stderr):  # stdout is for results, not progress
+        better = optimize(judge.deepcopy(), list(train), list(val))
+    return better, counter.calls
+
+
+FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
+JSON_FIELD = re.compile(r"`(\w+)`")
+
+
+class GrammarEngine:
+    """Engine that answers every request with the next wording."""
+
+    def __init__(self, proposer: GrammarParaphraser, criterion: Criterion) -> None:
+        self._wordings = (
+            text for seed in itertools.count() for text in proposer(criterion, "", 1, known=(), seed=seed).instructions
+        )
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Return the next wording as the value of every requested field, in the format of DSPy's adapter."""
+        output_format = (request.messages[-1].text or "").rpartition("Respond with")[2]
+        wording = next(self._wordings)
+        if "JSON object" in output_format:
+            answer = json.dumps(dict.fromkeys(JSON_FIELD.findall(output_format), wording))
+        else:
+            fields = [name for name in FIELD.findall(output_format) if name != "completed"]
+            text = "".join(f"[[ ## {name} ## ]]\n{wording}\n\n" for name in dict.fromkeys(fields))
+            answer = f"{text}[[ ## completed ## ]]"
+        return lm15.Response(
+            id=None,
+            model=request.model,
+            message=lm15.Message.assistant(answer),
+            finish_reason="stop",
+            usage=lm15.Usage(input_tokens=0, output_tokens=0, total_tokens=0),
+        )
+
+    def dump_state(self) -> dict[str, Any]:
+        """Return an empty state: the engine has none."""
+        return {}
+
+
+def grammar_writer(proposer: GrammarParaphraser, criterion: Criterion) -> dspy.LM:
+    """Return the writer as a DSPy language model."""
+    return dspy.LM("local/grammar", engine=GrammarEngine(proposer, criterion), cache=False)
+
+
+OBJECTIVES = (Fairness(), CalibrationGap(), Confidence(), ContextFreeConfidence())
+SCORERS: dict[str, Callable[..., Any]] = {
+    "direct scoring": direct,
+    "G-Eval (expected score)": g_eval,
+    "GPTScore (LS per token)": gpt_score,
+}
+TITLES = {
+    "initial": "pairwise + PairS",
+    "initial + permutation": "pairwise + permutation",
+    "searched": "ZEPO",
+    "searched + permutation": "ZEPO + permutation",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of all methods.
+
+    Attributes:
+        proposer: Source of ZEPO's wordings.
+        writer: LM that proposes instructions in DSPy's optimizers; None leaves these out.
+        bert_score: BERTScore baseline; None leaves it out.
+        pairs: Largest number of pairs in a search and in a measurement; None takes all.
+        curve: Number of tried wordings to rank with, for the curve; None takes all.
+        seed: Seed for everything.
+    """
+
+    proposer: Proposer
+    writer: Any
+    bert_score: Callable[..., Any] | None
+    pairs: int | None
+    curve: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one method on the test documents.
+
+    Attributes:
+        spearman: Spearman's rho with people, mean over the documents where it is defined.
+        documents: Number of these documents.
+        undefined: Number of documents where it is not defined.
+        decision_rate: Win rate of the first position; None where the method does not compare.
+        p_value: P of the test against pairwise + PairS; None where the method was not tested against it.
+    """
+
+    spearman: float
+    documents: int
+    undefined: int
+    decision_rate: float | None = None
+    p_value: float | None = None
+
+
+@dataclass
+class Cost:
+    """Cost of a search.
+
+    Attributes:
+        judgments: Prompts that the judge answered.
+        tokens: Tokens that the model processed, including padding; 0 where the model does not report them.
+        seconds: Wall-clock time.
+    """
+
+    judgments: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CriterionResult:
+    """Results of all methods on one criterion.
+
+    Attributes:
+        outcomes: Method -> result on the test documents.
+        costs: Search -> cost.
+        search: Report of the full search.
+        racing: Report of the search with racing.
+        points: Wordings of the full search, measured on the test documents.
+        debiased: The same wordings after permutation debiasing.
+        pairs: Number of ordered pairs that the searches used.
+        documents: Number of documents in the search and in the ranking.
+    """
+
+    outcomes: dict[str, Outcome]
+    costs: dict[str, Cost]
+    search: ZEPOReport
+    racing: ZEPOReport
+    points: list[CurvePoint] = field(default_factory=list)
+    debiased: list[CurvePoint] = field(default_factory=list)
+    pairs: int = 0
+    documents: tuple[int, int] = (0, 0)
+
+
+def run(
+    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
+) -> CriterionResult:
+    """Run all methods on one criterion."""
+    seed, costs, outcomes = settings.seed, dict[str, Cost](), dict[str, Outcome]()
+    groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
+    scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
+    for name, scorer in scorers.items():
+        agreement = spearman(scorer(criterion, test, lm), human, groups=groups)
+        outcomes[name] = Outcome(agreement.value, agreement.groups, agreement.undefined_groups)
+    judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
+    searches = {}
+    for name, racing in (("ZEPO", False), ("ZEPO, racing", True)):
+        zepo = ZEPO(settings.proposer, racing=racing, seed=seed, select=False)
+        with _spent(lm) as costs[name]:
+            searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
+        costs[name].judgments = searches[name].report.judgments
+    whole, part = searches.values()
+    rows = compare_with_baselines(judge, whole, test, lm=lm, limit=settings.pairs, seed=seed)
+    for name, row in rows.items():
+        rate = row.measurements["position"]["first_rate"].value
+        p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
+        outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
+    if settings.writer is not None:
+        _labeled(criterion, train, test, lm, settings, outcomes, costs)
+    instructions = [t.instruction for t in whole.report.tried][: settings.curve]
+    points, debiased = (
+        sensitivity_curve(one, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
+        for one in (judge, PairwiseJudge(criterion, debias="permutation"))
+    )
+    return CriterionResult(
+        outcomes,
+        costs,
+        whole.report,
+        part.report,
+        points,
+        debiased,
+        len(drawn),
+        (len(by_input(train)), len(by_input(test))),
+    )
+
+
+def _labeled(
+    criterion: Criterion,
+    train: Sequence[dspy.Example],
+    test: Sequence[dspy.Example],
+    lm: Any,
+    settings: Settings,
+    outcomes: dict[str, Outcome],
+    costs: dict[str, Cost],
+) -> None:
+    """Run DSPy's optimizers on the documents of the search; one half of them is the validation set."""
+    documents = list(by_input(train).values())
+    half = len(documents) // 2
+    sides = [
+        pairs(
+            [e for d in part for e in d],
+            limit=settings.pairs and settings.pairs // 2,
+            criterion=criterion.name,
+            seed=settings.seed,
+        )
+        for part in (documents[:half], documents[half:])
+    ]
+    common = {"lm": lm, "writer": settings.writer, "seed": settings.seed}
+    for name, optimize in (
+        ("MIPROv2 (labels)", miprov2(**common)),
+        ("GEPA (labels)", gepa(**common, budget=costs["ZEPO"].judgments)),
+    ):
+        with _spent(lm) as costs[name]:
+            judge, calls = compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
+        costs[name].judgments = calls
+        ranker = PairwiseRanker(judge, seed=settings.seed)
+        outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
+
+
+def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
+    rho = agreement["spearman"]
+    return Outcome(rho.value, rho.n, rho.undefined, decision_rate, p_value)
+
+
+@contextmanager
+def _spent(lm: Any) -> Iterator[Cost]:
+    cost, tokens, started = Cost(), getattr(lm, "tokens_run", 0), time.monotonic()
+    yield cost
+    cost.tokens, cost.seconds = getattr(lm, "tokens_run", 0) - tokens, time.monotonic() - started
+
+
+def report(dataset: str, results: Mapping[str, CriterionResult], settings: str) -> str:
+    """Return the report of one data set as Markdown; results are by criterion."""
+    first = next(iter(results.values()))
+    searched, ranked = first.documents
+    used = f"{searched} documents with {first.pairs} ordered pairs for the search, {ranked} others for the ranking."
+    parts = [f"### {dataset}", f"{settings} {used}", agreement_table(dataset, results)]
+    if dataset == "newsroom":
+        rows = ", ".join(f"{name} {value}" for name, value in ROWS.items())
+        parts.append(f"Published, {JUDGES[1]}, average: {rows}.")
+    parts += [cost_table(results), search_table(results), objective_table(results)]
+    return "\n\n".join(parts)
+
+
+def agreement_table(dataset: str, results: Mapping[str, CriterionResult]) -> str:
+    """Return Spearman with people: one row per method, one column per criterion; the published figures are last."""
+    names = list(next(iter(results.values())).outcomes)
+    body = []
+    for name in names:
+        outcomes = [result.outcomes[name] for result in results.values()]
+        values = [o.spearman for o in outcomes]
+        defined = [v for v in values if not math.isnan(v)]
+        average = _number(float(np.mean(defined))) if defined else "undefined"
+        missing = f" (of {len(defined)})" if defined and len(defined) < len(values) else ""
+        body.append([name, *(_outcome_cell(o) for o in outcomes), average + missing])
+    published = SPEARMAN.get(dataset, {})
+    for index, judge in enumerate(JUDGES):
+        if published:
+            cells = [published[c][index] if c in published else "-" for c in results]
+            body.append([f"published: {judge}, pairwise -> ZEPO", *cells, "-"])
+    note = (
+        "Mean Spearman over documents; in brackets the win rate of the first position, for judges that compare. "
+        "\\* p < .05, † p < .06 against pairwise + PairS (paired permutation test over documents)."
+    )
+    return f"{markdown(['method', *results, 'average'], body)}\n\n{note}"
+
+
+def _outcome_cell(outcome: Outcome) -> str:
+    sign = mark(outcome.p_value) if outcome.p_value is not None else ""
+    rate = f" ({outcome.decision_rate:.2f})" if outcome.decision_rate is not None else ""
+    undefined = f", {count(outcome.undefined, 'document')} undefined" if outcome.undefined else ""
+    return f"{_number(outcome.spearman)}{sign}{rate}{undefined}"
+
+
+def cost_table(results: Mapping[str, CriterionResult]) -> str:
+    """Return the mean cost of each search, with that of the published code."""
+    body = []
+    for name in next(iter(results.values())).costs:
+        costs = [result.costs[name] for result in results.values()]
+        judgments = float(np.mean([c.judgments for c in costs]))
+        tokens = float(np.mean([c.tokens for c in costs]))
+        seconds = float(np.mean([c.seconds for c in costs]))
+        body.append(
+            [
+                name,
+                f"{judgments:.0f}",
+                f"{judgments / PROMPTS:.2f}",
+                f"{tokens:.3g}" if tokens else "-",
+                f"{seconds:.0f}",
+            ]
+        )
+    body.append([f"published code, SummEval: {PROMPTS} prompts", str(PROMPTS), "1.00", "-", "-"])
+    headings = ["search, mean over criteria", "judgments", "relative to published code", "tokens processed", "seconds"]
+    return markdown(headings, body)
+
+
+def search_table(results: Mapping[str, CriterionResult]) -> str:
+    """Return the first and last fairness of each search, and whether racing finds the same wording."""
+    body = []
+    for name, result in results.items():
+        whole, part = (r.tried[r.best] for r in (result.search, result.racing))
+        saved = 1 - result.racing.judgments / result.search.judgments
+        same = "the same" if whole.instruction == part.instruction else f"another ({_signed(part.objective)})"
+        body.append(
+            [
+                name,
+                f"{_signed(result.search.tried[0].objective)} -> {_signed(whole.objective)}",
+                f"{same}, {saved:.0%} fewer judgments",
+                str(len(result.search.rejected)),
+                whole.instruction.replace("|", "\\|"),
+            ]
+        )
+    return markdown(["criterion", "fairness", "winner with racing", "wordings rejected", "instruction"], body)
+
+
+def objective_table(results: Mapping[str, CriterionResult]) -> str:
+    """Return each objective's correlation with agreement over the wordings, and the quadratic fit of the curve."""
+    body = []
+    for objective in OBJECTIVES:
+        cells = []
+        for result in results.values():
+            values = [p.objectives[objective.name] for p in result.points]
+            cells.append(_number(spearman(values, [p.agreement for p in result.points]).value))
+        body.append([objective.name, *cells, PUBLISHED_OBJECTIVES.get(objective.name, "-")])
+    for suffix, curves, published in (
+        ("", [result.points for result in results.values()], ("-", "near quadratic, .5")),
+        (" after permutation", [result.debiased for result in results.values()], (DEBIASED, "near quadratic, .5")),
+    ):
+        body.append([f"decision rates, agreement{suffix}", *map(_ranges, curves), published[0]])
+        body.append([f"quadratic fit{suffix}: R², peak", *map(_fit, curves), published[1]])
+    return markdown(["objective against agreement, Spearman over wordings", *results, "published"], body)
+
+
+def _ranges(curve: Sequence[CurvePoint]) -> str:
+    """Return the ranges of the wordings' decision rates and of their agreement."""
+    columns = [p.decision_rate for p in curve], [p.agreement for p in curve]
+    defined = [[v for v in column if not math.isnan(v)] for column in columns]
+    return ", ".join(f"{min(c):.2f} to {max(c):.2f}" if c else "undefined" for c in defined)
+
+
+def _fit(curve: Sequence[CurvePoint]) -> str:
+    fit = quadratic_fit([p.decision_rate for p in curve], [p.agreement for p in curve])
+    return f"{_number(fit.r_squared)}, {_number(fit.top)}"
+
+
+def _number(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:.2f}"
+
+
+def _signed(value: float) -> str:
+    return "undefined" if math.isnan(value) else f"{value:+.2f}"
+
+
+FILES = {
+    "newsroom": "upstream/newsroom.json",
+    "summeval": "summeval.jsonl.gz",
+    "topicalchat": "upstream/topical_chat.json",
+}
+CRITERIA: dict[str, tuple[Criterion, ...]] = {
+    "synthetic": (SYNTHETIC,),
+    "newsroom": NEWSROOM,
+    "summeval": SUMMEVAL,
+    "topicalchat": TOPICALCHAT,
+}
+
+DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), "topicalchat": (30, 30)}
+"""Data set -> number of documents for the search and for the ranking."""
+
+
+def documents(
+    dataset: str, search: int, test: int, *, longest: int | None, seed: int
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Return the outputs of different documents for the search and for the ranking.
+
+    Args:
+        dataset: Name of the data set.
+        search: Number of documents for the search.
+        test: Number of documents for the ranking.
+        longest: Largest number of characters of a document; None sets no limit.
+        seed: Seed for the draw.
+
+    Raises:
+        SystemExit: The data set has too few such documents.
+    """
+    if dataset == "synthetic":
+        return world.documents(search, 6, seed=3_000_001 + seed), world.documents(test, 6, seed=3_100_001 + seed)
+    root = data_folder()
+    groups = data.by_input(data.load(dataset, root / FILES[dataset]))
+    keys = sorted(key for key, items in groups.items() if longest is None or len(items[0].source) <= longest)
+    random.Random(seed).shuffle(keys)
+    if search + test > len(keys):
+        raise SystemExit(
+            f"{dataset} has only {len(keys)} documents of suitable length, but {search} for the search and {test} for "
+            "the ranking are requested: lower --search-documents or --test-documents, or raise --longest-source."
+        )
+    sides = keys[:search], keys[search : search + test]
+    first, second = ([e for key in sorted(side) for e in groups[key]] for side in sides)
+    return first, second
+
+
+def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any) -> dict[str, CriterionResult]:
+    """Run all methods on every criterion of a data set."""
+    search, test_documents = DOCUMENTS[dataset]
+    train, test = documents(
+        dataset,
+        args.search_documents or search,
+        args.test_documents or test_documents,
+        longest=args.longest_source,
+        seed=args.seed,
+    )
+    grammar = GrammarParaphraser(world.PARTS)
+    proposer = grammar if args.proposer_lm == "grammar" else LMParaphraser(_proposer_lm(args, lm))
+    results = {}
+    for criterion in CRITERIA[dataset]:
+        if args.criteria and criterion.name not in args.criteria:
+            continue
+        writer = None
+        if args.labeled:
+            writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _proposer_lm(args, lm)
+        started = time.monotonic()
+        settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed)
+        results[criterion.name] = run(criterion, train, test, lm, settings)
+        args.out.mkdir(parents=True, exist_ok=True)
+        curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
+        curve_plot(curves, args.out / f"curve-{dataset}-{criterion.name}.png")
+        print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+    return results
+
+
+def _proposer_lm(args: argparse.Namespace, lm: Any) -> Any:
+    return lm if args.proposer_lm == args.lm else open_lm(args.proposer_lm)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argument_parser(__doc__, out="zepo")
+    parser.add_argument("--lm", required=True)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--proposer-lm", default="grammar")
+    parser.add_argument("--sets", nargs="+", choices=[*CRITERIA], default=[*CRITERIA])
+    parser.add_argument("--criteria", nargs="+")
+    parser.add_argument("--search-documents", type=int, help="default: as the paper")
+    parser.add_argument("--test-documents", type=int, help="default: 40; 30 of TopicalChat")
+    parser.add_argument("--longest-source", type=int, help="characters; longer documents are left out")
+    parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
+    parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
+    parser.add_argument("--labeled", action="store_true")
+    parser.add_argument("--encoder")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--title", default="a judge")
+    args = parser.parse_args(arguments)
+    lm = open_lm(args.lm, ModelOptions(dtype=args.dtype))
+    bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
+    judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+    settings = (
+        f"Judge: {judge}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the "
+        f"ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
+    )
+    if args.longest_source:
+        settings += f" Documents of more than {args.longest_source} characters are left out."
+    if args.encoder:
+        settings += f" BERTScore: {args.encoder}, {args.layers} layers, against the source."
+    parts = [f"## Fairness search (Zhou et al. 2024): {args.title}"]
+    for dataset in args.sets:
+        parts.append(report(dataset, run_dataset(dataset, args, lm, bert_score), settings))
+    text = "\n\n".join(parts)
+    finish(args, "fairness_search", text, section=args.title)
+
+
+if __name__ == "__main__":
+    main()

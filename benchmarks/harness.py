@@ -1,0 +1,106 @@
+"""What the benchmarks share: arguments, data and models, kept answers, Markdown tables, and their pages of results.
+
+A benchmark is one module: its docstring says what it asks and how it is called, ``main`` runs it and ends in
+``finish``, which prints the section and with ``--write`` puts it into ``results/NAME.md``. Only the text between a
+section's two markers is replaced, so what people write around them stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import evalbias.runs
+from evalbias import LocalLM
+from evalbias.lm.cache import JournaledLM
+from evalbias.values import to_json
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+
+
+def argument_parser(doc: str | None, *, out: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser with ``--seed`` and ``--write``, and ``--out`` if the benchmark keeps files in ``runs/OUT``."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--write", action="store_true", help="put the section into benchmarks/results")
+    if out is not None:
+        made.add_argument("--out", type=Path, default=Path("runs") / out)
+    return made
+
+
+def data_folder(name: str = "") -> Path:
+    """Return the folder of recorded data, or what it holds under a name.
+
+    Raises:
+        SystemExit: There is no such file or folder.
+    """
+    path = Path(os.environ.get("EVALBIAS_DATA", ROOT.parent / "shared/data")).resolve() / name
+    if not path.exists():
+        raise SystemExit(f"{path} does not exist: set EVALBIAS_DATA to the folder of recorded data.")
+    return path
+
+
+def keeping_answers(lm: LocalLM, file: Path) -> JournaledLM:
+    """Return the model with a file of its answers, which hold for the same weights, precision and packages only."""
+    return JournaledLM(lm, file, model=json.dumps(to_json(lm.provenance())))
+
+
+def markdown(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def shown(value: float | None, form: str = ".2f") -> str:
+    """Return a number in a format; "undefined" for NaN and None."""
+    if value is None or math.isnan(value):
+        return "undefined"
+    return format(round(value, 10) + 0.0, form)  # no minus before a zero
+
+
+def finish(args: argparse.Namespace, page: str, text: str, *, section: str = "") -> None:
+    """Print a section; with ``--write``, put it into its page.
+
+    Args:
+        args: Parsed arguments.
+        page: Name of the page in ``results``.
+        text: The section, which begins with its heading (``##``).
+        section: Name of the section on a page with several, such as the judge's.
+    """
+    print(text, flush=True)
+    if args.write:
+        write_section(RESULTS / f"{page}.md", section or page, text)
+
+
+def write_section(file: Path, section: str, text: str) -> None:
+    """Replace a section of a page, or add it at the end; the date, the machine and the versions are added."""
+    old = file.read_text(encoding="utf-8") if file.exists() else f"# {file.stem.replace('_', ' ').capitalize()}\n"
+    begin, end = f"<!-- begin {section} -->", f"<!-- end {section} -->"
+    new = f"{begin}\n\n{text}\n\nMeasured {provenance()}\n\n{end}"
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    found = pattern.search(old)
+    content = old[: found.start()] + new + old[found.end() :] if found else f"{old.rstrip()}\n\n{new}\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+
+
+def provenance() -> str:
+    """Return the date, the processor and the versions of what computed a result."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+    packages = ", ".join(f"{name} {number}" for name, number in evalbias.runs.versions().items())
+    return f"{date.today()}, {names[0] if names else platform.machine()}, {os.cpu_count()} cores; {packages}."
+
+
+def judge_of(identity: Any) -> str:
+    """Return the parts of a model's identity on one line."""
+    return ", ".join(f"{key} {value}" for key, value in identity.items())

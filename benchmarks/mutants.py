@@ -1,0 +1,547 @@
+"""What share of small faults (mutants) in the measures and estimators do their quick tests notice?
+
+usage: python -m benchmarks.mutants [--sample 300] [--seed 0] [--modules measures.agreement ...] [--minutes M]
+           [--out DIR] [--write]
+
+cosmic-ray (``make mutants`` installs it) finds the places and makes the faults: another operator, comparison, constant
+or keyword, a negated condition, a loop that never runs. A sample is drawn by place, then by fault, so that operators
+with many replacements do not decide the share. What is drawn in a line depends on the line, not on the code around it,
+so that a change of the code leaves the rest of the sample as it was.
+
+Left out are mutants that no test of numbers could notice: those that differ in annotations, in docstrings, in a
+definition that a later one of the same name replaces (``@overload``), or in ``zip(strict=True)``, which asserts what
+the code around it ensures; and those that Python warns about (``is`` with a literal), because the linter finds them.
+``mutants_equivalents.json`` lists mutants that mean the same as the code, with the reason.
+
+The tests of a module are imported and collected once, in a process of their own, and run once to learn how long each
+takes. Every mutant then gets a fork of this process, in which the functions' code is exchanged, and the shortest tests
+run first, up to the first failure. A fault outside functions decides what importing the module gives, so such a mutant
+starts from a process that has not imported it. Results are kept in ``--out``, so that a stopped run continues; a mutant
+that no test noticed is tried again.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import importlib
+import importlib.abc
+import importlib.util
+import json
+import os
+import random
+import resource
+import sys
+import tempfile
+import time
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from benchmarks.harness import argument_parser, finish
+
+ROOT = Path(__file__).parent.parent
+LEFT_OUT = (
+    "core/ExceptionReplacer",  # stops at ``except (A, B)``
+    "core/ReplaceBinaryOperator_BitAnd_Mul",  # these two mean the same for truth values
+    "core/ReplaceBinaryOperator_BitOr_Add",
+)
+"""Operators of cosmic-ray that are not used."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault in one place.
+
+    Attributes:
+        module: Module below evalbias.
+        line: Line of the place, from 1.
+        fault: Name of the fault.
+        code: The module's code with the fault.
+        change: The lines that differ.
+    """
+
+    module: str
+    line: int
+    fault: str
+    code: str
+    change: str
+
+    @property
+    def title(self) -> str:
+        """The change in one line."""
+        return " ".join(self.change.split())
+
+
+def path_of(module: str) -> Path:
+    """Return the file of a module below evalbias; those of its optimizers lie beside it."""
+    folder = ROOT if module.startswith("optimizers.") else ROOT / "evalbias"
+    return folder / Path(*module.split(".")).with_suffix(".py")
+
+
+def places(module: str) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """Return every place (line, column) of a module with its faults: name, and number among the faults of the name."""
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.plugins import get_operator, operator_names
+
+    nodes = list(ast_nodes(get_ast(path_of(module).read_text(encoding="utf-8"))))
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in sorted({*operator_names()} - {*LEFT_OUT}):
+        kind = get_operator(name)
+        if not kind.arguments():
+            operator = kind()
+            positions = [position for node in nodes for position in operator.mutation_positions(node)]
+            for number, (start, _) in enumerate(positions):
+                found.setdefault(start, []).append((name, number))
+    return found
+
+
+def mutant(module: str, line: int, fault: str, number: int) -> Mutant | None:
+    """Make a mutant; None if the code would mean the same or nothing."""
+    from cosmic_ray.mutating import mutate_code
+    from cosmic_ray.plugins import get_operator
+
+    code = path_of(module).read_text(encoding="utf-8")
+    changed = mutate_code(code, get_operator(fault)(), number)
+    if changed is None or not compiles(changed) or meaning(changed) == meaning(code):
+        return None
+    lines = difflib.unified_diff(code.splitlines(), changed.splitlines(), lineterm="", n=0)
+    change = "\n".join(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
+    return Mutant(module, line, fault, changed, change)
+
+
+def compiles(code: str) -> bool:
+    """Return whether Python compiles the code without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            compile(code, "<mutant>", "exec")
+        except SyntaxError:  # as a warning becomes too
+            return False
+    return True
+
+
+def meaning(code: str) -> str:
+    """Return the syntax tree without annotations, docstrings, replaced definitions and the ``strict`` of ``zip``."""
+    tree = ast.parse(code)
+    last = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef) or last[node.name] is node]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords = []
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            node.annotation = ast.Constant(0)
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(0)
+    return ast.dump(tree)
+
+
+def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
+    """Draw mutants: places in random order, and one fault of each."""
+    everywhere = [
+        (_lot(seed, module, name), module, line, faults)
+        for module in modules
+        for name, line, faults in _named_places(module)
+    ]
+    chosen: list[Mutant] = []
+    for lot, module, line, faults in sorted(everywhere):
+        made = mutant(module, line, *random.Random(lot).choice(faults))
+        if made is not None:
+            chosen.append(made)
+        if len(chosen) == sample:
+            break
+    return chosen
+
+
+def _named_places(module: str) -> list[tuple[str, int, list[tuple[str, int]]]]:
+    """Return name, line and faults of every place."""
+    found = sorted(places(module).items())
+    names = names_of([place for place, _ in found], path_of(module).read_text(encoding="utf-8"))
+    return [(name, line, faults) for name, ((line, _), faults) in zip(names, found, strict=True)]
+
+
+def names_of(positions: Sequence[tuple[int, int]], code: str) -> list[str]:
+    """Name places (line from 1, column) by their line's text, the column in it, and how often both came before."""
+    lines, seen, names = code.splitlines(), Counter[tuple[str, int]](), []
+    for line, column in positions:
+        text = lines[line - 1]
+        key = (text.strip(), column - len(text) + len(text.lstrip()))
+        names.append(f"{key} {seen[key]}")
+        seen[key] += 1
+    return names
+
+
+def _lot(seed: int, module: str, name: str) -> str:
+    """Return a random string that depends on nothing else."""
+    return hashlib.sha256(f"{seed} {module} {name}".encode()).hexdigest()
+
+
+SECONDS = 60
+"""CPU time after which a mutant that does not end counts as noticed."""
+OPTIONS = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly"]
+
+
+class Trial:
+    """A plugin for pytest that runs the collected tests on every mutant.
+
+    Args:
+        mutants: Mutants of one module whose faults lie within functions.
+        tell: Called with each mutant and whether a test noticed it.
+    """
+
+    def __init__(self, mutants: Sequence[Mutant], tell: Callable[[Mutant, bool], None]) -> None:
+        self._mutants, self._tell = mutants, tell
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests without any fault, then on each mutant in a fork."""
+        timed = [(seconds, number) for number, item in enumerate(session.items) for seconds in [_seconds(item)]]
+        items = [session.items[number] for _, number in sorted(timed)]
+        for mutant in self._mutants:
+            self._tell(mutant, _forked(partial(_fails, mutant, items)))
+        return True
+
+
+def _seconds(item: pytest.Item) -> float:
+    reports = runtestprotocol(item, log=False)
+    if any(report.failed for report in reports):
+        raise pytest.UsageError(f"{item.nodeid} fails without any fault")
+    return sum(report.duration for report in reports)
+
+
+def _fails(mutant: Mutant, items: Sequence[pytest.Item]) -> bool:
+    exchange(importlib.import_module(f"evalbias.{mutant.module}"), mutant.code)
+    return any(report.failed for item in items for report in runtestprotocol(item, log=False))
+
+
+def _forked(failing: Callable[[], bool]) -> bool:
+    """Return whether a function says so in a fork, or the fork dies or takes too long."""
+    child = os.fork()
+    if not child:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        with Path(os.devnull).open("w") as null:
+            os.dup2(null.fileno(), 1)
+            os.dup2(null.fileno(), 2)
+        noticed = True
+        try:
+            noticed = failing()
+        finally:
+            os._exit(int(noticed))
+    return os.waitpid(child, 0)[1] != 0
+
+
+def exchange(module: types.ModuleType, code: str) -> None:
+    """Give the functions of a module, and the methods of its classes, the code of another version."""
+    other: dict[str, Any] = {"__name__": module.__name__, "__package__": module.__package__}
+    exec(compile(code, str(module.__file__), "exec"), other)
+    _exchange(vars(module), other, module.__name__)
+
+
+def _exchange(old: Any, new: Any, name: str) -> None:
+    for key, value in new.items():
+        known = old.get(key)
+        if isinstance(value, type) and isinstance(known, type) and value.__module__ == name:
+            _exchange(vars(known), vars(value), name)
+        for one, other in zip(_functions(known), _functions(value), strict=False):
+            if other.__module__ == name:
+                one.__code__, one.__defaults__ = other.__code__, other.__defaults__
+                one.__kwdefaults__ = other.__kwdefaults__
+
+
+def _functions(value: Any) -> list[types.FunctionType]:
+    if isinstance(value, property):
+        return [value.fget] if isinstance(value.fget, types.FunctionType) else []
+    bare = getattr(value, "__wrapped__", getattr(value, "__func__", getattr(value, "func", value)))
+    return [bare] if isinstance(bare, types.FunctionType) else []
+
+
+class Replaced(importlib.abc.MetaPathFinder):
+    """Import one module from another file.
+
+    Args:
+        name: Full name of the module.
+        file: File with its code.
+    """
+
+    def __init__(self, name: str, file: Path) -> None:
+        self._name, self._file = name, file
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> Any:
+        """See ``importlib``."""
+        return importlib.util.spec_from_file_location(fullname, self._file) if fullname == self._name else None
+
+
+def imported(mutant: Mutant, files: Sequence[str]) -> bool:
+    """Run tests on a mutant that is imported instead of its module, and return whether one fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "mutant.py"
+        file.write_text(mutant.code, encoding="utf-8")
+
+        def failing() -> bool:
+            sys.meta_path.insert(0, Replaced(f"evalbias.{mutant.module}", file))
+            return bool(pytest.main([*OPTIONS, *_paths(files)]))
+
+        return _forked(failing)
+
+
+def try_all(mutants: Sequence[Mutant], inside: Sequence[bool], files: Sequence[str], journal: Path) -> None:
+    """Try the mutants of one module and append one record each to a journal: fault and whether a test noticed it.
+
+    Args:
+        mutants: Mutants of one module.
+        inside: Whether the fault of each lies within a function.
+        files: Test files below tests/.
+        journal: JSON lines.
+    """
+
+    def tell(mutant: Mutant, noticed: bool) -> None:
+        with journal.open("a", encoding="utf-8") as lines:
+            record = {"module": mutant.module, "line": mutant.line, "fault": mutant.fault, "change": mutant.title}
+            lines.write(json.dumps({**record, "noticed": noticed}) + "\n")
+
+    for mutant, within in zip(mutants, inside, strict=True):
+        if not within:
+            tell(mutant, imported(mutant, files))
+    rest = [mutant for mutant, within in zip(mutants, inside, strict=True) if within]
+    child = os.fork()
+    if not child:
+        with Path(os.devnull).open("w") as null:
+            os.dup2(null.fileno(), 1)
+        os._exit(int(pytest.main([*OPTIONS, *_paths(files)], plugins=[Trial(rest, tell)])))
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError(f"{mutants[0].module}: its tests fail without any fault")
+
+
+def _paths(files: Sequence[str]) -> list[str]:
+    return [str(ROOT / "tests" / file) for file in files]
+
+
+SHARED = {
+    "measures": ["measures/test_conventions.py", "measures/test_checks.py"],
+    "evaluation": ["evaluation/test_kinds_of_estimates.py"],
+    "optimizers": ["optimizers/test_conventions.py"],
+}
+TESTS = {
+    "evaluation.agreement": [
+        "evaluation/test_corrected_estimates.py",
+        "evaluation/test_floors.py",
+        "evaluation/test_people.py",
+    ],
+    "evaluation.biases": [
+        "evaluation/test_joint.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_effect.py",
+        "evaluation/test_pairwise_biases.py",
+        "evaluation/test_judged.py",
+        "evaluation/test_scale_use.py",
+        "evaluation/test_self_bias.py",
+        "report/test_self_bias_shown.py",
+        "evaluation/test_self_preference.py",
+        "evaluation/test_verbosity.py",
+    ],
+    "evaluation.estimates": [
+        "evaluation/test_estimates.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_judged.py",
+        "evaluation/test_sample_size.py",
+    ],
+    "evaluation.judged": [
+        "evaluation/test_judged.py",
+        "evaluation/test_inputs_of_items.py",
+        "evaluation/test_effect.py",
+        "evaluation/test_pairwise_biases.py",
+        "evaluation/test_recorded_judge.py",
+        "evaluation/test_people.py",
+        "evaluation/test_verbosity.py",
+        "evaluation/test_scale_use.py",
+    ],
+    "evaluation.rankings": ["evaluation/test_analyses.py"],
+    "evaluation.words": ["evaluation/test_effect.py", "evaluation/test_audit.py"],
+    "measures.agreement": [
+        "measures/test_agreement.py",
+        "measures/test_reliability.py",
+        "evaluation/test_people.py",
+        "measures/test_ranks.py",
+        "measures/test_intervals.py",
+    ],
+    "measures.answers": ["measures/test_answers.py"],
+    "measures.arrays": [],
+    "measures.corrections": ["measures/test_corrected.py", "programs/test_likelihood_calibration.py"],
+    "measures.effect_statistic": [
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_effect_of_pairs.py",
+        "evaluation/test_effect.py",
+    ],
+    "measures.equal_quality": [
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_curvature.py",
+        "measures/test_family_wise.py",
+        "evaluation/test_verbosity.py",
+        "measures/test_effect_of_pairs.py",
+    ],
+    "measures.families": ["measures/test_family_wise.py"],
+    "measures.likelihood": [
+        "measures/test_likelihood.py",
+        "measures/test_statistic.py",
+        "measures/test_intervals.py",
+        "measures/test_significance.py",
+    ],
+    "measures.loops": ["measures/test_self_bias.py", "measures/test_statistic.py"],
+    "measures.mixture": ["measures/test_significance.py"],
+    "measures.mqm": ["measures/test_instructscore.py", "measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_items": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_severities": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.mqm_verdicts": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
+    "measures.pairs": [
+        "measures/test_balanced_rate.py",
+        "measures/test_both_orders.py",
+        "measures/test_uniformity.py",
+        "measures/test_statistic.py",
+        "measures/test_intervals.py",
+        "measures/test_preference.py",
+        "evaluation/test_verbosity.py",
+    ],
+    "measures.position_calibration": ["measures/test_calibration.py", "measures/test_position_calibration.py"],
+    "measures.quotations": ["measures/test_mqm.py", "measures/test_mqm_layouts.py", "data/test_refinements.py"],
+    "measures.ratings": [
+        "measures/test_curvature.py",
+        "measures/test_raters.py",
+        "measures/test_likelihood_effect.py",
+        "measures/test_effect_invariance.py",
+        "measures/test_effect_of_pairs.py",
+    ],
+    "measures.resample": [
+        "measures/test_statistic.py",
+        "measures/test_reliability.py",
+        "measures/test_intervals.py",
+        "measures/test_significance.py",
+        "measures/test_ranks.py",
+        "measures/test_self_bias.py",
+    ],
+    "measures.scale_use": ["evaluation/test_scale_use.py", "measures/test_uniformity.py"],
+    "optimizers.base": ["optimizers/test_selection.py"],
+    "optimizers.demonstrations": ["optimizers/test_likelihood_mitigation.py"],
+    "optimizers.likelihood": ["optimizers/test_likelihood_mitigation.py"],
+    "optimizers.likelihood_rules": ["optimizers/test_agreement_rule.py", "optimizers/test_likelihood_mitigation.py"],
+    "optimizers.objectives": [
+        "optimizers/test_zepo_pointwise.py",
+        "optimizers/test_racing.py",
+        "optimizers/test_selection.py",
+        "optimizers/test_zepo.py",
+    ],
+    "optimizers.racing": ["optimizers/test_racing.py"],
+    "optimizers.refine": ["optimizers/test_selection.py", "optimizers/test_external_refine.py"],
+    "optimizers.selection": ["optimizers/test_selection.py"],
+    "optimizers.study": ["optimizers/test_selection.py", "optimizers/test_study.py"],
+    "optimizers.zepo": ["optimizers/test_zepo.py"],
+}
+"""Module of evalbias -> its test files, unless it is the one of the same name."""
+MODULES = sorted(
+    {f"measures.{path.stem}" for path in path_of("measures.agreement").parent.glob("[a-z]*.py")} - {"measures.arrays"}
+    | {module for module in TESTS if not module.startswith("measures.")}
+)
+"""The measures, and the estimators and rules of choice of the other packages; not what only words or loads them."""
+EQUIVALENTS = Path(__file__).parent / "mutants_equivalents.json"
+
+
+def files_of(module: str) -> list[str]:
+    """Return the test files of a module, below tests/.
+
+    Raises:
+        ValueError: There are none.
+    """
+    folder, _, name = module.partition(".")
+    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *SHARED.get(folder, ())]
+    missing = [file for file in files if not (ROOT / "tests" / file).is_file()]
+    if missing:
+        raise ValueError(f"{module} has no tests in {missing}: name its test files in TESTS.")
+    return files
+
+
+def within_function(mutant: Mutant) -> bool:
+    """Return whether the fault lies in the body of a function, so that importing the module does not meet it."""
+    tree = ast.parse(path_of(mutant.module).read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return any(node.body[0].lineno <= mutant.line <= (node.end_lineno or 0) for node in functions)
+
+
+def sample(folder: Path, size: int, seed: int) -> list[Mutant]:
+    """Draw mutants, or read those drawn before from the same code: making one takes a second."""
+    code = "".join(path_of(module).read_text(encoding="utf-8") for module in MODULES)
+    key = hashlib.sha256(f"{size} {seed} {code}".encode()).hexdigest()[:12]
+    path = folder / f"drawn-{key}.json"
+    if not path.exists():
+        path.write_text(json.dumps([asdict(one) for one in drawn(MODULES, size, seed)]), encoding="utf-8")
+    return [Mutant(**one) for one in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def tried(journal: Path) -> dict[tuple[str, str], bool]:
+    """Return (module, change) -> whether a test noticed it, by the latest record."""
+    if not journal.exists():
+        return {}
+    records = [json.loads(line) for line in journal.read_text(encoding="utf-8").splitlines()]
+    return {(one["module"], one["change"]): one["noticed"] for one in records}
+
+
+def section(chosen: list[Mutant], noticed: dict[tuple[str, str], bool], equivalents: list[Any], seed: int) -> str:
+    """Return the section."""
+    left_out = {(one["module"], one["change"]) for one in equivalents}
+    same = [one for one in chosen if (one.module, one.title) in left_out]
+    judged = [one for one in chosen if one in same or (one.module, one.title) in noticed]
+    survivors = [one for one in judged if one not in same and not noticed[one.module, one.title]]
+    killed, different = len(judged) - len(same) - len(survivors), len(judged) - len(same)
+    modules = len({one.module for one in judged})
+    parts = [
+        "## Faults that the tests of the measures and estimators notice",
+        f"{len(judged)} of {len(chosen)} drawn mutants were tried, of {modules} modules (seed {seed}): {killed} "
+        f"noticed, {len(same)} mean the same as the code, {len(survivors)} survive: "
+        f"{100 * killed / max(different, 1):.0f} % of those that differ in meaning are noticed.",
+    ]
+    counts = Counter(one.module for one in survivors)
+    missing = Counter(one.module for one in chosen if one not in judged)
+    if missing:
+        parts.append("Not tried: " + ", ".join(f"`{name}` {count}" for name, count in sorted(missing.items())) + ".")
+    if survivors:
+        parts.append("Survivors: " + ", ".join(f"`{name}` {count}" for name, count in sorted(counts.items())) + ".")
+        parts.append("\n".join(f"- `{one.module}` line {one.line}: `{one.title}`" for one in survivors))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argument_parser(__doc__, out="mutants")
+    parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--modules", nargs="+", choices=MODULES, default=MODULES)
+    parser.add_argument("--minutes", type=float, default=60.0, help="start no further module after these")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    journal, started = args.out / "journal.jsonl", time.monotonic()
+    equivalents = json.loads(EQUIVALENTS.read_text(encoding="utf-8"))
+    left_out = {(one["module"], one["change"]) for one in equivalents}
+    chosen, noticed = sample(args.out, args.sample, args.seed), tried(journal)
+    for module in args.modules:
+        open_ones = [
+            one
+            for one in chosen
+            if one.module == module and (module, one.title) not in left_out and not noticed.get((module, one.title))
+        ]
+        if open_ones and time.monotonic() - started < 60 * args.minutes:
+            try_all(open_ones, [within_function(one) for one in open_ones], files_of(module), journal)
+    text = section(chosen, tried(journal), equivalents, args.seed)
+    finish(args, "mutants", text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Measure what racing saves in an instruction search, and whether it finds the same winner.
+
+usage: python -m benchmarks.racing [--lm MODEL] [--searches N] [--pairs N ...] [--outputs N] [--out DIR]
+           [--write]
+
+A judge answers every pair of a pool once under each of the grammar's wordings. With a model this takes some minutes, is
+written to ``--out``, and goes on there when it was stopped. Without ``--lm`` the judge is a formula: the synthetic
+world's quality, the leaning that it plants in every wording, and noise. Every search then runs twice on these answers,
+with racing and without; its seed draws the pairs, the wordings and the order of the race. ``--write`` puts the table
+into benchmarks/results/racing.md.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+from scipy.special import expit
+
+from benchmarks.harness import argument_parser, finish
+from evalbias import data
+from evalbias.cli.models import identity, open_lm
+from evalbias.data import world
+from evalbias.data import world as wordings
+from evalbias.measures import share_interval
+from evalbias.measures.arrays import FloatArray
+from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.optimizers.objectives import PairwiseTarget
+from evalbias.optimizers.racing import LEVEL, rounds
+from evalbias.optimizers.zepo import Fairness, Search
+from evalbias.programs import SYNTHETIC, PairwiseJudge
+from evalbias.runs import Journal, check_settings
+
+DOCUMENTS = 20
+"""Documents of the pool."""
+POOL_SEED = 3_200_001
+AT_ONCE = 6
+"""Wordings that are asked in one call."""
+NOISE = 0.5
+"""Standard deviation, in nats, of the formula's answers to a pair from wording to wording."""
+
+Ask = Callable[[Sequence[str]], FloatArray]
+"""Wordings -> (w, n, 2) probabilities of both positions for every pair of the pool."""
+
+
+class Answered(PairwiseTarget):
+    """A pairwise judge whose answers to a pool of pairs are known.
+
+    Args:
+        judge: The judge.
+        pool: The pairs.
+        ask: Source of the answers.
+        file: File to keep them in; None keeps none.
+    """
+
+    def __init__(self, judge: PairwiseJudge, pool: Sequence[dspy.Example], ask: Ask, file: Path | None) -> None:
+        super().__init__(judge, pool, lm=None)  # type: ignore[arg-type]  # its answers are known
+        self._places = {_texts(pair): place for place, pair in enumerate(pool)}
+        self._ask, self._journal = ask, None if file is None else Journal(file)
+        records = [] if self._journal is None else self._journal.read("wording", "answers")
+        self._answers = {r["wording"]: np.array(r["answers"], dtype=np.float64) for r in records}
+
+    def ask(self, wordings: Sequence[str]) -> None:
+        """Have the judge answer every pair of the pool under some wordings, where it has not."""
+        todo = [text for text in wordings if text not in self._answers]
+        for start in range(0, len(todo), AT_ONCE):
+            part = todo[start : start + AT_ONCE]
+            self._answers |= dict(zip(part, self._ask(part), strict=True))
+            if self._journal is not None:
+                self._journal.append([{"wording": text, "answers": self._answers[text].tolist()} for text in part])
+
+    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """See ``Target``."""
+        self.ask(wordings)
+        places = [self._places[_texts(pair)] for pair in examples]
+        return np.stack([self._answers[text][places] for text in wordings])
+
+
+def _texts(pair: dspy.Example) -> tuple[str, ...]:
+    return (pair.source, *pair.candidates)
+
+
+def formula(pool: Sequence[dspy.Example]) -> Ask:
+    """Return a judge of the synthetic world that leans as its wordings were made to."""
+    quality = np.array([[world.true_quality(pair.source, text) for text in pair.candidates] for pair in pool])
+    fields = {"source": SYNTHETIC.source_label, "output": SYNTHETIC.output_label, "name": SYNTHETIC.title}
+    fields = {name: text if name == "name" else text.lower() for name, text in fields.items()}
+    leanings = wordings.wordings(**fields, definition=SYNTHETIC.definition)
+    places = {text: place for place, text in enumerate(leanings)}
+
+    def ask(texts: Sequence[str]) -> FloatArray:
+        noise = [np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool)) for text in texts]
+        odds = wordings.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
+        return np.stack([expit(odds), expit(-odds)], axis=2)
+
+    return ask
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One search, without racing and with it.
+
+    Attributes:
+        same: Whether both chose the same wording.
+        lost: Objective of the exact search's choice less that of racing's.
+        exact: Judgments of the exact search.
+        raced: Judgments of the search with racing.
+        seconds: Processor time of the search with racing, without the judge.
+    """
+
+    same: bool
+    lost: float
+    exact: int
+    raced: int
+    seconds: float
+
+
+def compared(target: Answered, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
+    """Search twice on the same pairs."""
+    drawn = random.Random(seed).sample(list(pool), pairs)
+    found, seconds = [], 0.0
+    for racing in (False, True):
+        zepo = ZEPO(GrammarParaphraser(wordings.PARTS), racing=racing, seed=seed, select=False)
+        started = time.process_time()
+        found.append(Search(zepo, target, Fairness(), drawn).run())
+        seconds = time.process_time() - started
+    exact, raced = found
+    values = [one["tried"][one["best"]].objective for one in found]
+    same = exact["chosen"] == raced["chosen"]
+    return Compared(same, values[0] - values[1], exact["judgments"], raced["judgments"], seconds)
+
+
+def row(pairs: int, searches: Sequence[Compared]) -> str:
+    """Return one row of the table."""
+    same = np.array([s.same for s in searches], dtype=np.float64)
+    interval = share_interval(same)
+    asked, raced = sum(s.exact for s in searches), sum(s.raced for s in searches)
+    lost = [s.lost for s in searches]
+    cells = [
+        str(pairs),
+        ", ".join(map(str, rounds(pairs))),
+        f"{same.mean():.0%} [{interval.low:.0%}, {interval.high:.0%}]",
+        f"{np.mean(lost):.4f}, {max(lost):.3f}",
+        f"{asked / len(searches):.0f}",
+        f"{raced / len(searches):.0f}",
+        f"{1 - raced / asked:.0%}",
+        f"{np.median([s.seconds for s in searches]):.1f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argument_parser(__doc__, out="zepo-racing")
+    parser.add_argument("--lm", help="default: a formula")
+    parser.add_argument("--searches", type=int, default=50)
+    parser.add_argument("--pairs", type=int, nargs="+", default=[100, 200, 400])
+    parser.add_argument("--outputs", type=int, default=5, help="outputs of each of the pool's 20 documents")
+    args = parser.parse_args(arguments)
+    pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
+    judge, title = PairwiseJudge(SYNTHETIC), "a formula"
+    if args.lm is None:
+        target = Answered(judge, pool, formula(pool), None)
+        made = f"the synthetic world's formula, with noise of {NOISE} nats"
+    else:
+        lm: Any = open_lm(args.lm)
+        title, made = args.lm, ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+        args.out.mkdir(parents=True, exist_ok=True)
+        check_settings(args.out / "settings.json", {"lm": identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]})
+        asked = PairwiseTarget(judge, pool, lm)
+        target = Answered(judge, pool, lambda texts: asked.probabilities(texts, pool), args.out / "answers.jsonl")
+    rows = [row(n, [compared(target, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
+    text = "\n".join(
+        [
+            f"## Racing in the fairness search: {title}",
+            "",
+            f"Judge: {made}. {args.searches} searches of 5 epochs of 5 wordings of the grammar, "
+            f"seeds 0 to {args.searches - 1}, each without racing and with it, on pairs drawn from {len(pool)} of the "
+            f"synthetic world; an epoch's best wording may be dropped with probability {LEVEL:g}. Fairness lost: mean "
+            "and largest difference of the two winners. CPU s: of a search with racing, without the judge.",
+            "",
+            "| pairs | rounds up to | same winner | fairness lost | judgments, exact | with racing | saved | CPU s |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
+    finish(args, "racing", text, section=title)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""The small judge: trained from scratch on real text and real human scores."""

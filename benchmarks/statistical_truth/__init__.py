@@ -1,1 +1,0 @@
-"""Simulated judges whose truth is known: do tests keep their level, and do intervals cover?"""

@@ -1,1 +1,0 @@
-"""Throughput of judge probabilities, compared with other methods of computing them."""
