@@ -34,6 +34,7 @@ import random
 import resource
 import sys
 import tempfile
+import threading
 import time
 import types
 import warnings
@@ -83,8 +84,8 @@ class Mutant:
 
 
 def path_of(module: str) -> Path:
-    """Return the file of a module below evalbias; those of its optimizers lie beside it."""
-    folder = ROOT if module.startswith("optimizers.") else ROOT / "evalbias"
+    """Return the file of a module below evalbias; those of its programs and optimizers lie beside it."""
+    folder = ROOT if module.startswith(("programs.", "optimizers.")) else ROOT / "evalbias"
     return folder / Path(*module.split(".")).with_suffix(".py")
 
 
@@ -204,19 +205,39 @@ class Trial:
         self._mutants, self._tell = mutants, tell
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the tests without any fault, then on each mutant in a fork."""
-        timed = [(seconds, number) for number, item in enumerate(session.items) for seconds in [_seconds(item)]]
-        items = [session.items[number] for _, number in sorted(timed)]
+        """Run the tests without any fault, then those that call the module on each mutant in a fork."""
+        if not self._mutants:
+            return True
+        file = str(path_of(self._mutants[0].module))
+        timed = [(*_timed(item, file), number) for number, item in enumerate(session.items)]
+        items = [session.items[number] for calls, _, number in sorted(timed, key=lambda one: one[1:]) if calls]
         for mutant in self._mutants:
             self._tell(mutant, _forked(partial(_fails, mutant, items)))
         return True
 
 
-def _seconds(item: pytest.Item) -> float:
-    reports = runtestprotocol(item, log=False)
+def _timed(item: pytest.Item, file: str) -> tuple[bool, float]:
+    """Run a test; return whether it calls a function of a file, and the seconds that it takes."""
+    called = False
+
+    def watch(frame: types.FrameType, event: str, argument: object) -> None:
+        nonlocal called
+        if event == "call" and frame.f_code.co_filename == file:
+            called = True
+            stop(None)
+
+    def stop(function: Any) -> None:
+        sys.setprofile(function)
+        threading.setprofile(function)
+
+    stop(watch)
+    try:
+        reports = runtestprotocol(item, log=False)
+    finally:
+        stop(None)
     if any(report.failed for report in reports):
         raise pytest.UsageError(f"{item.nodeid} fails without any fault")
-    return sum(report.duration for report in reports)
+    return called, sum(report.duration for report in reports)
 
 
 def _fails(mutant: Mutant, items: Sequence[pytest.Item]) -> bool:
@@ -326,148 +347,26 @@ def _paths(files: Sequence[str]) -> list[str]:
     return [str(ROOT / "tests" / file) for file in files]
 
 
-SHARED = {
-    "measures": ["measures/test_conventions.py", "measures/test_checks.py"],
-    "evaluation": ["evaluation/test_kinds_of_estimates.py"],
-    "optimizers": ["optimizers/test_conventions.py"],
-}
-TESTS = {
-    "evaluation.agreement": [
-        "evaluation/test_corrected_estimates.py",
-        "evaluation/test_floors.py",
-        "evaluation/test_people.py",
-    ],
-    "evaluation.biases": [
-        "evaluation/test_joint.py",
-        "evaluation/test_inputs_of_items.py",
-        "evaluation/test_effect.py",
-        "evaluation/test_pairwise_biases.py",
-        "evaluation/test_judged.py",
-        "evaluation/test_scale_use.py",
-        "evaluation/test_self_bias.py",
-        "report/test_self_bias_shown.py",
-        "evaluation/test_self_preference.py",
-        "evaluation/test_verbosity.py",
-    ],
-    "evaluation.estimates": [
-        "evaluation/test_estimates.py",
-        "evaluation/test_inputs_of_items.py",
-        "evaluation/test_judged.py",
-        "evaluation/test_sample_size.py",
-    ],
-    "evaluation.judged": [
-        "evaluation/test_judged.py",
-        "evaluation/test_inputs_of_items.py",
-        "evaluation/test_effect.py",
-        "evaluation/test_pairwise_biases.py",
-        "evaluation/test_recorded_judge.py",
-        "evaluation/test_people.py",
-        "evaluation/test_verbosity.py",
-        "evaluation/test_scale_use.py",
-    ],
-    "evaluation.rankings": ["evaluation/test_analyses.py"],
-    "evaluation.words": ["evaluation/test_effect.py", "evaluation/test_audit.py"],
-    "measures.agreement": [
-        "measures/test_agreement.py",
-        "measures/test_reliability.py",
-        "evaluation/test_people.py",
-        "measures/test_ranks.py",
-        "measures/test_intervals.py",
-    ],
-    "measures.answers": ["measures/test_answers.py"],
-    "measures.arrays": [],
-    "measures.corrections": ["measures/test_corrected.py", "programs/test_likelihood_calibration.py"],
-    "measures.effect_statistic": [
-        "measures/test_likelihood_effect.py",
-        "measures/test_effect_invariance.py",
-        "measures/test_effect_of_pairs.py",
-        "evaluation/test_effect.py",
-    ],
-    "measures.equal_quality": [
-        "measures/test_likelihood_effect.py",
-        "measures/test_effect_invariance.py",
-        "measures/test_curvature.py",
-        "measures/test_family_wise.py",
-        "evaluation/test_verbosity.py",
-        "measures/test_effect_of_pairs.py",
-    ],
-    "measures.families": ["measures/test_family_wise.py"],
-    "measures.likelihood": [
-        "measures/test_likelihood.py",
-        "measures/test_statistic.py",
-        "measures/test_intervals.py",
-        "measures/test_significance.py",
-    ],
-    "measures.loops": ["measures/test_self_bias.py", "measures/test_statistic.py"],
-    "measures.mixture": ["measures/test_significance.py"],
-    "measures.mqm": ["measures/test_instructscore.py", "measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_items": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_severities": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.mqm_verdicts": ["measures/test_mqm.py", "measures/test_mqm_layouts.py"],
-    "measures.pairs": [
-        "measures/test_balanced_rate.py",
-        "measures/test_both_orders.py",
-        "measures/test_uniformity.py",
-        "measures/test_statistic.py",
-        "measures/test_intervals.py",
-        "measures/test_preference.py",
-        "evaluation/test_verbosity.py",
-    ],
-    "measures.position_calibration": ["measures/test_calibration.py", "measures/test_position_calibration.py"],
-    "measures.quotations": ["measures/test_mqm.py", "measures/test_mqm_layouts.py", "data/test_refinements.py"],
-    "measures.ratings": [
-        "measures/test_curvature.py",
-        "measures/test_raters.py",
-        "measures/test_likelihood_effect.py",
-        "measures/test_effect_invariance.py",
-        "measures/test_effect_of_pairs.py",
-    ],
-    "measures.resample": [
-        "measures/test_statistic.py",
-        "measures/test_reliability.py",
-        "measures/test_intervals.py",
-        "measures/test_significance.py",
-        "measures/test_ranks.py",
-        "measures/test_self_bias.py",
-    ],
-    "measures.scale_use": ["evaluation/test_scale_use.py", "measures/test_uniformity.py"],
-    "optimizers.base": ["optimizers/test_selection.py"],
-    "optimizers.demonstrations": ["optimizers/test_likelihood_mitigation.py"],
-    "optimizers.likelihood": ["optimizers/test_likelihood_mitigation.py"],
-    "optimizers.likelihood_rules": ["optimizers/test_agreement_rule.py", "optimizers/test_likelihood_mitigation.py"],
-    "optimizers.objectives": [
-        "optimizers/test_zepo_pointwise.py",
-        "optimizers/test_racing.py",
-        "optimizers/test_selection.py",
-        "optimizers/test_zepo.py",
-    ],
-    "optimizers.racing": ["optimizers/test_racing.py"],
-    "optimizers.refine": ["optimizers/test_selection.py", "optimizers/test_external_refine.py"],
-    "optimizers.selection": ["optimizers/test_selection.py"],
-    "optimizers.study": ["optimizers/test_selection.py", "optimizers/test_study.py"],
-    "optimizers.zepo": ["optimizers/test_zepo.py"],
-}
-"""Module of evalbias -> its test files, unless it is the one of the same name."""
+FOLDERS = {"measures": ("measures", "evaluation"), "evaluation": ("evaluation",), "optimizers": ("optimizers",)}
+"""Part of evalbias -> folders of the tests that may notice its faults."""
+LEFT_OUT_MODULES = ("measures.arrays", "evaluation.answers", "evaluation.marks", "optimizers.proposers")
+"""What only words, loads or proposes, and what every test of the measures runs."""
 MODULES = sorted(
-    {f"measures.{path.stem}" for path in path_of("measures.agreement").parent.glob("[a-z]*.py")} - {"measures.arrays"}
-    | {module for module in TESTS if not module.startswith("measures.")}
+    f"{part}.{path.stem}"
+    for part in FOLDERS
+    for path in path_of(f"{part}.any").parent.glob("[a-z]*.py")
+    if f"{part}.{path.stem}" not in LEFT_OUT_MODULES
 )
-"""The measures, and the estimators and rules of choice of the other packages; not what only words or loads them."""
+"""The measures, and the estimators and rules of choice of the other packages."""
 EQUIVALENTS = Path(__file__).parent / "mutants_equivalents.json"
 
 
 def files_of(module: str) -> list[str]:
-    """Return the test files of a module, below tests/.
-
-    Raises:
-        ValueError: There are none.
-    """
-    folder, _, name = module.partition(".")
-    files = [*TESTS.get(module, [f"{folder}/test_{name}.py"]), *SHARED.get(folder, ())]
-    missing = [file for file in files if not (ROOT / "tests" / file).is_file()]
-    if missing:
-        raise ValueError(f"{module} has no tests in {missing}: name its test files in TESTS.")
-    return files
+    """Return the test files that may notice a module's faults, below tests/."""
+    folders = FOLDERS[module.partition(".")[0]]
+    return [
+        f"{folder}/{path.name}" for folder in folders for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))
+    ]
 
 
 def within_function(mutant: Mutant) -> bool:

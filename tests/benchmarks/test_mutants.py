@@ -5,13 +5,9 @@ import sys
 import types
 from pathlib import Path
 
-import pytest
-
 from benchmarks.mutants import (
     EQUIVALENTS,
     MODULES,
-    SHARED,
-    TESTS,
     Mutant,
     compiles,
     exchange,
@@ -63,10 +59,7 @@ def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
 
 def test_every_module_has_tests():
     assert {"measures.agreement", "measures.equal_quality", "evaluation.estimates", "optimizers.racing"} <= {*MODULES}
-    assert all(path_of(module).is_file() and files_of(module) for module in {*TESTS, *MODULES})
-    assert files_of("measures.mixture") == ["measures/test_significance.py", *SHARED["measures"]]
-    with pytest.raises(ValueError, match=r"measures\.unknown has no tests in .*: name its test files in TESTS"):
-        files_of("measures.unknown")
+    assert all(path_of(module).is_file() and len(files_of(module)) > 3 for module in MODULES)
 
 
 def test_what_means_the_same_is_about_code_that_exists():
