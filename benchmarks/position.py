@@ -30,7 +30,7 @@ from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import PositionBias
-from evalbias.evaluation.estimates import Estimate, Sample, clusters_of, estimates_of
+from evalbias.evaluation.estimates import Estimate, Sample, estimates_of
 from evalbias.measures import decision_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import MeanStatistic
@@ -126,7 +126,7 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     better = ["AB".index(e.preference) for e in test]
     right = np.mean([decision_shares(candidates[:, r])[range(len(test)), better] for r in range(2)], axis=0)
     samples = {"agreement": Sample(right, MeanStatistic(), "agreement")}
-    agreement = estimates_of(samples, seed=seed, clusters=clusters_of(judged))["agreement"]
+    agreement = estimates_of(samples, seed=seed, clusters=judged.clusters)["agreement"]
     cells = [*(position[name] for name in ("fairness", "position_consistency")), agreement]
     shown = [_cell(e) for e in cells]
     return "| " + " | ".join([title, *shown, str(mitigation.fit_prompts), str(mitigation.prompts)]) + " |"

@@ -20,7 +20,6 @@ from evalbias.evaluation.estimates import (
     Comparison,
     Estimate,
     Sample,
-    clusters_of,
     compare,
     estimate_value,
     estimates_of,
@@ -411,7 +410,7 @@ def against_baselines(
     Returns:
         The fields ``baselines`` (name -> estimate of the performance) and ``against_baselines`` (a sentence).
     """
-    human, clusters = judged.covariate(HUMAN_SCORES), clusters_of(judged)
+    human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
     performance = performance_statistic(human)
     own = estimate_value(Sample(judged.answers, performance, "performance"))
     samples, unbeaten = {}, []

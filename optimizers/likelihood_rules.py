@@ -12,7 +12,7 @@ import scipy
 
 from evalbias.evaluation.bias import MARGINS
 from evalbias.evaluation.biases import LikelihoodBias
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, clusters_of, estimate_value, estimates_of
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Sample, estimate_value, estimates_of
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import (
@@ -146,14 +146,14 @@ class StandardizedBiasScore:
     def estimate(self, judged: Judged) -> Estimate:
         """Measure it; see ``Objective``."""
         samples = {self.name: self._sample(judged)}
-        return estimates_of(samples, seed=self._seed, clusters=clusters_of(judged))[self.name]
+        return estimates_of(samples, seed=self._seed, clusters=judged.clusters)[self.name]
 
     def with_errors(self, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
         """Measure several judges; see ``Objective``. The errors are those of the bootstrap over inputs."""
         statistic = self._sample(judges[0]).statistic
         scores = [one.answers for one in judges]
         kept = defined(*scores, *statistic.references)
-        codes = cluster_codes(clusters_of(judges[0]), kept)
+        codes = cluster_codes(judges[0].clusters, kept)
         inputs = len(set(codes.tolist()))
         if inputs < 2:
             return np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan)
@@ -221,13 +221,13 @@ class OnHeldBack:
         objective = self.objective_for(answers)
         samples = LikelihoodBias().samples(answers)
         shown = {name: samples[name] for name in ("bias_score", PERFORMANCE)}
-        others = estimates_of(shown, seed=self.seed, clusters=clusters_of(answers))
+        others = estimates_of(shown, seed=self.seed, clusters=answers.clusters)
         return {objective.name: objective.estimate(answers), **others}
 
     def performance(self, answers: Judged) -> Estimate:
         """Return the performance alone, with its interval."""
         sample = LikelihoodBias().samples(answers)[PERFORMANCE]
-        return estimates_of({PERFORMANCE: sample}, seed=self.seed, clusters=clusters_of(answers))[PERFORMANCE]
+        return estimates_of({PERFORMANCE: sample}, seed=self.seed, clusters=answers.clusters)[PERFORMANCE]
 
     def size_and_performance(self, answers: Judged) -> tuple[float, float]:
         """Return the magnitude of the bias, and the performance, on the held-back items."""
@@ -326,7 +326,7 @@ class LikelihoodRule(OnHeldBack):
             performance_statistic(given.covariate(HUMAN_SCORES)),
             answers.answers,
             given.answers,
-            clusters=clusters_of(given),
+            clusters=given.clusters,
             n_resamples=self.n_resamples,
             seed=self.seed,
         )
@@ -351,7 +351,7 @@ class LikelihoodRule(OnHeldBack):
         found = bootstrap_ci(
             change,
             *arrays,
-            clusters=clusters_of(given),
+            clusters=given.clusters,
             method="percentile",
             n_resamples=N_RESAMPLES,
             confidence=1 - 2 * LOSS,
@@ -419,7 +419,7 @@ class AgreementRule(OnHeldBack):
             return higher_than_first(
                 performance_statistic(judges[0].covariate(HUMAN_SCORES)),
                 [one.answers for one in judges],
-                clusters=clusters_of(judges[0]),
+                clusters=judges[0].clusters,
                 n_resamples=self.n_resamples,
                 seed=self.seed,
             )

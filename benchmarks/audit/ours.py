@@ -7,7 +7,7 @@ from dataclasses import replace
 from benchmarks.audit.judges import OWN
 from evalbias.evaluation.audit import Finding, findings_of
 from evalbias.evaluation.biases import BIASES, SelfPreference
-from evalbias.evaluation.estimates import Bias, Sample, clusters_of, measured
+from evalbias.evaluation.estimates import Bias, Sample, measured
 from evalbias.evaluation.judged import Judged
 
 OTHERS = ("agreement", "corrected", "joint")
@@ -24,7 +24,7 @@ def findings(judged: Judged, *, seed: int) -> tuple[Finding, ...]:
     measurements = {
         name: measured(
             samples,
-            clusters=clusters_of(judged),
+            clusters=judged.clusters,
             bias=name,
             headlines=tuple(samples),
             criterion=judged.criterion,

@@ -224,7 +224,7 @@ def run_audit(
         "audit", task, lm=lm, likelihood_lm=likelihood_lm, models=models, seed=seed, out=out, options=options
     ) as run:
         with run.progress(_answers(judge, len(examples))) if run.likelihood_lm is not None else nullcontext():
-            answered = answers_of(
+            judged = answers_of(
                 examples,
                 judge=judge,
                 scores_field=asked.scores_field,
@@ -237,7 +237,7 @@ def run_audit(
                 scale=ends,
             )
         found = audit_answers(
-            answered,
+            judged,
             own_system=asked.own_system,
             reliability=asked.reliability,
             by=group_field(items, asked.by),

@@ -15,15 +15,10 @@ from evalbias.evaluation.judged import (
     LIKELIHOODS,
     RATINGS,
     Judged,
-    agreeing,
-    is_rated_by_people,
     mean_of_raters,
-    on_one_scale,
-    preferred,
-    side,
 )
 from evalbias.evaluation.words import joined
-from evalbias.measures import brier_scores, consistent_preferences, corrected_mean, corrected_rate, decision_shares
+from evalbias.measures import brier_scores, corrected_mean, corrected_rate, decision_shares
 from evalbias.measures.agreement import (
     AlphaStatistic,
     CalibrationStatistic,
@@ -67,7 +62,7 @@ class CorrectedEstimates:
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
-        if not is_rated_by_people(judged) or (judged.pairwise and len(_systems(judged)) != 2):
+        if not judged.rated or (judged.pairwise and len(_systems(judged)) != 2):
             return False
         if not judged.pairwise and HUMAN_SCORES not in judged.covariates:
             return False
@@ -91,7 +86,8 @@ class CorrectedEstimates:
                 scores, CorrectedStatistic(people), f"{name} wins, corrected", signed=False, tested=False
             ),
         }
-        if np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all():
+        said = np.concatenate([scores, people])
+        if np.isin(said[~np.isnan(said)], (0.0, 1.0)).all():
             rate = CorrectedStatistic(people, verdicts=True)
             label = f"{name} wins, by sensitivity and specificity"
             samples["corrected_rate"] = Sample(scores, rate, label, signed=False, tested=False)
@@ -158,13 +154,23 @@ def _judge(judged: Judged) -> FloatArray:
 
 
 def _people(judged: Judged) -> FloatArray:
-    return _of_system(judged, preferred(judged)) if judged.pairwise else judged.covariate(HUMAN_SCORES)
+    return _of_system(judged, judged.chosen) if judged.pairwise else judged.covariate(HUMAN_SCORES)
 
 
 def _of_system(judged: Judged, first: FloatArray) -> FloatArray:
     """Turn (n,) numbers about the first candidate of each pair into those about one system's."""
     ours = np.asarray(judged.writers, dtype=str)[:, 0] == _systems(judged)[0]
     return np.where(ours, first, 1 - first)
+
+
+def side(difference: FloatArray) -> FloatArray:
+    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
+    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+
+
+def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    return np.asarray(choice * other + (1 - choice) * (1 - other))
 
 
 # Floors: how well an output's likelihood or length alone agrees with people, and whether a judge does better.
@@ -261,7 +267,7 @@ def _floor(judged: Judged, values: FloatArray, label: str) -> Sample:
     if not judged.pairwise:
         return Sample(values, RankStatistic(judged.covariate(HUMAN_SCORES)), label, tested=False)
     chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
-    return Sample(agreeing(chosen, preferred(judged)), ShareStatistic(), label, signed=False, tested=False)
+    return Sample(agreeing(chosen, judged.preferred), ShareStatistic(), label, signed=False, tested=False)
 
 
 def _own(agreement: Measurement, name: str) -> Sample:
@@ -324,7 +330,7 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
         "kendall": Sample(scores, KendallStatistic(human), "Kendall", tested=False),
         "pearson": Sample(scores, PearsonStatistic(human), "Pearson", tested=False),
     }
-    if on_one_scale(judged):
+    if judged.on_peoples_scale:
         samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)", tested=False)
         samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)", tested=False)
     if RATINGS in judged.covariates:
@@ -335,7 +341,7 @@ def _of_scores(judged: Judged) -> dict[str, Sample]:
 
 
 def _of_choices(judged: Judged) -> dict[str, Sample]:
-    people, orders = preferred(judged), judged.answers.shape[1]
+    people, orders = judged.preferred, judged.answers.shape[1]
     samples = {
         name: _share(agreeing(choices(judged, order), people), label)
         for order, (name, label) in enumerate(
@@ -343,8 +349,7 @@ def _of_choices(judged: Judged) -> dict[str, Sample]:
         )
     }
     if orders == 2:
-        consistent = consistent_preferences(judged.answers[:, 0], judged.answers[:, 1], ties=judged.ties)
-        samples["consistency"] = _share(consistent, "consistent")
+        samples["consistency"] = _share(judged.consistent, "consistent")
     samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa", tested=False)
     wins = judged.win_shares
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():

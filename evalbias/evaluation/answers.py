@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,9 +29,8 @@ from evalbias.data.cells import (
 )
 from evalbias.data.items import check_field, item_name
 from evalbias.data.pairing import human_score, input_key, is_rated, rated_criteria, single_ratings
-from evalbias.evaluation.judged import BETTER, Judged, item_facts, judge_examples, likelihood_provenance
-from evalbias.evaluation.words import joined, model_title
-from evalbias.lm.contract import resolve_lm
+from evalbias.evaluation.judged import BETTER, Judged, gather, judge_examples
+from evalbias.evaluation.words import joined
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import PRESETS, Criterion
@@ -81,17 +80,9 @@ def recorded_scores(
     judged_on = as_criterion(criterion)
     values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
     check_size(values, f"The judge's scores {field!r}")
-    facts = item_facts(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
-    return Judged(
-        ids=facts.ids,
-        criterion=judged_on.name,
-        answers=np.array(values, dtype=np.float64),
-        covariates=facts.covariates,
-        inputs=facts.inputs,
-        writers=facts.writers,
-        scale=scale,
-        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
-    )
+    known = gather(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
+    answers = np.array(values, dtype=np.float64)
+    return replace(known, answers=answers, scale=scale, judge=f"recorded scores {field!r}")
 
 
 def recorded_verdicts(
@@ -135,25 +126,10 @@ def recorded_verdicts(
     check_fields(winner, swapped, better)
     fields = [winner] if swapped is None else [winner, swapped]
     choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
-    facts = item_facts(
-        examples,
-        judged_on,
-        pairwise=True,
-        scorer=likelihood_lm,
-        reduction=reduction,
-        better=better,
-        answered=fields,
-    )
-    return Judged(
-        ids=facts.ids,
-        criterion=judged_on.name,
-        answers=by_position(choices),
-        covariates=facts.covariates,
-        inputs=facts.inputs,
-        ties=bool((choices == TIE).any()),
-        writers=facts.writers,
-        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
-    )
+    options: dict[str, Any] = {"scorer": likelihood_lm, "reduction": reduction, "better": better, "answered": fields}
+    known = gather(examples, judged_on, pairwise=True, **options)
+    answers, ties = by_position(choices), bool((choices == TIE).any())
+    return replace(known, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
 
 
 def check_fields(winner: str, swapped: str | None, better: str) -> None:
@@ -441,20 +417,13 @@ def function_scores(
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
     ask, judged_on = call_of(judge, pairwise=pairwise), as_criterion(criterion)
-    facts = item_facts(
-        examples,
-        judged_on,
-        pairwise=pairwise,
-        scorer=likelihood_lm,
-        reduction=reduction,
-        better=better,
-        required=False,
-    )
+    options: dict[str, Any] = {"scorer": likelihood_lm, "reduction": reduction, "better": better}
+    known = gather(examples, judged_on, pairwise=pairwise, required=False, **options)
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
     def answer(place: int) -> float:
-        example, name = questions[place], facts.ids[place % len(examples)]
+        example, name = questions[place], known.ids[place % len(examples)]
         try:
             value = ask(example)
             return read_choice(value) if pairwise else read_score(value, scale)
@@ -471,18 +440,14 @@ def function_scores(
         given, swapped = values.reshape(2, -1)
         other = np.where((swapped == 0) | (swapped == 1), 1 - swapped, swapped)  # an index into the pair as it stands
         values = by_position(np.stack([given, other]))
-    return Judged(
-        ids=facts.ids,
-        criterion=judged_on.name,
+    return replace(
+        known,
         answers=values,
-        covariates=facts.covariates,
-        inputs=facts.inputs,
         ties=pairwise and values.shape[2] == 3,
-        writers=facts.writers,
         scale=scale,
         reasons=reasons,
         judgments=len(questions),
-        provenance=likelihood_provenance(judged_on, likelihood_lm, reduction),
+        judge=f"the judge {name_of(judge)}",
     )
 
 
@@ -523,25 +488,6 @@ def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
 JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
 
 
-@dataclass(frozen=True)
-class Answered:
-    """A judge's answers, ready to be audited.
-
-    Attributes:
-        judge: The judge in words.
-        judged: Its answers, and what is known about the items.
-        examples: The items, in the order of the answers.
-        not_measured: Bias -> why it cannot be measured, where that was found out on the way.
-        askable: Whether it is a judge of evalbias, which can be compiled; not so recorded answers and functions.
-    """
-
-    judge: str
-    judged: Judged
-    examples: Sequence[dspy.Example]
-    not_measured: Mapping[str, str] = field(default_factory=dict)
-    askable: bool = False
-
-
 def recorded_fields(
     scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
 ) -> dict[str, Any]:
@@ -570,7 +516,7 @@ def answers_of(
     scale: tuple[float, float] | None,
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
-) -> Answered:
+) -> Judged:
     """Gather a judge's answers on items; see ``audit``.
 
     Raises:
@@ -584,7 +530,7 @@ def answers_of(
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         return _asked(judge, examples, lm, likelihood_lm, progress)
     if callable(judge):
-        judged = function_scores(
+        return function_scores(
             examples,
             judge,
             criterion=criterion,
@@ -594,11 +540,9 @@ def answers_of(
             num_threads=num_threads,
             progress=progress,
         )
-        return Answered(f"the judge {name_of(judge)}", judged, examples)
     if scores_field is not None:
-        judged = recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
-        return Answered(f"recorded scores {scores_field!r}", judged, examples)
-    judged = recorded_verdicts(
+        return recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
+    return recorded_verdicts(
         examples,
         str(winner_field),
         swapped=swapped_field,
@@ -606,7 +550,6 @@ def answers_of(
         criterion=criterion,
         likelihood_lm=likelihood_lm,
     )
-    return Answered(f"recorded choices {winner_field!r}", judged, examples)
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
@@ -628,20 +571,18 @@ def _asked(
     lm: Any,
     likelihood_lm: Any,
     progress: Callable[[int], None] | None,
-) -> Answered:
+) -> Judged:
     """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
     for field_name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
         check_field(examples, field_name, "the data")
-    words = f"{judge.kind} on {model_title(getattr(resolve_lm(lm, judge.predict), 'model', 'its model'))}"
     try:
         own: Any = "own" if likelihood_lm is None else likelihood_lm
-        judged = judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
-        return Answered(words, judged, examples, askable=True)
+        return judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
     except NotImplementedError as error:
         if likelihood_lm is not None:
             raise
         judged = judge_examples(judge, examples, lm=lm, progress=progress)
-        return Answered(words, judged, examples, {"likelihood": str(error)}, askable=True)
+        return replace(judged, unmeasurable={"likelihood": str(error)})
 
 
 def pairs_for(
@@ -665,9 +606,9 @@ def pairs_for(
     return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
 
 
-def _better(first: float, second: float) -> int | None:
-    """Return the index of the higher score; None where they are equal or one is undefined."""
-    return 0 if first > second else 1 if second > first else None
+def _better(first: float, second: float) -> float:
+    """Return the index of the higher score, -1 where they are equal; NaN where one is undefined."""
+    return 0 if first > second else 1 if second > first else TIE if first == second else math.nan
 
 
 # The criterion of an audit: the judge's own, the one that is named, or the only one that people rated.

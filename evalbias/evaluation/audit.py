@@ -16,7 +16,6 @@ from evalbias import data as data_sets
 from evalbias.data.sets import GROUPS
 from evalbias.evaluation.agreement import floors_not_surpassed
 from evalbias.evaluation.answers import (
-    Answered,
     JudgeSource,
     answers_of,
     criterion_asked,
@@ -42,10 +41,9 @@ from evalbias.evaluation.estimates import (
     Measurement,
     items_needed,
     label_next,
-    labeled,
     measure,
 )
-from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged, rated_once
+from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view, title
 from evalbias.measures.families import holm
 from evalbias.measures.resample import SCORE_SD
@@ -112,7 +110,6 @@ def findings_of(
     judged: Judged,
     not_measured: Mapping[str, str],
     *,
-    askable: bool = True,
     joint: Measurement | None = None,
 ) -> tuple[Finding, ...]:
     """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
@@ -121,7 +118,6 @@ def findings_of(
         measurements: Bias -> measurement, of biases only.
         judged: What was measured.
         not_measured: Bias -> why it was not measured.
-        askable: Whether evalbias can ask the judge and so compile it; what helps depends on it.
         joint: The biases in one model, if it could be measured.
     """
     headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
@@ -136,7 +132,7 @@ def findings_of(
         for bias, measurement in measurements.items()
     ]
     findings = [
-        replace(f, remedy=_remedy(f, judged, askable), alone=_is_alone(f.bias, joint)) if f.status == "biased" else f
+        replace(f, remedy=_remedy(f, judged), alone=_is_alone(f.bias, joint)) if f.status == "biased" else f
         for f in findings
     ]
     return (*findings, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
@@ -193,7 +189,7 @@ def _finding(
         margin_in_words=margin_in_words(margin, estimate, measurement, judged),
         p_adjusted=p_adjusted,
         items_needed=needed,
-        rated_twice=estimate.unit in RATED and rated_once(judged) > 0,
+        rated_twice=estimate.unit in RATED and judged.rated_once > 0,
     )
     least = (measurement.estimates[estimate.name].null or 0.0) - finding.tolerated
     return replace(finding, sentence=f"{words}, where {least:g} and more is unbiased") if finding.tolerated else finding
@@ -205,12 +201,12 @@ def _is_alone(bias: str, joint: Measurement | None) -> bool:
     return estimate is None or not estimate.low <= 0 <= estimate.high
 
 
-def _remedy(finding: Finding, judged: Judged, askable: bool) -> str:
+def _remedy(finding: Finding, judged: Judged) -> str:
     advice, estimate = advice_on(finding.bias), finding.estimate
     if advice.for_reversed and estimate is not None and estimate.unit == SLOPE and estimate.high <= -1:
         return advice.for_reversed
     ours = advice.for_pairs if judged.pairwise else advice.for_scores
-    return ours if askable else advice.for_others or ours
+    return ours if judged.compilable else advice.for_others or ours
 
 
 def _open_within_bounds(judged: Judged) -> str:
@@ -233,15 +229,12 @@ def group_field(data: Any, by: str | None) -> str | None:
     return by if by is not None else GROUPS.get(getattr(data, "name", ""))
 
 
-def measure_groups(
-    bias: Bias, judged: Judged, examples: Sequence[dspy.Example], field: str, *, seed: int
-) -> dict[str, Measurement]:
+def measure_groups(bias: Bias, judged: Judged, field: str, *, seed: int) -> dict[str, Measurement]:
     """Measure a bias, or the agreement with people, on the items of each value of a field.
 
     Args:
         bias: See ``BIASES``.
-        judged: Answers on all items.
-        examples: The items, in the same order.
+        judged: Answers on all items, with the items.
         field: Field whose values name the groups; items without a value belong to none.
         seed: Seed for the intervals.
 
@@ -251,7 +244,7 @@ def measure_groups(
     Raises:
         ValueError: No item has the field.
     """
-    values = [None if e.get(field) is None else str(e[field]) for e in examples]
+    values = [None if e.get(field) is None else str(e[field]) for e in judged.examples]
     names = [name for name in dict.fromkeys(values) if name is not None]
     if not names:
         raise ValueError(f"No item has a field {field!r} to group by: name one that the data have.")
@@ -377,22 +370,18 @@ class Audit(ByName[Measurement]):
     ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
 
     Attributes:
-        judge: The judge in words.
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         verdict: What follows, first in one line.
-        judged: The judge's answers, and what is known about the items.
-        examples: The items.
+        judged: The judge's answers, the items, and what is known about them.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
         label_next: Ids of the items that people should label next; empty where they labeled all or none.
         groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
     """
 
-    judge: str
     measurements: Mapping[str, Measurement]
     verdict: Verdict
     judged: Judged
-    examples: Sequence[dspy.Example]
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
     label_next: Sequence[str] = ()
@@ -400,7 +389,9 @@ class Audit(ByName[Measurement]):
 
     def __repr__(self) -> str:
         """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
-        return f"Audit({self.judge} on {self.judged.criterion}, n={len(self.judged.ids)}: {self.verdict.sentence})"
+        return (
+            f"Audit({self.judged.judge} on {self.judged.criterion}, n={len(self.judged.ids)}: {self.verdict.sentence})"
+        )
 
     def _repr_html_(self) -> str:
         """Return verdict, plots and tables for a notebook, as in the report."""
@@ -417,7 +408,7 @@ class Audit(ByName[Measurement]):
         estimates = {} if agreement is None else agreement.estimates
         content = {
             "verdict": self.verdict.sentence,
-            "judge": self.judge,
+            "judge": self.judged.judge,
             "criterion": self.judged.criterion,
             "n": len(self.judged.ids),
             "biases": {
@@ -529,7 +520,7 @@ def audit(
     judged_on = criterion_asked(program, data, examples, criterion, scale, **written)
     if isinstance(program, PairwiseJudge):
         examples = pairs_for(program, examples, limit, seed, better=better_field)
-    answered = answers_of(
+    judged = answers_of(
         examples,
         judge=program,
         scores_field=scores_field,
@@ -544,7 +535,7 @@ def audit(
         progress=progress,
     )
     return audit_answers(
-        answered,
+        judged,
         own_system=own_system,
         reliability=reliability,
         by=group_field(data if isinstance(data, data_sets.Dataset) else items, by),
@@ -553,7 +544,7 @@ def audit(
 
 
 def audit_answers(
-    answered: Answered,
+    judged: Judged,
     *,
     own_system: str | None = None,
     reliability: float | None = None,
@@ -561,33 +552,30 @@ def audit_answers(
     seed: int = 0,
 ) -> Audit:
     """Audit a judge that has answered; see ``audit``."""
-    judged = answered.judged
     settings = {"own": own_system, "reliability": reliability}
-    given = Given(judged, answered.examples, own_system)
+    given = Given(judged, judged.examples, own_system)
     configured = {name: _configured(bias, settings) for name, bias in BIASES.items()}
     measurements = {name: measure(bias, judged, seed=seed) for name, bias in configured.items() if bias.applies(judged)}
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
-    not_measured = {**_not_measured(given, measurements), **answered.not_measured}
+    not_measured = {**_not_measured(given, measurements), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
     joint = measurements.get(JointEffects.name)
-    findings = findings_of(biases, judged, missing, askable=answered.askable, joint=joint)
+    findings = findings_of(biases, judged, missing, joint=joint)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     used = {name: value for name, value in settings.items() if value is not None}
     provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
     caution = floors_not_surpassed(measurements[AGREEMENT], seed=seed) if AGREEMENT in measurements else ""
     verdict = verdict_of(findings, coverage=judged.coverage, caution=caution)
-    known = labeled(judged)
+    known = judged.labeled
     unlabeled = label_next(judged, LABELS, seed) if known.any() and not known.all() else []
     return Audit(
-        judge=answered.judge,
         measurements=measurements,
         verdict=verdict,
         judged=judged,
-        examples=answered.examples,
         not_measured=not_measured,
         provenance=provenance,
         label_next=unlabeled,
-        groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, answered.examples, by, seed=seed),
+        groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, by, seed=seed),
     )
 
 

@@ -19,9 +19,6 @@ from evalbias.evaluation.judged import (
     LIKELIHOODS,
     RATINGS,
     Judged,
-    are_verdicts,
-    is_rated_by_people,
-    on_one_scale,
 )
 from evalbias.evaluation.words import amount, count, decimals, interval_words, joined, number
 from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
@@ -224,13 +221,13 @@ def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Ju
         digits = decimals(value, low, high)
         points, interval = amount(value, low, high, digits), interval_words(value, low, high, digits)
         return f"{favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
-    if estimate.unit == SCORE_SD and are_verdicts(measurement.samples[estimate.name].values):
-        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
+    if estimate.unit == SCORE_SD and judged.verdicts:
+        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, judged, ends))
         wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         interval = interval_words(value, low, high, digits=0)
         return f"{favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
     if estimate.unit == SCORE_SD:
-        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, ends))
+        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, judged, ends))
         probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         return (
             f"in a pair of equal quality that the judge would otherwise find even, {favored} gets a win probability of "
@@ -250,8 +247,8 @@ def margin_in_words(margin: float, estimate: Estimate, measurement: Measurement,
         points = margin * _score_sd(estimate.name, measurement)
         return f"an effect of {points:.{decimals(points)}f} points or more"
     if estimate.unit == SCORE_SD:
-        (share,) = _even_pair(estimate.name, measurement, (margin,))
-        if are_verdicts(measurement.samples[estimate.name].values):
+        (share,) = _even_pair(estimate.name, measurement, judged, (margin,))
+        if judged.verdicts:
             return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
         return f"a shift of an even pair from 50 % to {100 * share:.0f} % or more"
     if estimate.unit == SHARE:
@@ -261,15 +258,14 @@ def margin_in_words(margin: float, estimate: Estimate, measurement: Measurement,
     return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
 
 
-def _even_pair(name: str, measurement: Measurement, ends: tuple[float, ...]) -> list[float]:
+def _even_pair(name: str, measurement: Measurement, judged: Judged, ends: tuple[float, ...]) -> list[float]:
     """Return the win probability that an effect makes of an even pair; of verdicts, the share of wins.
 
     Of log-odds it is no share of wins: a confident judge decides few pairs near even, so an effect that moves an even
     pair from 50 to 76 % may turn 11 decisions of 100, or 2.
     """
-    values = measurement.samples[name].values
     shifts = [_score_sd(name, measurement) * end for end in ends]
-    if are_verdicts(values):  # the effect is linear, and a share has ends
+    if judged.verdicts:  # the effect is linear, and a share has ends
         return [float(np.clip(0.5 + shift / 2, 0, 1)) for shift in shifts]
     return [float(scipy.special.expit(shift)) for shift in shifts]
 
@@ -332,7 +328,7 @@ def _texts(given: Given) -> str:
 
 
 def _people(given: Given) -> str:
-    if is_rated_by_people(given.judged):
+    if given.judged.rated:
         return ""
     if given.judged.pairwise:
         return "people's choices between the outputs (field better, or name another: better_field, --better-field)"
@@ -379,7 +375,7 @@ def _two_ratings(given: Given) -> str:
 def _same_scale(given: Given) -> str:
     if given.judged.scale is None:
         return "the judge's lowest and highest score (scale, --scale)"
-    if HUMAN_SCORES not in given.judged.covariates or on_one_scale(given.judged):
+    if HUMAN_SCORES not in given.judged.covariates or given.judged.on_peoples_scale:
         return ""
     if np.isnan(given.judged.answers).all():
         return "scores by the judge (all are undefined)"

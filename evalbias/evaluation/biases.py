@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.estimates import N_RESAMPLES, Bias, Measurement, Sample, clusters_of, measure
+from evalbias.evaluation.estimates import N_RESAMPLES, Bias, Measurement, Sample, measure
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
@@ -20,16 +20,8 @@ from evalbias.evaluation.judged import (
     LIKELIHOODS,
     RATINGS,
     Judged,
-    first_position,
-    is_rated_by_people,
-    judge_scores,
-    log_lengths,
-    on_one_scale,
-    people_ratings,
-    position_scores,
-    preferred,
 )
-from evalbias.measures import consistent_preferences, decision_shares, longer_wins, negative_entropies
+from evalbias.measures import decision_shares, longer_wins, negative_entropies
 from evalbias.measures.agreement import spearman_rows
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
@@ -56,7 +48,7 @@ def effect_statistic(
     standardized: bool = True,
     reliability: float | None = None,
 ) -> EffectStatistic:
-    """Return the effect of one feature at equal quality as a statistic of ``judge_scores``.
+    """Return the effect of one feature at equal quality as a statistic of ``Judged.strength``.
 
     Args:
         judged: Answers, with people's ratings.
@@ -66,7 +58,7 @@ def effect_statistic(
         reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
     columns = {key: v if v.ndim == 1 else v[:, 0] - v[:, 1] for key, v in features.items()}
-    feature, ratings = columns.pop(name), people_ratings(judged)
+    feature, ratings = columns.pop(name), judged.ratings
     return EffectStatistic(
         feature,
         ratings,
@@ -81,7 +73,7 @@ def effect_statistic(
 
 def effect_sample(judged: Judged, statistic: EffectStatistic, label: str) -> Sample:
     """Return what an effect is computed from, with its column heading in tables."""
-    values = np.where(statistic.usable, judge_scores(judged), np.nan)
+    values = np.where(statistic.usable, judged.strength, np.nan)
     return Sample(values, statistic, label, null=0.0, tested=False)
 
 
@@ -120,7 +112,7 @@ class SelfPreference:
         writers = _names(judged)
         if judged.pairwise and judged.answers.shape[1] == 1 and len(set(judged.writers)) == 1:
             return False  # one system always stands first, which position explains as well
-        return is_rated_by_people(judged) and len(writers) > 1 and (self.own is None or self.own in writers)
+        return judged.rated and len(writers) > 1 and (self.own is None or self.own in writers)
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
@@ -201,7 +193,7 @@ class JointEffects:
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
-        return is_rated_by_people(judged) and len(self._features(judged)) > 1
+        return judged.rated and len(self._features(judged)) > 1
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
@@ -211,7 +203,7 @@ class JointEffects:
             statistic = effect_statistic(judged, name, features, standardized=name != OWN, reliability=self.reliability)
             samples["own_system" if name == OWN else name] = effect_sample(judged, statistic, LABELS[name])
         if judged.pairwise and judged.answers.shape[1] == 2:
-            samples["position"] = Sample(position_scores(judged), MeanStatistic(), "first position", null=0.0)
+            samples["position"] = Sample(judged.position_strength, MeanStatistic(), "first position", null=0.0)
         return samples
 
     def _features(self, judged: Judged) -> dict[str, FloatArray]:
@@ -262,7 +254,7 @@ class LikelihoodBias:
         """See ``Bias``."""
         likelihoods = judged.covariate(LIKELIHOODS)
         samples: dict[str, Sample] = {}
-        if is_rated_by_people(judged):
+        if judged.rated:
             samples[EFFECT] = effect_sample(judged, self.statistic(judged), "effect of likelihood")
         if judged.pairwise:
             return samples | _pairwise_samples(judged, likelihoods)
@@ -283,17 +275,17 @@ class LikelihoodBias:
         Raises:
             ValueError: A covariate is missing, or a reliability is given for items with several ratings.
         """
-        return self.statistic(judged).measure(judge_scores(judged), clusters=clusters_of(judged))
+        return self.statistic(judged).measure(judged.strength, clusters=judged.clusters)
 
     def statistic(self, judged: Judged) -> EffectStatistic:
-        """Return the likelihood effect as a statistic of ``judge_scores``."""
+        """Return the likelihood effect as a statistic of ``Judged.strength``."""
         features = {"likelihood": judged.covariate(LIKELIHOODS)}
         return effect_statistic(judged, "likelihood", features, reliability=self.reliability)
 
 
 def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Sample]:
     difference = likelihoods[:, 0] - likelihoods[:, 1]
-    wins = first_position(judged)  # (n, r)
+    wins = judged.first_wins  # (n, r)
     odds = OddsStatistic(difference)
     return {
         "likelihood_correlation": Sample(
@@ -394,10 +386,10 @@ class PositionBias:
             "fairness": Sample(wins, FairnessStatistic(both_orders=both), "fairness", null=0.0, confounded=not both),
         }
         if both:
-            consistent = consistent_preferences(answers[:, 0], answers[:, 1], ties=judged.ties)
-            samples["position_consistency"] = Sample(consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
+            same = Sample(judged.consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
+            samples["position_consistency"] = same
         elif BETTER in judged.covariates:
-            balanced = BalancedRate(judged.covariate(BETTER))
+            balanced = BalancedRate(1 - judged.preferred)
             samples["first_rate_balanced"] = Sample(
                 wins[:, 0], balanced, "first, balanced", null=1 / places, signed=False
             )
@@ -453,7 +445,7 @@ class ScaleUse:
 
 def _rated_on_it(judged: Judged) -> bool:
     """Return whether people rate on the judge's scale, which must be stated: pass and fail are not a crowded 1 to 5."""
-    return judged.scale is not None and on_one_scale(judged)
+    return judged.scale is not None and judged.on_peoples_scale
 
 
 def _levels(judged: Judged) -> FloatArray | None:
@@ -544,6 +536,11 @@ def measure_rounds(
 LENGTH_EFFECT = "length_effect"
 
 
+def log_lengths(lengths: FloatArray) -> FloatArray:
+    """Return log lengths; an empty output's is undefined."""
+    return np.log(np.where(lengths > 0, lengths, np.nan))
+
+
 @dataclass(frozen=True)
 class VerbosityBias:
     """Effect of length on a judge at equal quality, and the win rate of the longer candidate.
@@ -568,13 +565,13 @@ class VerbosityBias:
 
     def applies(self, judged: Judged) -> bool:
         """See ``Bias``."""
-        return LENGTHS in judged.covariates and (judged.pairwise or is_rated_by_people(judged))
+        return LENGTHS in judged.covariates and (judged.pairwise or judged.rated)
 
     def samples(self, judged: Judged) -> dict[str, Sample]:
         """See ``Bias``."""
         lengths = judged.covariate(LENGTHS)
         samples: dict[str, Sample] = {}
-        if is_rated_by_people(judged):
+        if judged.rated:
             features = {"length": log_lengths(lengths)}
             statistic = effect_statistic(judged, "length", features, reliability=self.reliability)
             samples[LENGTH_EFFECT] = effect_sample(judged, statistic, "effect of length")
@@ -586,8 +583,8 @@ class VerbosityBias:
             samples["longer_rate"] = Sample(
                 wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False, confounded=True
             )
-            if is_rated_by_people(judged):
-                longer_better = np.where(first > second, preferred(judged), 1 - preferred(judged))
+            if judged.rated:
+                longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
                 correct = np.where(longer_better == 1, wins, 1 - wins)
                 gap = GapStatistic(longer_better)
                 samples["accuracy_gap"] = Sample(

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import scipy
 
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS, Judged
+from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import (
     SIGNIFICANCE,
     Tabular,
@@ -18,7 +18,6 @@ from evalbias.evaluation.words import (
     ends,
     joined,
     mark,
-    median_coverage,
     number,
     p_text,
     share,
@@ -190,17 +189,9 @@ def estimates_of(
         samples: Name -> what the estimate is computed from.
         seed: Seed for the bootstrap.
         n_resamples: Bootstrap resamples of each interval.
-        clusters: (n,) input of each item, as from ``clusters_of``; None where every item has its own.
+        clusters: (n,) input of each item, as ``Judged.clusters``; None where every item has its own.
     """
     return {name: _estimate(name, sample, clusters, n_resamples, seed) for name, sample in samples.items()}
-
-
-def clusters_of(judged: Judged) -> Sequence[str] | None:
-    """Return the input of each item where some items share one, else None.
-
-    Several outputs of one input alone are resampled one by one: the interval is then about other outputs of this input.
-    """
-    return judged.inputs if 1 < len(set(judged.inputs)) < len(judged.ids) else None
 
 
 def estimate_value(sample: Sample) -> float:
@@ -383,18 +374,17 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
     """
     if isinstance(bias, str):
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
-    columns = {"scores": judged.answers} if not judged.pairwise else _orders(judged)
     return measured(
         bias.samples(judged),
-        clusters=clusters_of(judged),
+        clusters=judged.clusters,
         bias=bias.name,
         headlines=bias.headlines,
         criterion=judged.criterion,
         ids=judged.ids,
-        columns={**columns, **judged.covariates},
+        columns=judged.columns,
         seed=seed,
         n_resamples=n_resamples,
-        coverage=median_coverage(judged.coverage),
+        coverage=judged.median_coverage,
         cost={"judgments": judged.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )
@@ -411,11 +401,6 @@ def measured(
     """Compute the estimates of samples; the other arguments are fields of ``Measurement``."""
     estimates = estimates_of(samples, seed=seed, n_resamples=n_resamples, clusters=clusters)
     return Measurement(estimates=estimates, samples=samples, clusters=clusters, **fields)
-
-
-def _orders(judged: Judged) -> dict[str, FloatArray]:
-    names = ("answers", "answers_swapped")
-    return {name: judged.answers[:, order] for order, name in enumerate(names[: judged.answers.shape[1]])}
 
 
 # Two judges on the same items: the estimates side by side, the difference with its interval, and a paired test.
@@ -693,7 +678,7 @@ def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     if count < 1:
         raise ValueError(f"count={count}: ask for at least one item.")
     scores = judged.win_shares if judged.pairwise else judged.answers
-    candidates = np.flatnonzero(~np.isnan(scores) & ~labeled(judged))
+    candidates = np.flatnonzero(~np.isnan(scores) & ~judged.labeled)
     rng = np.random.default_rng(seed)
     labels = min(count, len(candidates))
     if not labels:
@@ -701,14 +686,3 @@ def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     shuffled = rng.permutation(candidates)[: len(candidates) // labels * labels]  # equal scores stand in random order
     ordered = shuffled[np.argsort(scores[shuffled], kind="stable")]
     return [judged.ids[rng.choice(stratum)] for stratum in ordered.reshape(labels, -1)]
-
-
-def labeled(judged: Judged) -> np.ndarray:
-    """Return (n,) whether people rated or compared an item."""
-    known = np.zeros(len(judged.ids), dtype=bool)
-    for name in (RATINGS, HUMAN_SCORES, BETTER):
-        values = judged.covariates.get(name)
-        if values is not None:
-            rows = values.reshape(len(known), -1)
-            known |= ~np.isnan(rows).all(axis=1)
-    return known

@@ -317,7 +317,7 @@ def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML."""
     shown = [*sections(result, Context(several=True))]
     if isinstance(result, Audit):
-        shown.insert(0, Section(result.judge, [Words(result.verdict.sentence)]))
+        shown.insert(0, Section(result.judged.judge, [Words(result.verdict.sentence)]))
     return fragment(shown)
 
 
@@ -348,7 +348,7 @@ def write_report(
     settings = read_json(folder / SETTINGS)
     parts = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
     worst = worst_of(result, examples)
-    title = result.judge if isinstance(result, Audit) else title_of_run(settings)
+    title = result.judged.judge if isinstance(result, Audit) else title_of_run(settings)
     page = Page(
         title[:1].upper() + title[1:],
         str(settings["command"]),

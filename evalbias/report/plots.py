@@ -16,7 +16,7 @@ import numpy as np
 from evalbias.evaluation.agreement import FLOORS
 from evalbias.evaluation.biases import EXPECTED, LikelihoodBias
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement, estimate_value
-from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, are_verdicts
+from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.words import count, decimals, percent, share, title
 from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray
@@ -291,7 +291,7 @@ def effect_line(measurement: Measurement) -> Drawing | None:
     more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit = "log-odds" if pairs else "points"
-    verdicts = pairs and are_verdicts(measurement.samples[names[0]].values)
+    verdicts = pairs and _are_verdicts(measurement.samples[names[0]].values)
     if verdicts:
         unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
@@ -360,6 +360,13 @@ def _points(measurement: Measurement, name: str) -> Points | None:
     x, quality, scores = (statistic.both_ways(values) for values in (x, quality, scores))
     x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
     return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
+
+
+def _are_verdicts(values: FloatArray) -> bool:
+    """Return whether the values of pairs are mean verdicts, and not log-odds."""
+    distinct = np.unique(values[~np.isnan(values)])
+    whole = any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, 201))
+    return bool((np.abs(distinct) <= 1).all()) and whole
 
 
 def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:

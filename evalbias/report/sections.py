@@ -365,7 +365,7 @@ class Ranked(NamedTuple):
 
 def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | None:
     """List the worst items of the first measurement in a result that knows any; see ``worst_items``."""
-    known = result.examples if isinstance(result, Audit) else examples
+    known = result.judged.examples if isinstance(result, Audit) else examples
     for measurement in _measurements(result):
         if (section := worst_items(measurement, known)) is not None:
             return section

@@ -15,7 +15,7 @@ from rich.text import Text
 from evalbias.evaluation import Aspect, LoopPair, LoopRun, LoopSummary, StyleReport, doublings
 from evalbias.evaluation.audit import Audit, Finding, is_of_bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
-from evalbias.evaluation.judged import LIKELIHOODS, Judged, rated_once
+from evalbias.evaluation.judged import LIKELIHOODS, Judged
 from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
@@ -87,7 +87,7 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
 def _biases(audit: Audit) -> Table:
     rows = [_row(finding) for finding in audit.verdict.findings if finding.estimate is not None]
     headings = ("bias", "finding", "estimate", "95 % interval", "n", "undefined")
-    table = counted_table(f"{audit.judge} on {audit.judged.criterion}", headings, rows)
+    table = counted_table(f"{audit.judged.judge} on {audit.judged.criterion}", headings, rows)
     table.caption = _caption(audit)
     return table
 
@@ -100,7 +100,7 @@ def _caption(audit: Audit) -> str:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
             units.setdefault(finding.estimate.unit + less, []).append(title(finding.bias))
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {_unit(unit)}" for unit, names in units.items() if unit)]
-    once = rated_once(audit.judged)
+    once = audit.judged.rated_once
     parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")
     return "; ".join(filter(None, parts))
 

@@ -5,7 +5,6 @@ from benchmarks.audit import live
 from benchmarks.audit.judges import JUDGES, OWN, Defects, draw
 from benchmarks.audit.ours import findings
 from benchmarks.audit.table import cell
-from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
 
 
@@ -16,7 +15,7 @@ def drawn(judge, n=120, seed=1):
 @pytest.mark.parametrize("judge", ["scores: all of these", "pairs: all of these", "pairs: none, with probabilities"])
 def test_what_is_not_computed_would_change_no_finding_of_the_audit(judge):
     judged = drawn(judge).judged
-    audited = audit_answers(Answered("planted", judged, (), {}), own_system=OWN, seed=3).verdict.findings
+    audited = audit_answers(judged, own_system=OWN, seed=3).verdict.findings
     whole = {f.bias: (f.status, f.estimate, f.p_adjusted) for f in audited}
     ours = {f.bias: (f.status, f.estimate, f.p_adjusted) for f in findings(judged, seed=3)}
     assert len(ours) == 4

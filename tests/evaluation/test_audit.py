@@ -15,7 +15,7 @@ from planted import compared, scored
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
-from evalbias.evaluation.answers import Answered, pairs_for
+from evalbias.evaluation.answers import pairs_for
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, verdict_of
 from evalbias.evaluation.bias import in_words
 from evalbias.evaluation.judged import RATINGS
@@ -133,9 +133,7 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
         assert verdict_of([biased], coverage=coverage).sentence.startswith("The judge is biased")
     found = of_pairs(first_places(60, first=0.4))
     silent = replace(found.judged, coverage=np.full(60, 0.02))
-    assert audit_answers(Answered("a judge", silent, found.examples)).verdict.sentence.startswith(
-        "Do not rely on this judge"
-    )
+    assert audit_answers(silent).verdict.sentence.startswith("Do not rely on this judge")
 
 
 def scored_world(n, effect, seed=0):
@@ -247,7 +245,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     biased = evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.5))
     found = status(biased, "likelihood")
     assert found.status == "biased"
-    assert biased.judge == "pointwise judge on fake/formula"
+    assert biased.judged.judge == "pointwise judge on fake/formula"
     judged = evalbias.judge_examples(judge, examples, lm=FormulaLM(bias=0.5), likelihood_lm="own")
     points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
     assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
@@ -306,7 +304,7 @@ def test_a_judge_that_must_be_asked_needs_the_texts():
 def test_any_function_is_audited():
     examples = rated_texts(200, 3)
     found = evalbias.audit(examples, judge=lambda e: sum(numbers(e.output)), likelihood_lm=FormulaLM())
-    assert found.judge == "the judge <lambda>"
+    assert found.judged.judge == "the judge <lambda>"
     assert status(found, "likelihood").status == "biased"
     assert found.judged.judgments == 200
 
@@ -546,7 +544,7 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     ratings = judged.covariates[RATINGS].copy()
     ratings[:18, 1] = np.nan
     judged = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
-    found = audit_answers(Answered("a judge", judged, []))
+    found = audit_answers(judged)
     (open_,) = [f for f in found.verdict.findings if f.bias == "verbosity"]
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict.sentence

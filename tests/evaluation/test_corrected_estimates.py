@@ -9,6 +9,7 @@ from planted import scored
 
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.agreement import CorrectedEstimates, CorrectedStatistic
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES
 from evalbias.measures import corrected_mean, corrected_rate
 
@@ -98,6 +99,21 @@ def test_a_win_rate():
     tied = judged.answers.copy()
     tied[0] = 0.5
     assert "corrected_rate" not in CorrectedEstimates().samples(replace(judged, answers=tied))
+
+
+def test_a_tie_of_people_is_a_label_that_counts_half():
+    judged, wins, _ = pairs(np.random.default_rng(2), 100, 100)
+    better = judged.covariates[BETTER].copy()
+    better[:25] = -1
+    tied = replace(judged, covariates={BETTER: better})
+    assert not CorrectedEstimates().applies(tied)  # all 100 are labeled
+    assert audit_answers(tied).label_next == []
+    some = replace(tied, covariates={BETTER: np.where(np.arange(100) < 60, better, NAN)})
+    found = measure(CorrectedEstimates(), some, seed=0, n_resamples=20)
+    assert found["people_rate"].n == 60
+    assert found["people_rate"].value == pytest.approx((25 / 2 + wins[25:60].sum()) / 60)
+    assert "corrected_rate" not in found  # sensitivity and specificity know no tie
+    assert set(audit_answers(some).label_next) == set(map(str, range(60, 100)))
 
 
 def test_what_it_needs():

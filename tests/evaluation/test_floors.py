@@ -6,7 +6,6 @@ import numpy as np
 from planted import compared, scored
 
 from evalbias.evaluation.agreement import PeopleAgreement, floors_not_surpassed
-from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
@@ -58,12 +57,12 @@ def test_nothing_is_said_where_nothing_can_be_compared():
 def test_the_audit_and_its_report_say_it():
     rng = np.random.default_rng(3)
     judged = scored(rng, 200, raters=3)
-    found = audit_answers(Answered("a judge", replace(judged, answers=rng.normal(3, 1, 200)), ()))
+    found = audit_answers(replace(judged, answers=rng.normal(3, 1, 200)))
     assert found.verdict.caution in found.verdict.paragraphs
     assert found.verdict.caution.startswith("The judge is not shown to agree with people better than")
     (section,) = [one for one in sections(found, Context(False)) if one.title == "Agreement with people"]
     assert section.remark == found.verdict.caution
-    good = audit_answers(Answered("a judge", scored(rng, 200, raters=3, error=0.2), ()))
+    good = audit_answers(scored(rng, 200, raters=3, error=0.2))
     assert good.verdict.caution == ""
     assert "not shown to agree" not in good.verdict.sentence
 

@@ -7,7 +7,6 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import measure
-from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import JointEffects, LikelihoodBias
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, RATINGS
@@ -53,7 +52,7 @@ def test_a_bias_that_only_goes_with_another_does_not_remain(draw):
 
 
 def test_an_audit_says_that_one_bias_may_look_like_another():
-    found = audit_answers(Answered("a judge", entangled(np.random.default_rng(0), 400, length=0.5), []))
+    found = audit_answers(entangled(np.random.default_rng(0), 400, length=0.5))
     alone = {finding.bias: finding.alone for finding in found.verdict.having("biased")}
     assert alone == {"likelihood": False, "verbosity": True}
     assert found.verdict.paragraphs[1] == (
@@ -61,7 +60,7 @@ def test_an_audit_says_that_one_bias_may_look_like_another():
         "bias may look like another."
     )
     assert found.to_dict()["biases"]["likelihood"]["alone"] is False
-    plain = audit_answers(Answered("a judge", scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5), []))
+    plain = audit_answers(scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5))
     assert all(finding.alone for finding in plain.verdict.having("biased"))
     assert "held fixed" not in plain.verdict.sentence
 
@@ -91,7 +90,7 @@ def test_what_it_needs():
 
 def test_an_audit_explains_with_it_and_does_not_count_it_as_a_bias():
     judged = scored(np.random.default_rng(3), 150)
-    found = audit_answers(Answered("recorded scores", judged, (), {}), own_system="mine")
+    found = audit_answers(judged, own_system="mine")
     assert {"joint", "self_preference", "scale_use", "verbosity", "agreement"} <= set(found.measurements)
     assert not {"joint", "agreement"} & {finding.bias for finding in found.verdict.findings}
     told = found.to_dict()

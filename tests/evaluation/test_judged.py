@@ -13,9 +13,6 @@ from evalbias.evaluation.judged import (
     HUMAN_SCORES,
     LIKELIHOODS,
     RATINGS,
-    on_one_scale,
-    people_ratings,
-    rated_once,
 )
 
 NAN = math.nan
@@ -90,23 +87,21 @@ def test_the_balanced_rate_is_the_first_positions():
 )
 def test_people_rate_on_the_judges_scale(scale, human, same):
     one = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [*human, NAN]})
-    assert on_one_scale(one) is same
+    assert one.on_peoples_scale is same
     mean = sum(human) / 2  # the single ratings count, where they are known
     rated = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [mean] * 3, RATINGS: [human, [mean, NAN], [NAN, NAN]]})
-    assert on_one_scale(rated) is same
+    assert rated.on_peoples_scale is same
 
 
 def test_one_scale_needs_scores_and_ratings():
-    assert not on_one_scale(judged([1, 5], scale=(1, 5)))
-    assert not on_one_scale(judged([NAN, NAN], scale=(1, 5), **{HUMAN_SCORES: [1, 5]}))
-    assert not on_one_scale(judged([1, 5], scale=(1, 5), **{HUMAN_SCORES: [NAN, NAN]}))
+    assert not judged([1, 5], scale=(1, 5)).on_peoples_scale
+    assert not judged([NAN, NAN], scale=(1, 5), **{HUMAN_SCORES: [1, 5]}).on_peoples_scale
+    assert not judged([1, 5], scale=(1, 5), **{HUMAN_SCORES: [NAN, NAN]}).on_peoples_scale
 
 
 def test_items_that_were_rated_once_where_others_were_rated_more_often():
     ratings = [[1, 2, 3], [3, NAN, NAN], [NAN, NAN, NAN], [NAN, 4, NAN], [1, 2, NAN]]
-    assert rated_once(judged([1] * 5, **{RATINGS: ratings})) == 2
-    assert rated_once(judged([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]})) == 0
-    assert rated_once(judged([1])) == 0
-    assert people_ratings(judged([1, 2], **{HUMAN_SCORES: [4, NAN]})) == pytest.approx(
-        np.array([[4], [NAN]]), nan_ok=True
-    )
+    assert judged([1] * 5, **{RATINGS: ratings}).rated_once == 2
+    assert judged([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]}).rated_once == 0
+    assert judged([1]).rated_once == 0
+    assert judged([1, 2], **{HUMAN_SCORES: [4, NAN]}).ratings == pytest.approx(np.array([[4], [NAN]]), nan_ok=True)

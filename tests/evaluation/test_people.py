@@ -10,7 +10,7 @@ from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.agreement import PeopleAgreement, choices
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, preferred
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import krippendorff_alpha
 
 NAN = math.nan
@@ -79,7 +79,7 @@ def verdicts(**covariates):
 
 def test_verdicts_by_hand():
     judged = verdicts(**{BETTER: [0.0, 1.0, 1.0, NAN, 1.0], LENGTHS: [[9, 1], [9, 1], [3, 3], [1, 9], [1, 9.0]]})
-    assert preferred(judged) == pytest.approx([1, 0, 0, NAN, 0], nan_ok=True)
+    assert judged.preferred == pytest.approx([1, 0, 0, NAN, 0], nan_ok=True)
     assert choices(judged, 0) == pytest.approx([1, 0, 0.5, 1, NAN], nan_ok=True)
     assert choices(judged, 1) == pytest.approx([1, 1, 0, 0.5, 0])
     found = agreement(judged)
@@ -107,7 +107,7 @@ def test_probabilities_are_scored_as_forecasts():
 def test_ratings_stand_in_for_choices():
     ratings = [[1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [-1.0, -1.0, NAN], [2.0, NAN, NAN], [NAN, NAN, NAN]]
     judged = verdicts(**{RATINGS: ratings})
-    assert preferred(judged) == pytest.approx([1, NAN, 0, 1, NAN], nan_ok=True)
+    assert judged.preferred == pytest.approx([1, NAN, 0, 1, NAN], nan_ok=True)
     found = agreement(judged)
     # one rater against the others: in the first 1 against 0 (neither), -1 against 1; in the third -1 against -1
     assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 2)

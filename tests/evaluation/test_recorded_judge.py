@@ -32,7 +32,7 @@ def test_scores_are_read_with_what_is_known_about_the_items():
     assert LIKELIHOODS not in judged.covariates
 
 
-@pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", np.nan), (None, np.nan)])
+@pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", -1), (None, np.nan)])
 def test_people_s_choice_may_stand_in_the_field_preference_in_any_code(code, choice):
     judged = recorded_verdicts([pair(winner=0, preference=code), pair(winner=0, preference="B")], "winner")
     np.testing.assert_array_equal(judged.covariate(BETTER), [choice, 1])

@@ -8,7 +8,6 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, measure
-from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import SelfPreference, written_by
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
@@ -92,7 +91,7 @@ def test_what_it_needs():
 def test_pairs_in_which_one_system_always_stands_first_cannot_tell_in_one_order():
     judged = compared(np.random.default_rng(0), 40, orders=1)
     judged = replace(judged, writers=[("mine", "other")] * 40)
-    found = audit_answers(Answered("a judge", judged, []), own_system="mine")
+    found = audit_answers(judged, own_system="mine")
     assert found.not_measured["self_preference"].startswith("it needs pairs in which either system stands first")
     swapped = replace(judged, writers=[("mine", "other"), ("other", "mine")] * 20)
     assert MINE.applies(swapped)

@@ -8,16 +8,12 @@ import pytest
 from planted import compared, flagged, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.evaluation.biases import VerbosityBias
+from evalbias.evaluation.biases import VerbosityBias, log_lengths
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
     LENGTHS,
     RATINGS,
-    are_verdicts,
-    judge_scores,
-    log_lengths,
-    people_ratings,
 )
 from evalbias.measures import EffectStatistic, effect_at_equal_quality
 from evalbias.measures.pairs import ONE_GROUP, GapStatistic
@@ -88,25 +84,25 @@ def test_without_people_only_the_longer_candidate_is_counted():
 def test_preferences_by_hand():
     first, second, tie = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     verdicts = [[first, second], [first, first], [tie, second], [second, first], [(NAN,) * 3, first]]
-    found = judge_scores(pairs_judged(verdicts, ties=True))
+    found = pairs_judged(verdicts, ties=True).strength
     assert found == pytest.approx([1, 0, 0.5, -1, NAN], nan_ok=True)
-    assert judge_scores(pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]])) == pytest.approx([-1, 0])
-    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]))
+    assert pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]]).strength == pytest.approx([-1, 0])
+    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]).strength
     assert odds == pytest.approx([math.log(4) / 2, NAN], nan_ok=True)  # certain once: no finite log-odds
-    odds = judge_scores(pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]))
+    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]).strength
     assert odds == pytest.approx([math.log(4) / 2, math.log(1.5 * 4) / 2])
 
 
 def test_shares_of_drawn_answers_are_no_certainty():
     shares = [[(1.0, 0.0), (0.2, 0.8)], [(0.6, 0.4), (0.0, 1.0)], [(NAN, NAN), (0.4, 0.6)]]
-    found = judge_scores(pairs_judged(shares))
-    assert found == pytest.approx([0.8, 0.6, NAN], nan_ok=True)
-    assert are_verdicts(found)
+    found = pairs_judged(shares)
+    assert found.strength == pytest.approx([0.8, 0.6, NAN], nan_ok=True)
+    assert found.verdicts
     thirds = [[(1 / 3, 1 / 3, 1 / 3), (0.0, 1.0, 0.0)]]  # a tie of three answers: sixths
-    assert judge_scores(pairs_judged(thirds, ties=True)) == pytest.approx([0.5])
-    odds = judge_scores(pairs_judged([[(0.6, 0.4)], [(0.55, 0.45)]]))
-    assert odds == pytest.approx([math.log(1.5), math.log(11 / 9)])
-    assert not are_verdicts(odds)
+    assert pairs_judged(thirds, ties=True).strength == pytest.approx([0.5])
+    odds = pairs_judged([[(0.6, 0.4)], [(0.55, 0.45)]])
+    assert odds.strength == pytest.approx([math.log(1.5), math.log(11 / 9)])
+    assert not odds.verdicts
 
 
 def test_a_drawn_judge_is_measured_on_the_pairs_that_it_is_sure_of_too():
@@ -125,9 +121,9 @@ def test_a_drawn_judge_is_measured_on_the_pairs_that_it_is_sure_of_too():
 
 def test_ratings_by_hand():
     scores = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]])})
-    assert people_ratings(scores).tolist() == [[2.5]]
+    assert scores.ratings.tolist() == [[2.5]]
     rated = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]]), RATINGS: np.array([[2.0, 3.0]])})
-    assert people_ratings(rated).tolist() == [[2.0, 3.0]]
+    assert rated.ratings.tolist() == [[2.0, 3.0]]
     assert log_lengths(np.array([1.0, math.e, 0.0])) == pytest.approx([0, 1, NAN], nan_ok=True)
 
 
@@ -139,7 +135,7 @@ def test_the_accuracy_gap_by_hand():
     gap = measure(VerbosityBias(), judged, seed=0, n_resamples=50)["accuracy_gap"]
     assert gap.value == pytest.approx((1 + 0.5) / 2 - (0 + 1) / 2)
     assert (gap.n, gap.excluded, gap.undefined, gap.confounded) == (4, 1, 1, True)
-    assert people_ratings(judged)[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
+    assert judged.ratings[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
 
 
 def test_gaps_of_resamples_are_those_of_their_items():

@@ -14,7 +14,6 @@ import pytest
 from planted import compared, scored
 
 from evalbias.evaluation import compare, measure, summarize_loop
-from evalbias.evaluation.answers import Answered
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.conclusions import (
@@ -126,7 +125,7 @@ SHOWN = (
 
 def said(judged, *, every, askable=False, **settings):
     """What an audit of a judge says."""
-    found = audit_answers(Answered("a judge", judged, [], askable=askable), **settings)
+    found = audit_answers(replace(judged, compilable=askable), **settings)
     told = {
         "verdict": list(found.verdict.paragraphs),
         "findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.verdict.findings},
