@@ -22,7 +22,7 @@ from benchmarks.harness import argument_parser, data_folder, finish
 from benchmarks.self_bias import first_to_last, table
 from evalbias.cli.models import identity, open_lm
 from evalbias.cli.options import ModelOptions
-from evalbias.data.loops import load_items
+from evalbias.data.loops import loop_items
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.conclusions import conclude_quality
 from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=8)
     args = parser.parse_args(arguments)
     lm = open_lm(args.lm, ModelOptions(dtype=args.dtype))
-    items, _ = load_items(data_folder("commongen_hard.jsonl"))
+    items, _ = loop_items(data_folder("commongen_hard.jsonl"))
     drawn = random.Random(args.seed).sample(items, min(args.items, len(items)))
     settings = {"refinements": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
     made = arms(lm, drawn, **settings, threads=args.threads, out=args.out)

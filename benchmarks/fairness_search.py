@@ -586,7 +586,7 @@ def documents(
     if dataset == "synthetic":
         return world.documents(search, 6, seed=3_000_001 + seed), world.documents(test, 6, seed=3_100_001 + seed)
     root = data_folder()
-    groups = data.by_input(data.load(dataset, root / FILES[dataset]))
+    groups = data.by_input(data.read(f"{dataset}:{root / FILES[dataset]}"))
     keys = sorted(key for key, items in groups.items() if longest is None or len(items[0].source) <= longest)
     random.Random(seed).shuffle(keys)
     if search + test > len(keys):

@@ -77,7 +77,7 @@ def usable(data_set: str, criterion: str, *, tuned: bool) -> list[dspy.Example]:
         trained_on = data_set in questions.PERMISSIVE
         items = rated.test if tuned and trained_on else [*rated.train, *rated.test]
     else:
-        items = list(data.load(data_set, data_folder(FILES[data_set])))
+        items = list(data.read(f"{data_set}:{data_folder(FILES[data_set])}"))
     defined = [e for e in items if e.scores[criterion] == e.scores[criterion]]
     several = [e for e in defined if "ratings" in e]
     return several or defined

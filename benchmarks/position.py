@@ -86,7 +86,7 @@ def recorded_pairs(name: str, fit: int, test: int, *, seed: int) -> tuple[list[d
     Pairs with an empty output are left out: PandaLM has 34 of 699.
     """
     folder = data_folder("pairs")
-    pairs = [e for e in data.load(name, folder / FILES[name]) if e.better is not None and all(e.candidates)]
+    pairs = [e for e in data.read(f"{name}:{folder / FILES[name]}") if e.better is not None and all(e.candidates)]
     random.Random(seed).shuffle(pairs)
     known = frozenset(e.source for e in pairs[:fit])
     return pairs[:fit], [e for e in pairs[fit:] if e.source not in known][:test]

@@ -22,7 +22,7 @@ import numpy as np
 import evalbias
 from benchmarks.harness import argument_parser, data_folder, finish
 from evalbias.data import world
-from evalbias.data.loops import Refinements, load_refinements
+from evalbias.data.loops import RecordedLoop, recorded_loop
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
 from evalbias.evaluation.words import UNDEFINED, count, mark, p_equals
@@ -54,7 +54,7 @@ def recorded(folder: Path, *, n_resamples: int = 2_000) -> str:
 def _human(folder: Path) -> str:
     rows = []
     for model, published in HUMAN.items():
-        recording = load_refinements(folder / f"mt/{model}__yor-en.jsonl")
+        recording = recorded_loop(folder / f"mt/{model}__yor-en.jsonl")
         own, human = recording.scores("self_score"), recording.scores("human_score")
         for number, figures in zip((0, 10), published, strict=True):
             ours = measure_self_bias(own[number], human[number])
@@ -66,7 +66,7 @@ def _human(folder: Path) -> str:
 def _translation(folder: Path, n_resamples: int) -> str:
     rows = []
     for file in sorted((folder / "mt").iterdir()):
-        recording = load_refinements(file)
+        recording = recorded_loop(file)
         quality = recording.scores("bleurt_mapped")
         loop = summarize_loop(recording.name, recording.scores("self_score"), quality, n_resamples=n_resamples, seed=0)
         parsed = np.array([[_parsed(recording.records[k][item]) for item in recording.ids] for k in recording.numbers])
@@ -103,7 +103,7 @@ def _changes(loop: LoopSummary) -> list[str]:
 def _best_of_k(folder: Path) -> str:
     rows = []
     file = next(path for path in sorted((folder / "best_of_k").iterdir()) if "__pool" not in path.name)
-    recording = load_refinements(file, by="k")
+    recording = recorded_loop(file, by="k")
     for index, k in enumerate(recording.numbers):
         field = "self_score_crit10" if k == 1 else "self_score"  # the published figures used these fields
         ours = measure_self_bias(recording.scores(field)[index], recording.scores("bleurt_mapped")[index])
@@ -151,8 +151,8 @@ def unreadable_answers(folder: Path) -> list[str]:
     ]
 
 
-def _commongen(folder: Path) -> list[Refinements]:
-    return [load_refinements(file) for file in sorted((folder / "commongen").iterdir())]
+def _commongen(folder: Path) -> list[RecordedLoop]:
+    return [recorded_loop(file) for file in sorted((folder / "commongen").iterdir())]
 
 
 def _believes(record: Mapping[str, Any]) -> float:

@@ -39,7 +39,7 @@ class Workload:
 
 def pointwise(folder: Path, n: int) -> Workload:
     """Return n WebNLG items as prompts, with eight rated items before each."""
-    items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")
+    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
     criterion = next(c for c in WEBNLG if c.name == "fluency")
     demos = [(e.source, e.output, str(1 + k % 5)) for k, e in enumerate(items[:SHOTS])]
     judged = items[SHOTS : SHOTS + n]
@@ -49,7 +49,7 @@ def pointwise(folder: Path, n: int) -> Workload:
 
 def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     """Return n prompts: Newsroom pairs under each instruction of a population, pair by pair as in ZEPO."""
-    items = data.load("newsroom", folder / "upstream/newsroom.json")
+    items = data.read(f"newsroom:{folder / 'upstream/newsroom.json'}")
     criterion = NEWSROOM[0]
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
     names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
@@ -77,7 +77,7 @@ def paper_order(folder: Path, n: int) -> Workload:
 
 def likelihood(folder: Path, n: int) -> Workload:
     """Return n WebNLG outputs, whose tokens are all measured after their sources."""
-    items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")[:n]
+    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")[:n]
     criterion = WEBNLG[0]
     prompts: list[Prompt] = [likelihood_messages(criterion, e.source) for e in items]
     return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
@@ -85,7 +85,7 @@ def likelihood(folder: Path, n: int) -> Workload:
 
 def llmbar(folder: Path, n: int) -> Workload:
     """Return n prompts: LLMBar's pairs, each in both orders."""
-    items = data.load("llmbar", folder / "pairs/llmbar.jsonl.gz")
+    items = data.read(f"llmbar:{folder / 'pairs/llmbar.jsonl.gz'}")
     criterion = Criterion("quality", "How well does the output carry out the instruction?")
     prompts: list[Prompt] = [
         comparison_messages(criterion, pair.source, order, labels=("A", "B"))
@@ -106,7 +106,7 @@ WORKLOADS = {
 
 def model(folder: Path, *, hidden: int, layers: int, vocabulary: int, save_to: Path) -> Path:
     """Save a Llama with random weights and a tokenizer trained on the texts; speed needs no trained weights."""
-    items = data.load("webnlg2020", folder / "upstream/webnlg-challenge-2020")
+    items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from evalbias.data import world
+from evalbias.data.sets import SETS, KnownSet
 from evalbias.measures.likelihood import TOTAL
 
 # The criterion of a judge: a quality, its scale, and the task whose outputs are judged.
@@ -109,111 +110,31 @@ class Criterion:
         return cls(name.strip(), definition.strip(), scale=scale)
 
 
-# Ready-made criteria in our own words: those of public data sets, of refine loops and of the synthetic world.
+# Ready-made criteria: those of known data sets, of refine loops and of the synthetic world.
 
 
-WEBNLG_BINS = (15.0, 40.0, 65.0, 90.0)
-"""Edges at which the code of Ohi et al. (2024) cuts the 0-100 human scores of WebNLG+ 2020 into the labels 1 to 5."""
-
-_data_to_text = partial(
-    Criterion,
-    task="Put the following XML data into English.",
-    source_label="Data",
-    output_label="Text",
-)
-_correction = partial(
-    Criterion,
-    scale=(0, 4),
-    task="Rewrite the following English text so that its grammar is right.",
-    source_label="Original",
-    output_label="Correction",
-)
-
-WEBNLG = tuple(
-    _data_to_text(name, definition)
-    for name, definition in {
-        "text_structure": "is the text grammatical and well organised?",
-        "relevance": "does the text keep to what the data says, without saying anything else?",
-        "fluency": "does the text read as naturally as if a good writer had written it?",
-        "correctness": "does the text state each relation of the data with the right subject and the right object?",
-        "data_coverage": "does the text mention everything that the data holds?",
-    }.items()
-)
-"""WebNLG+ 2020: five criteria from 1 to 5 (Ohi et al. 2024, appendices A and B)."""
-
-TMU_GFM = tuple(
-    _correction(name, definition)
-    for name, definition in {
-        "grammar": "is the correction free of mistakes? 4 is faultless, 1 is hard to follow, 0 is none of these.",
-        "fluency": "how natural is it to a native speaker? 4 is entirely natural, 1 not at all, 0 is neither.",
-    }.items()
-)
-"""TMU-GFM: grammar and fluency from 0 to 4 (Ohi et al. 2024, appendices A and B)."""
-
-_summary = partial(
-    Criterion,
-    task="Summarise the following article.",
-    source_label="Article",
-    output_label="Summary",
-)
-_reply = partial(
-    Criterion,
-    task="Write the next turn of the following dialogue.",
-    source_label="Dialogue",
-    output_label="Reply",
-)
-
-NEWSROOM = tuple(
-    _summary(name, definition)
-    for name, definition in {
-        "coherence": "do the phrases and sentences of the summary fit together and make sense as a whole?",
-        "relevance": "do the details of the summary agree with the article?",
-        "informativeness": "does the summary hold the key points of the article?",
-        "fluency": "is each sentence of the summary well written and free of mistakes?",
-    }.items()
-)
-"""Newsroom: four criteria from 1 to 5."""
-
-SUMMEVAL = tuple(
-    _summary(name, definition)
-    for name, definition in {
-        "coherence": "do the sentences of the summary build up to one well organised text?",
-        "fluency": "is each sentence of the summary free of mistakes and easy to read?",
-        "consistency": "does the summary say only what the article supports?",
-        "relevance": "does the summary hold what matters in the article, and nothing else?",
-    }.items()
-)
-"""SummEval: four criteria from 1 to 5."""
-
-TOPICALCHAT = tuple(
-    _reply(name, definition, scale=scale)
-    for name, definition, scale in (
-        ("understandability", "can the reply be understood, given what was said before?", (0, 1)),
-        ("naturalness", "is the reply what a person could naturally say here?", (1, 3)),
-        ("coherence", "does the reply follow from what was said before?", (1, 3)),
-        ("engagingness", "is the reply interesting rather than dull?", (1, 3)),
-        ("groundedness", "does the reply make use of the fact?", (0, 1)),
-        ("overall", "how good is the reply, taken all in all?", (1, 5)),
+def _preset(known: KnownSet) -> tuple[Criterion, ...]:
+    source, output = known.labels
+    said = {name: (one, known.scale) if isinstance(one, str) else one for name, one in known.criteria.items()}
+    return tuple(
+        Criterion(name, definition, scale, known.task, source, output) for name, (definition, scale) in said.items()
     )
-)
-"""TopicalChat: six criteria, each on its own scale."""
+
+
+PRESETS = {name: _preset(known) for name, known in SETS.items() if known.criteria}
+"""Criteria of the judges of a known data set, by its name."""
+
+BINS = {name: known.bins for name, known in SETS.items() if known.bins}
+"""Edges that cut human scores into labels, for data sets whose scores are on another scale than the labels."""
+
+WEBNLG, TMU_GFM, NEWSROOM = PRESETS["webnlg2020"], PRESETS["tmu-gfm"], PRESETS["newsroom"]
+SUMMEVAL, TOPICALCHAT = PRESETS["summeval"], PRESETS["topicalchat"]
+WEBNLG_BINS = BINS["webnlg2020"]
 
 _writing = partial(Criterion, task="Write the text.", output_label="Text")
 FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")
 UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothing else follow what the text says?")
 """Fluency and understandability of a refined text (Xu et al. 2024, section 5.3), from 1 to 5."""
-
-PRESETS: dict[str, tuple[Criterion, ...]] = {
-    "webnlg2020": WEBNLG,
-    "tmu-gfm": TMU_GFM,
-    "newsroom": NEWSROOM,
-    "summeval": SUMMEVAL,
-    "topicalchat": TOPICALCHAT,
-}
-"""Criteria by the name of their data set."""
-
-BINS: dict[str, tuple[float, ...]] = {"webnlg2020": WEBNLG_BINS}
-"""Edges that cut human scores into labels, for data sets whose scores are on another scale than the labels."""
 
 INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
 """Names of the criteria that need the output alone; Ohi et al. (2024) find them less prone to likelihood bias."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.cells import TIE, chosen_candidate, lone_surrogate
+from evalbias.data import cells
+from evalbias.data.cells import TIE, lone_surrogate
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score
 from evalbias.programs import prompts as prompt
@@ -116,7 +117,7 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
     """Return which candidate people prefer: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
 
     In a field, 0 or ``"A"`` is the first candidate, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie; see
-    ``evalbias.data.cells.chosen_candidate``.
+    ``evalbias.data.cells.choice``.
 
     Args:
         example: Pair, or demonstration of one, with ``candidates`` or ``outputs``; without them, two are assumed.
@@ -130,14 +131,14 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
     count = max(2, len(candidates)) if isinstance(candidates, list | tuple) else 2
     for field in fields:
         where = f"The label {field!r} of the item {item_name(example, index)!r:.80}"
-        choice = chosen_candidate(example.get(field), where, count=count)
+        choice = cells.choice(example.get(field), where, count=count)
         if not math.isnan(choice):
             return choice
     return math.nan
 
 
 def answer_of(choice: float) -> str:
-    """Return a choice, as ``chosen_candidate`` reads it, in the judge's words."""
+    """Return a choice, as ``evalbias.data.cells.choice`` reads it, in the judge's words."""
     return prompt.TIE if choice == TIE else prompt.LETTERS[int(choice)]
 
 

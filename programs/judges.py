@@ -16,7 +16,7 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.callback import with_callbacks
 
-from evalbias.data.cells import recorded_number
+from evalbias.data.cells import number
 from evalbias.data.items import item_name
 from evalbias.lm.contract import Sampling, aask, ask, awrite, measuring, resolve_lm, write, written
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, chunk_of, settled, stacked, unanswered
@@ -77,7 +77,7 @@ class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
 
     def _label(self, demo: Mapping[str, Any]) -> str:
         named = f"demonstration {item_name(demo)!r:.80}"
-        score = recorded_number(demo.get("score"), f"The score of the {named}")
+        score = number(demo.get("score"), f"The score of the {named}", texts=True)
         if math.isnan(score):
             raise ValueError(
                 f"The {named} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."

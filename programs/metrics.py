@@ -9,7 +9,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.cells import chosen_candidate
+from evalbias.data import cells
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score
 from evalbias.lm.types import PromptRefused
@@ -251,7 +251,7 @@ def preference_accuracy(
 
     Args:
         example: Pair with the label ``preference`` or ``better``, which is 0 or ``"A"``, 1 or ``"B"``, or a tie; see
-            ``evalbias.data.cells.chosen_candidate``.
+            ``evalbias.data.cells.choice``.
         prediction: The judge's comparison of it.
         trace: Not used.
         pred_name: Name of the predictor that ``dspy.GEPA`` asks about.
@@ -273,7 +273,7 @@ def preference_accuracy(
             "or 1 for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
             "pairs of rated outputs."
         )
-    choice = chosen_candidate(prediction["preference"], "The judge's preference", count=len(LETTERS))
+    choice = cells.choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
     chosen = None if math.isnan(choice) or answer_of(choice) == TIE else answer_of(choice)
     is_undefined = chosen is None and math.isnan(prediction.get("gap", 0.0))
     if is_undefined:

@@ -46,7 +46,7 @@ def test_measure_likelihood(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--out", "run"]
     told = evalbias("measure", "likelihood", *options, "--json", cwd=tmp_path)
     (found,) = [one["estimates"] for one in json.loads(told.stdout)["likelihood"].values()]
-    train, test = data.split(list(data.load("jsonl", items)), seed=0)
+    train, test = data.split(list(data.read(items)), seed=0)
     demos, _ = draw_demos(train, 8, seed=0)
     judge = with_demos(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), demos)
     judged = judge_examples(judge, test, lm=embedded_judge_lm(), likelihood_lm="own")
@@ -83,7 +83,7 @@ def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
     options += ["--task", "Describe her.", "--source-label", "Facts", "--output-label", "Reply"]
     told = json.loads(evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout)
     (found,) = [one["estimates"] for one in told["likelihood"].values()]
-    _, test = data.split(random.Random(0).sample(list(data.load("jsonl", items)), 100), seed=0)
+    _, test = data.split(random.Random(0).sample(list(data.read(items)), 100), seed=0)
     criterion = Criterion(
         world.NAME, world.DEFINITION, task="Describe her.", source_label="Facts", output_label="Reply"
     )
@@ -215,7 +215,7 @@ def test_a_table_with_columns_of_its_own_is_judged_and_measured(items, tmp_path)
 
 @pytest.mark.slow
 def test_candidates_are_the_items_of_a_list(items, tmp_path):
-    train, _ = data.split(list(data.load("jsonl", items)), seed=0)
+    train, _ = data.split(list(data.read(items)), seed=0)
     (tmp_path / "ids.txt").write_text("".join(f"{e.id}\n" for e in train[:100]))
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--candidates", tmp_path / "ids.txt"]
     options += ["--keep-worse"]
@@ -359,7 +359,7 @@ def test_a_killed_run_resumes_to_the_same_result(items, tmp_path, monkeypatch, c
 @pytest.mark.slow
 def test_a_folder_is_of_one_list_of_candidates(items, tmp_path):
     options = ["--lm", "embedded", "--data", items, "--criterion", CRITERION, "--limit", 100, "--seed", 3]
-    train, _ = data.split(random.Random(3).sample(list(data.load("jsonl", items)), 100), seed=3)
+    train, _ = data.split(random.Random(3).sample(list(data.read(items)), 100), seed=3)
     for name, chosen in (("a", train[:40]), ("b", train[40:])):
         (tmp_path / f"{name}.txt").write_text("".join(f"{e.id}\n" for e in chosen))
     evalbias("measure", "likelihood", *options, "--candidates", "a.txt", "--out", "run", cwd=tmp_path)

@@ -10,8 +10,9 @@ from evalbias.cli import judge as run_corpus
 from evalbias.cli.judge import Corpus, rows_of, summary
 from evalbias.cli.models import open_lm
 from evalbias.cli.options import ModelOptions
-from evalbias.data import DataError, load, world
-from evalbias.data.items import chunks, load_chunks
+from evalbias.data import DataError, read, world
+from evalbias.data.files import file_chunks
+from evalbias.data.items import read_chunks
 from evalbias.lm.types import Unanswered
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.values import to_json
@@ -44,7 +45,7 @@ def lm():
 @pytest.fixture(scope="module")
 def expected(corpus, lm):
     """What one process writes."""
-    items = load("jsonl", corpus / "items.jsonl")
+    items = read(corpus / "items.jsonl")
     found = PointwiseJudge(SYNTHETIC).batch(items, lm=lm)
     return [json.loads(json.dumps(to_json(row))) for row in rows_of(items, found)]
 
@@ -84,21 +85,21 @@ def same(file, expected):
 
 
 def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
-    found, sha256 = chunks(corpus / "items.jsonl", 256)
-    whole = load("jsonl", corpus / "items.jsonl")
-    parts = [load_chunks(corpus / "items.jsonl", [chunk]) for chunk in found]
+    found, sha256 = file_chunks(corpus / "items.jsonl", 256)
+    whole = read(corpus / "items.jsonl")
+    parts = [read_chunks(corpus / "items.jsonl", [chunk]) for chunk in found]
     assert [chunk.lines for chunk in found] == [256, 256, 188]
     assert [dict(e) for part in parts for e in part] == [dict(e) for e in whole]
     assert sha256 == whole.sha256
     assert parts[1].left_out == whole.left_out
-    last = load_chunks(corpus / "items.jsonl", found[1:])
+    last = read_chunks(corpus / "items.jsonl", found[1:])
     assert [dict(e) for e in last] == [dict(e) for part in parts[1:] for e in part]
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"source": "a", "output": "b"}\n' * 5 + '{"source": "a"}\n')
     with pytest.raises(DataError, match=r"bad.jsonl:6: 'output' is missing"):
-        load_chunks(bad, chunks(bad, 4)[0][1:])
+        read_chunks(bad, file_chunks(bad, 4)[0][1:])
     with pytest.raises(DataError, match="cannot be read in chunks; give an uncompressed"):
-        chunks(tmp_path / "items.jsonl.gz", 4)
+        file_chunks(tmp_path / "items.jsonl.gz", 4)
 
 
 @pytest.mark.parametrize(("in_flight", "sizes"), [(0, [256, 255, 188]), (64, [511, 188]), (128, [699])])

@@ -26,14 +26,13 @@ from evalbias.cli.terminal import LeavableStream, Lines
 from evalbias.cli.terminal import plan as tell_plan
 from evalbias.data import columns, world
 from evalbias.data import files as formats
-from evalbias.data import sets as joining
-from evalbias.data import sets as loaders
+from evalbias.data import items as loaders
 from evalbias.lm.types import NoProbabilities
 from evalbias.lm.workers import About
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
 
-@pytest.mark.parametrize("module", [columns, formats, joining, loaders, models, plan, score_rows, terminal])
+@pytest.mark.parametrize("module", [columns, formats, loaders, models, plan, score_rows, terminal])
 def test_examples(module):
     result = doctest.testmod(module)
     assert result.failed == 0

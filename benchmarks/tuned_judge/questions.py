@@ -64,7 +64,7 @@ class Rated:
 
 def rated(name: str) -> Rated:
     """Load a data set from ``EVALBIAS_DATA`` (default ../shared/data) and split it by input."""
-    items = list(data.load(name, data_folder(FILES[name])))
+    items = list(data.read(f"{name}:{data_folder(FILES[name])}"))
     train, test = data.split(items, seed=SPLIT_SEED, by="input")
     return Rated(name, PRESETS[name], train, test)
 

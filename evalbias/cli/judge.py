@@ -16,7 +16,8 @@ from evalbias.cli.models import identity, open_lm, sampling_of
 from evalbias.cli.options import ModelOptions
 from evalbias.cli.terminal import Resumable
 from evalbias.data import DataError
-from evalbias.data.items import chunks, load_chunks
+from evalbias.data.files import file_chunks
+from evalbias.data.items import read_chunks
 from evalbias.lm.cache import JournaledLM
 from evalbias.lm.contract import measuring
 from evalbias.lm.types import CHUNK, chunk_of
@@ -148,7 +149,7 @@ class Corpus(Resumable):
         seed: int = 0,
         mapping: Mapping[str, str] | None = None,
     ) -> None:
-        self.chunks, sha256 = chunks(data, CHUNK)
+        self.chunks, sha256 = file_chunks(data, CHUNK)
         self._program, self._data, self._mapping, self._refused = program, data, dict(mapping or {}), refused
         opened, sampling = open_lm(lm, models), sampling_of(models, seed=seed)
         settings = {
@@ -205,7 +206,7 @@ class Corpus(Resumable):
         size = chunk_of(self._lm) // CHUNK
         for first in range(sum(record["chunks"] for record in done), len(self.chunks), size):
             part = self.chunks[first : first + size]
-            items = load_chunks(self._data, part, self._mapping)
+            items = read_chunks(self._data, part, self._mapping)
             rows = rows_of(items, self._program.batch(items, lm=self._lm, refused=self._refused))
             Journal(self.scores).append_lines(rows)
             left_out = {reason: len(places) for reason, places in items.left_out.items()}

@@ -19,7 +19,7 @@ from evalbias.cli.run import ModelWatch, keep, print_result
 from evalbias.cli.terminal import Resumable, counting, say
 from evalbias.data.columns import parse_mapping
 from evalbias.data.files import decoded
-from evalbias.data.loops import Refinements, load_items, load_quantile_map, load_refinements
+from evalbias.data.loops import RecordedLoop, loop_items, quantile_map, recorded_loop
 from evalbias.evaluation import (
     CachedScorer,
     Loop,
@@ -120,7 +120,7 @@ def measure_recorded(
             f"--own and --expected both name {own!r}, and a loop would seem to have no Bias: name the field of each."
         )
     _check_one_kind(data, own, expected, by)
-    to_mqm, map_sha256 = (None, None) if map_file is None else load_quantile_map(map_file)
+    to_mqm, map_sha256 = (None, None) if map_file is None else quantile_map(map_file)
     mapping = parse_mapping(columns or ())
     loops = [
         _from_run(path, to_mqm) if path.is_dir() else _from_file(path, mapping, own, expected, by, to_mqm)
@@ -201,7 +201,7 @@ def _from_file(
     Raises:
         ValueError: The file lacks one of the fields.
     """
-    loop = load_refinements(data, by=by, mapping=mapping)
+    loop = recorded_loop(data, by=by, mapping=mapping)
     fields = {name for items in loop.records.values() for record in items.values() for name in record}
     for name in (own, expected):
         if name not in fields:
@@ -236,7 +236,7 @@ def _report_outside(loops: Sequence[Rounds], to_mqm: QuantileMap) -> None:
             )
 
 
-def _first(loop: Refinements, item: str) -> Mapping[str, Any]:
+def _first(loop: RecordedLoop, item: str) -> Mapping[str, Any]:
     return next(records[item] for records in loop.records.values() if item in records)
 
 
@@ -304,11 +304,11 @@ class TranslationMetric:
                 )
             return
         sha256 = None
-        quantile_map: QuantileMap | None = None
+        to_mqm: QuantileMap | None = None
         if options.map is not None:
-            quantile_map, sha256 = load_quantile_map(options.map)
+            to_mqm, sha256 = quantile_map(options.map)
         self._source = _open(options)
-        self.arguments = {"metric": self._source, "to_mqm": quantile_map}
+        self.arguments = {"metric": self._source, "to_mqm": to_mqm}
         signature = getattr(self._source, "signature", None)
         self.settings = {
             "name": self._source.name,
@@ -373,7 +373,7 @@ class Refining(Resumable):
         if state is not None:
             _load(with_refiner(self.task), state, options.program, seed=loop.seed)
         mapping = parse_mapping(loop.columns or ())
-        items, sha256 = load_items(loop.data, mapping=mapping)
+        items, sha256 = loop_items(loop.data, mapping=mapping)
         self.items = items[: loop.limit]
         check_items(self.task, self.items)
         if options.instructscore is not None:

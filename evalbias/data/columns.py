@@ -1,13 +1,19 @@
-"""Names of columns: map a file's own to ours, and say what was expected where one is missing."""
+"""Names of columns: map a file's own to ours, say what is missing, and find the columns that hold numbers."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from evalbias.data.cells import DataError
+
+Row = tuple[str, dict[str, Any]]
+"""Place of a row, such as ``file:line``, which ends in its number; and its record, column -> cell."""
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
@@ -59,26 +65,6 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
     return mapping
 
 
-def _check_distinct(mapping: Mapping[str, str], place: str) -> None:
-    """Refuse one column as two fields: two raters would agree by construction, and a text be compared with itself.
-
-    Raises:
-        DataError: A column is mapped to two fields.
-    """
-    given = list(mapping.values())
-    twice = next((column for column in given if given.count(column) > 1), None)
-    if twice is None:
-        return
-    fields = [ours for ours, theirs in mapping.items() if theirs == twice]
-    alone = (
-        f", or this one as the only score (score={twice})" if all(ours.startswith("rating_") for ours in fields) else ""
-    )
-    raise DataError(
-        f"{place}: --map gives the column {twice!r} as {' and as '.join(map(repr, fields))}: give each field its own "
-        f"column{alone}."
-    )
-
-
 def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
     """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
 
@@ -88,7 +74,15 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
         DataError: A field is nearly one of ours, a column is given twice, or it does not exist; the message then lists
             the columns.
     """
-    _check_distinct(mapping, place)
+    for theirs, count in Counter(mapping.values()).items():
+        fields = [ours for ours, column in mapping.items() if column == theirs]
+        if count > 1:  # two raters would agree by construction, and a text be compared with itself
+            raters = all(ours.startswith("rating_") for ours in fields)
+            alone = f", or this one as the only score (score={theirs})" if raters else ""
+            raise DataError(
+                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
+                f"its own column{alone}."
+            )
     for ours, theirs in mapping.items():
         meant = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
         if meant and not ours.startswith(meant[0]):  # score2 is a further column, sorce is none
@@ -99,7 +93,7 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
             raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
-def renamed(record: Mapping[str, object], mapping: Mapping[str, str]) -> dict[str, object]:
+def renamed(record: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
     """Return a record with their columns under our names; a column that has one of these names makes way."""
     theirs = set(mapping.values())
     kept = {name: value for name, value in record.items() if name not in theirs and name not in mapping}
@@ -150,3 +144,48 @@ def listed(columns: Sequence[str]) -> str:
     """Name columns in an error, the first 50 of them."""
     more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
     return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
+
+
+# Columns of tables whose cells are all texts: which of them hold numbers.
+
+TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
+TEXTS |= {"reference", "problem", "solution", "answer"}
+"""Columns whose cells stay texts even where all of them are numbers."""
+ABSENT = ("", "na", "n/a", "nan", "null", "none")
+"""Cells without a value in a column of numbers, in lower case."""
+_RATED = re.compile(r"score|scores\..+|rating_\d+", re.ASCII)
+"""Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
+
+
+def typed(rows: Sequence[Row], decimal_mark: str) -> list[Row]:
+    """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text.
+
+    A column holds numbers if every cell that is not empty is one, with a decimal point or with the file's own mark.
+    """
+    columns = rows[0][1] if rows else {}
+    marks: dict[str, str] = {}
+    for name in columns.keys() - TEXTS:
+        given = [cell for _, record in rows if (cell := record[name].strip()).lower() not in ABSENT]
+        found = {mark: sum(map(bool, (_as_json(cell, mark) for cell in given))) for mark in (".", decimal_mark)}
+        mark = max(found, key=found.__getitem__)
+        if found[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1)):
+            marks[name] = mark
+    return [
+        (where, {name: _value(name, cell, marks.get(name, "")) for name, cell in record.items()})
+        for where, record in rows
+    ]
+
+
+def _as_json(cell: str, mark: str) -> str:
+    """Return a number as JSON writes it, empty for none; beside decimal commas, 1.000 has a point of thousands."""
+    number = cell if mark == "." else cell.replace(".", "?").replace(mark, ".")
+    return number if _NUMBER.fullmatch(number) else ""
+
+
+def _value(name: str, cell: str, mark: str) -> Any:
+    if mark and cell.strip().lower() in ABSENT:
+        return None
+    if mark and (number := _as_json(cell.strip(), mark)):
+        return json.loads(number)
+    return cell if cell.strip() or name.startswith("output") else None

@@ -1,4 +1,7 @@
-"""From any source to rows: files, compressed files, data frames, lists and the hub."""
+"""From any source to rows: files, compressed files, data frames, lists and the Hugging Face hub.
+
+A row is (place, record). The place names the file and the line or row, and ends in its number.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -19,93 +23,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import dspy
-
-from evalbias.data.cells import DataError, _object, lone_surrogate
-from evalbias.data.columns import check_mapping, renamed
-
-# A data set in memory: DSPy examples, their origin, and the items that were left out.
-
-
-class Dataset(list[Any]):
-    """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
-
-    Where single ratings are known, ``ratings`` maps a criterion to them, in the raters' order, NaN where one gave none.
-    A slice or a copy is a plain list without the attributes.
-
-    Attributes:
-        name: Name of the data set.
-        path: File or folder it was read from.
-        sha256: SHA-256 of the uncompressed contents of all files read, in a fixed order.
-        left_out: Reason -> items left out for this reason, each as ``file:line`` or as its id.
-    """
-
-    def __init__(
-        self,
-        examples: Iterable[dspy.Example],
-        *,
-        name: str,
-        path: Path,
-        sha256: str,
-        left_out: Mapping[str, Sequence[str]],
-    ) -> None:
-        super().__init__(examples)
-        self.name = name
-        self.path = path
-        self.sha256 = sha256
-        self.left_out = {reason: tuple(items) for reason, items in left_out.items()}
-
-    def summary(self) -> str:
-        """Describe the data set in one line: number of items, and items left out by reason."""
-        left = "; ".join(f"{len(items)} left out ({reason}: {_few(items)})" for reason, items in self.left_out.items())
-        return f"{self.name}: {len(self)} items" + (f"; {left}" if left else "")
-
-
-def _few(items: Sequence[str]) -> str:
-    """Join the first three items, with an ellipsis if there are more."""
-    return ", ".join(items[:3]) + (", ..." if len(items) > 3 else "")
-
-
-# Shared parts of the loaders: read and hash files, check fields, and collect items.
-
+from evalbias.data.cells import DataError, as_object, lone_surrogate
+from evalbias.data.columns import Row, check_mapping, renamed, typed
 
 UNPACKED_GB = "EVALBIAS_UNPACKED_GB"
 """Environment variable: gigabytes that a file may unpack to, in place of the default (see ``check_unpacked``)."""
 _PIECE = 2**20
 """Bytes that are decompressed at once."""
 
+Rows = Iterator[Row]
+
 
 @dataclass
 class Source:
-    """Data set that is being read.
+    """Files of a data set that are being read.
 
     Attributes:
-        name: Name of the data set.
+        name: Name of the data set, or the format.
         path: File or folder that the user named.
         digest: SHA-256 of everything read so far.
         left_out: Reason -> items left out for this reason.
-        examples: Items in the order they were read.
-        places: Item id -> place where it was read, such as ``file:line``.
         decimal_mark: Mark between the whole and the fraction of a number that is written as text.
-        id_column: Column that is read as ``id``.
+        header: Names of the columns of a table of texts, once its first row is read.
     """
 
     name: str
     path: Path
     digest: Any = field(default_factory=hashlib.sha256)
     left_out: dict[str, list[str]] = field(default_factory=dict)
-    examples: list[dspy.Example] = field(default_factory=list)
-    places: dict[str, str] = field(default_factory=dict)
     decimal_mark: str = "."
-    id_column: str = "id"
-
-    def read(self, path: Path) -> str:
-        """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
-
-        Raises:
-            DataError: The file is missing, damaged, unpacks to too much or is not UTF-8.
-        """
-        return decoded(self.content(path), path)
+    header: Sequence[str] = ()
 
     def content(self, path: Path) -> bytes:
         """Read a file and add it to the hash; ``.gz`` is decompressed.
@@ -129,93 +76,35 @@ class Source:
         self.digest.update(content)
         return content
 
-    def part(self, content: bytes) -> str:
-        """Decode a part of the file and add it to the hash.
+    def read(self, path: Path) -> str:
+        """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
 
         Raises:
-            DataError: The bytes are not UTF-8.
+            DataError: See ``content``; or it is not UTF-8.
         """
-        self.digest.update(content)
-        return decoded(content, self.path)
+        return decoded(self.content(path), path)
 
     def json_object(self, path: Path) -> dict[str, Any]:
         """Read a file that contains one JSON object."""
         return _record(_decode(self.read(path), path, 1), str(path))
 
-    def json_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (``file[index]``, record) for every entry of a file that contains one JSON list.
+    def json_list(self, path: Path | None = None) -> Rows:
+        """Yield (``file[index]``, record) for every entry of a JSON list; by default of the file the user named."""
+        path = self.path if path is None else path
+        return json_list(self.read(path), path)
 
-        Raises:
-            DataError: The file contains something else.
-        """
-        return self.listed(self.read(self.path), self.path)
+    def json_lines(self) -> Rows:
+        """Yield (``file:line``, record) for every line of the JSONL file that is not blank."""
+        return json_lines(self.read(self.path), self.path)
 
-    def listed(self, content: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (``file[index]``, record) for every entry of a file's content, a JSON list.
-
-        Raises:
-            DataError: The text is something else.
-        """
-        records = _decode(content, path, 1)
-        if not isinstance(records, list):
-            raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
-        for index, record in enumerate(records):
-            where = f"{path}[{index}]"
-            yield where, _record(record, where)
-
-    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (``file:line``, record) for every line of a JSONL file that is not blank.
-
-        Raises:
-            DataError: A line is not a JSON object.
-        """
-        return self.records(self.read(self.path), first=1)
-
-    def records(self, content: str, *, first: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (``file:line``, record) for every line of a text that is not blank.
-
-        Args:
-            content: Lines of JSON.
-            first: Line number of the first line in the file.
-
-        Raises:
-            DataError: A line is not a JSON object.
-        """
-        lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
-        for number, line in enumerate(lines, start=first):
-            if line.strip():
-                where = f"{self.path}:{number}"
-                yield where, _record(_decode(line, self.path, number), where)
-
-    def add(self, fields: Mapping[str, Any], where: str) -> None:
-        """Add an item with an ``output`` or a pair of ``candidates``, or leave it out if its texts are empty.
-
-        Raises:
-            DataError: Another item has the same id.
-        """
-        if fields["id"] in self.places:
-            first = self.places[fields["id"]]
-            raise DataError(
-                f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
-                f"names an input that several outputs share: --map input_id={self.id_column}."
-            )
-        self.places[fields["id"]] = where
-        judged = "candidates" if "candidates" in fields else "output"
-        texts = fields[judged] if judged == "candidates" else [fields[judged]]
-        if any(text.strip() for text in texts):
-            self.examples.append(dspy.Example(dict(fields)).with_inputs("source", judged))
-        else:
-            self.leave_out("empty output", where)
+    @property
+    def recorded(self) -> bool:
+        """Whether the user named a JSONL file, the form in which we record data sets."""
+        return self.path.name.endswith((".jsonl", ".jsonl.gz"))
 
     def leave_out(self, reason: str, item: str) -> None:
         """Record that an item is left out, and the reason."""
         self.left_out.setdefault(reason, []).append(item)
-
-    def dataset(self) -> Dataset:
-        """Return the items added so far as a data set."""
-        return Dataset(
-            self.examples, name=self.name, path=self.path, sha256=self.digest.hexdigest(), left_out=self.left_out
-        )
 
 
 def decoded(content: bytes, path: Path) -> str:
@@ -227,7 +116,11 @@ def decoded(content: bytes, path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(path, content, error) from error
+        problem = "is UTF-16 text"
+        if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            line = content.count(b"\n", 0, error.start) + 1
+            problem = f"is not UTF-8 text: line {line} has the byte 0x{content[error.start]:02x}"
+        raise DataError(f'{path} {problem}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").') from error
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:
@@ -254,18 +147,34 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
         )
 
 
-def check_text(record: Mapping[str, Any], where: str) -> None:
-    """Refuse a record that holds a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it.
+# JSON: strict, and each record checked for halves of characters.
+
+
+def json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
+    """Yield (``file:line``, record) for every line that is not blank; ``first`` is the number of the first one.
 
     Raises:
-        DataError: There is one; the message names the place and the field.
+        DataError: A line is not a JSON object.
     """
-    for name, value in record.items():
-        nested = isinstance(value, list | dict)
-        content = json.dumps(value, ensure_ascii=False, default=str) if nested else value
-        if problem := lone_surrogate(name) or (isinstance(content, str) and lone_surrogate(content)):
-            place = problem.partition(" at ")[0] if nested else problem
-            raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
+    lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
+    for number, line in enumerate(lines, start=first):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield where, _record(_decode(line, path, number), where)
+
+
+def json_list(content: str, path: Path) -> Rows:
+    """Yield (``file[index]``, record) for every entry of a JSON list.
+
+    Raises:
+        DataError: The text is something else.
+    """
+    records = _decode(content, path, 1)
+    if not isinstance(records, list):
+        raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
+    for index, record in enumerate(records):
+        where = f"{path}[{index}]"
+        yield where, _record(record, where)
 
 
 def parsed(content: str) -> Any:
@@ -280,28 +189,8 @@ def parsed(content: str) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _record(value: Any, where: str) -> dict[str, Any]:
-    record = _object(value, where)
-    check_text(record, where)
-    return record
-
-
-def _decode(content: str, path: Path, line: int) -> Any:
-    try:
-        return parsed(content)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{line + error.lineno - 1} is not valid JSON ({error.msg}); correct it.") from error
-    except ValueError as error:
-        raise DataError(f"{path}:{line} is not valid JSON ({error}); correct it.") from error
-
-
-def _not_utf8(path: Path, content: bytes, error: UnicodeDecodeError) -> DataError:
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        problem = "is UTF-16 text"
-    else:
-        line = content.count(b"\n", 0, error.start) + 1
-        problem = f"is not UTF-8 text: line {line} has the byte 0x{content[error.start]:02x}"
-    return DataError(f'{path} {problem}; save it as UTF-8 (in a spreadsheet, the type "CSV UTF-8").')
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is not a JSON value; write null for an undefined score")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -312,23 +201,32 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _refuse(token: str) -> None:
-    raise ValueError(f"{token} is not a JSON value; write null for an undefined score")
+def _decode(content: str, path: Path, line: int) -> Any:
+    try:
+        return parsed(content)
+    except ValueError as error:
+        at, problem = (error.lineno, error.msg) if isinstance(error, json.JSONDecodeError) else (1, str(error))
+        raise DataError(f"{path}:{line + at - 1} is not valid JSON ({problem}); correct it.") from error
 
 
-# Read the rows of a file: JSONL, JSON, CSV, TSV or Parquet, the text formats also compressed as ``.gz``.
-#
-# Each reader yields (place, record). The place names the file and the line or row, and ends in its number.
+def _record(value: Any, where: str) -> dict[str, Any]:
+    record = as_object(value, where)
+    check_text(record, where)
+    return record
 
 
-Rows = Iterator[tuple[str, dict[str, Any]]]
-SEPARATORS = (",", ";", "\t")
-"""Separators of the cells of a CSV file; of equally frequent ones, the first is used."""
-BATCH, SMALL_BATCH = 1024, 16
-"""Rows of a Parquet file that are read at once: usually, and where many long texts may take few bytes."""
-VALUE = 64
-"""Bytes that a value of a Parquet file takes in Python besides its text."""
-_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
+def check_text(record: Mapping[str, Any], where: str) -> None:
+    """Refuse a record that holds a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it.
+
+    Raises:
+        DataError: There is one; the message names the place and the field.
+    """
+    for name, value in record.items():
+        nested = isinstance(value, list | dict)
+        content = json.dumps(value, ensure_ascii=False, default=str) if nested else value
+        if problem := lone_surrogate(name) or (isinstance(content, str) and lone_surrogate(content)):
+            place = problem.partition(" at ")[0] if nested else problem
+            raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
 
 
 def json_rows(source: Source) -> Rows:
@@ -338,28 +236,70 @@ def json_rows(source: Source) -> Rows:
         DataError: The file holds something else.
     """
     content = source.read(source.path)
-    if content.lstrip().startswith("{") and "\n" in content.strip():
-        return source.records(content, first=1)
-    return source.listed(content, source.path)
+    lines = content.lstrip().startswith("{") and "\n" in content.strip()
+    return (json_lines if lines else json_list)(content, source.path)
+
+
+# CSV and TSV: all cells are texts.
+
+SEPARATORS = (",", ";", "\t")
+"""Separators of the cells of a CSV file; of equally frequent ones, the first is used."""
+_NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
 
 
 def csv_rows(source: Source) -> Rows:
-    """Yield the rows of a CSV file under its header, whose most frequent separator (comma, semicolon, tab) is used.
+    """Yield the rows of a CSV or TSV file under its header.
 
-    Programs write semicolons where the comma is the decimal mark. A first line such as ``sep=;``, as Excel knows it,
-    names the separator. Cells are texts; quoted ones may hold line breaks. Columns without a name are left out, such as
-    the index that pandas writes. An empty file has no rows.
+    Tabs separate the cells of a TSV file whose header has some. Otherwise the most frequent separator of the header is
+    taken (comma, semicolon, tab), or the one that a first line such as ``sep=;`` names, as Excel knows it. Where
+    semicolons separate the cells, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a
+    name are left out, such as the index that pandas writes. An empty file has no rows.
 
     Raises:
         DataError: A row is not valid CSV or has another number of cells than the header, or two columns have one name.
     """
-    return _rows_of(source, source.read(source.path))
+    path, content, first = source.path, source.read(source.path), 1
+    header, _, rest = content.partition("\n")
+    delimiter = max(SEPARATORS, key=header.count)
+    if source.name == "tsv" and "\t" in header:
+        delimiter = "\t"
+    elif named := _NAMED_SEPARATOR.fullmatch(header.strip("\r")):
+        content, delimiter, first = rest, named[1], 2
+    if delimiter == ";":
+        source.decimal_mark = ","
+    line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
+    try:
+        reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=delimiter)
+        source.header = names = [name.strip() for name in next(reader, [])]
+        _check_distinct(filter(None, names), f"{path}:{first}")
+        line = reader.line_num + first  # of the next row's first line
+        for cells in reader:
+            if cells:  # a blank line has none
+                if len(cells) != len(names):
+                    raise DataError(
+                        f"{path}:{line} has {len(cells)} cells, the header has {len(names)}; correct the row, and "
+                        f"quote texts that contain {'a tab' if delimiter == chr(9) else repr(delimiter)}."
+                    )
+                yield f"{path}:{line}", {name: cell for name, cell in zip(names, cells, strict=True) if name}
+            line = reader.line_num + first
+    except csv.Error as error:
+        raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
+    finally:
+        csv.field_size_limit(limit)
 
 
-def tsv_rows(source: Source) -> Rows:
-    """Yield the rows of a file whose cells are separated by tabs; without a tab in its header, as ``csv_rows``."""
-    content = source.read(source.path)
-    return _separated(source, content, "\t") if "\t" in content.partition("\n")[0] else _rows_of(source, content)
+def _check_distinct(names: Iterable[str], where: str) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where} has several columns named {min(repeated)!r:.80}; give each its own name.")
+
+
+# Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
+
+BATCH, SMALL_BATCH = 1024, 16
+"""Rows of a Parquet file that are read at once: usually, and where many long texts may take few bytes."""
+VALUE = 64
+"""Bytes that a value of a Parquet file takes in Python besides its text."""
 
 
 def parquet_rows(source: Source) -> Rows:
@@ -399,34 +339,6 @@ def parquet_rows(source: Source) -> Rows:
                     yield f"{path}, row {number}", dict(zip(names, record, strict=True))
     except (pyarrow.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged or no Parquet file ({error!s:.200}); download it again.") from error
-
-
-FORMATS: dict[str, Callable[[Source], Rows]] = {
-    "jsonl": Source.rows,
-    "json": json_rows,
-    "csv": csv_rows,
-    "tsv": tsv_rows,
-    "parquet": parquet_rows,
-}
-TEXT_CELLS = ("csv", "tsv")
-"""Formats in which every cell is a text."""
-
-
-def format_of(path: str) -> str | None:
-    """Return the format that a file's ending names; None if it names none.
-
-    Examples:
-        >>> format_of("items.csv.gz"), format_of("items.txt")
-        ('csv', None)
-    """
-    ending = Path(path.lower().removesuffix(".gz")).suffix.removeprefix(".")
-    return ending if ending in FORMATS else None
-
-
-def _check_distinct(names: Iterable[str], where: str) -> None:
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise DataError(f"{where} has several columns named {min(repeated)!r:.80}; give each its own name.")
 
 
 def _layout(metadata: Any) -> tuple[int, list[str], int]:
@@ -474,55 +386,17 @@ def _values(column: Any, where: str) -> list[Any]:
         raise DataError(f"{where} cannot be read ({error}); correct the column, or leave it out.") from error
 
 
-def _rows_of(source: Source, content: str) -> Rows:
-    """Yield the rows of a table with the separator that its first line names or has most often."""
-    header, _, rest = content.partition("\n")
-    if named := _NAMED_SEPARATOR.fullmatch(header.strip("\r")):
-        return _separated(source, rest, named[1], first=2)
-    return _separated(source, content, max(SEPARATORS, key=header.count))
+# A table: the rows of one source under our names.
 
-
-def _separated(source: Source, content: str, delimiter: str, *, first: int = 1) -> Rows:
-    """Yield the rows of a table whose header is line ``first``; the number of a place is that of the row's first line.
-
-    Where semicolons separate the cells, the source's decimal mark is the comma.
-    """
-    path = source.path
-    if delimiter == ";":
-        source.decimal_mark = ","
-    line, limit = first, csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a document may exceed 131072 characters
-    try:
-        reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=delimiter)
-        header = [name.strip() for name in next(reader, [])]
-        _check_distinct(filter(None, header), f"{path}:{first}")
-        line = reader.line_num + first
-        for cells in reader:
-            if cells:  # a blank line has none
-                if len(cells) != len(header):
-                    raise DataError(
-                        f"{path}:{line} has {len(cells)} cells, the header has {len(header)}; correct the row, and "
-                        f"quote texts that contain {'a tab' if delimiter == chr(9) else repr(delimiter)}."
-                    )
-                yield f"{path}:{line}", {name: cell for name, cell in zip(header, cells, strict=True) if name}
-            line = reader.line_num + first
-    except csv.Error as error:
-        raise DataError(f"{path}:{line} is not valid CSV ({error}); correct the row.") from error
-    finally:
-        csv.field_size_limit(limit)
-
-
-# Rows of any source under our column names: files, pandas data frames, lists, and Hugging Face data sets.
-
-
+FORMATS: dict[str, Callable[[Source], Rows]] = {
+    "jsonl": Source.json_lines,
+    "json": json_rows,
+    "csv": csv_rows,
+    "tsv": csv_rows,
+    "parquet": parquet_rows,
+}
 HUB = "hf"
-TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
-TEXTS |= {"reference", "problem", "solution", "answer"}
-"""Columns of tables whose cells stay texts even where all of them are numbers."""
-ABSENT = ("", "na", "n/a", "nan", "null", "none")
-"""Cells without a value in a column of numbers, in lower case."""
-_RATED = re.compile(r"score|scores\..+|rating_\d+", re.ASCII)
-"""Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
-_NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
+"""Name of the Hugging Face hub as a source."""
 
 
 @dataclass(frozen=True)
@@ -531,12 +405,12 @@ class Table:
 
     Attributes:
         source: Origin, with the hash of what was read.
-        rows: (place, record) in order; a place ends in the number of its line or row.
+        rows: Rows in order.
         mapping: Our field -> the source's column, where they differ.
     """
 
     source: Source
-    rows: Sequence[tuple[str, dict[str, Any]]]
+    rows: Sequence[Row]
     mapping: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -545,36 +419,50 @@ class Table:
         return list(dict.fromkeys(name for _, record in self.rows for name in record))
 
 
-def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Table:
-    """Read a file of a format in ``FORMATS``.
+def format_of(path: str) -> str | None:
+    """Return the format that a file's ending names; None if it names none.
 
-    In CSV and TSV files, a column of which every cell is a number or empty holds numbers, except those that are texts
-    by their meaning (``TEXTS``); other empty cells are None. Where semicolons separate the cells, 2,9 is a number.
+    Examples:
+        >>> format_of("items.csv.gz"), format_of("items.txt")
+        ('csv', None)
+    """
+    ending = Path(path.lower().removesuffix(".gz")).suffix.removeprefix(".")
+    return ending if ending in FORMATS else None
+
+
+def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Table:
+    """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``).
 
     Raises:
         DataError: The file is malformed, or the mapping names a column that does not exist.
     """
     source = Source(kind, path)
     rows = _mapped(list(FORMATS[kind](source)), mapping, str(path))
-    if kind in TEXT_CELLS:
-        rows = _typed(rows, source.decimal_mark)
+    if kind in ("csv", "tsv"):
+        rows = typed(rows, source.decimal_mark)
     elif kind == "parquet":
-        rows = _with_outputs((where, plain_record(record)) for where, record in rows)
+        rows = [(where, _with_outputs(plain_record(record))) for where, record in rows]
     return Table(source, rows, mapping or {})
 
 
-def memory_table(given: Any, mapping: Mapping[str, str] | None = None) -> Table:
+def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> Table:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON.
 
     Raises:
         DataError: An entry is no mapping, or the mapping names a column that does not exist.
     """
-    frame = hasattr(given, "to_dict") and hasattr(given, "notna")
-    records: Iterable[Any] = given
-    if frame:
-        records = given.astype(object).where(given.notna(), None).to_dict("records")
-    name = "data frame" if frame else "list"
-    return _table(name, records, mapping)
+    if hasattr(given, "to_dict") and hasattr(given, "notna"):
+        name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
+    source, rows = Source(name, Path(name)), list[Row]()
+    for number, record in enumerate(given, start=1):
+        where = f"{name}, row {number}"
+        if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
+            raise DataError(f"{where} is {record!r:.80}; give dicts or DSPy examples.")
+        fields = plain_record(record if isinstance(record, Mapping) else dict(record.items()))
+        check_text(fields, where)
+        rows.append((where, fields))
+    source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
+    return Table(source, [(w, _with_outputs(r)) for w, r in _mapped(rows, mapping, name)], mapping or {})
 
 
 def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
@@ -588,8 +476,6 @@ def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
         import datasets
     except ImportError as error:
         raise ImportError(f"{HUB}:{name} is read by the datasets library: pip install 'evalbias[hf]'.") from error
-    from evalbias.data.hub import check_hub
-
     path, _, split = name.partition(":")
     check_hub(path)
     remedy = "name it as hf:NAME:SPLIT, or load it in Python and pass it to evalbias.data.read"
@@ -601,83 +487,58 @@ def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
         if len(loaded) > 1:
             raise DataError(f"{HUB}:{name} has the splits {', '.join(map(str, loaded))}; {remedy}.")
         (loaded,) = loaded.values()
-    return _table(f"{HUB}:{name}", loaded, mapping)
+    return memory_table(loaded, mapping, name=f"{HUB}:{name}")
 
 
-def _table(name: str, records: Iterable[Any], mapping: Mapping[str, str] | None) -> Table:
-    source = Source(name, Path(name))
-    rows = list(_plain_rows(name, records))
-    source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    return Table(source, _with_outputs(_mapped(rows, mapping, name)), mapping or {})
+def check_hub(name: str) -> None:
+    """Refuse a data set that is not in the cache if the hub cannot be reached: datasets would retry for half a minute.
+
+    Args:
+        name: Folder, or name of a data set on the hub.
+
+    Raises:
+        DataError: The hub cannot be reached, or the text is no name.
+    """
+    from datasets.load import CachedDatasetModuleFactory
+    from httpx import TransportError
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    if Path(name).exists():
+        return
+    unknown = (
+        f"hf:{name} is neither a folder nor a data set on Hugging Face's hub or in the local cache: check the name and "
+        "the network, or give a file."
+    )
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "README.md", repo_type="dataset"))
+    except HfHubHTTPError:
+        pass  # the hub answers: datasets says what is missing, or who may read it
+    except HFValidationError as error:
+        raise DataError(unknown) from error
+    except (TransportError, OfflineModeIsEnabled) as error:
+        try:
+            CachedDatasetModuleFactory(name).get_module()
+        except FileNotFoundError:
+            raise DataError(unknown) from error
 
 
-def _plain_rows(name: str, records: Iterable[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, record in enumerate(records, start=1):
-        if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
-            raise DataError(f"{name}, row {number} is {record!r:.80}; give dicts or DSPy examples.")
-        fields = plain_record(record if isinstance(record, Mapping) else dict(record.items()))
-        check_text(fields, f"{name}, row {number}")
-        yield f"{name}, row {number}", fields
-
-
-def _mapped(
-    rows: list[tuple[str, dict[str, Any]]], mapping: Mapping[str, str] | None, place: str
-) -> list[tuple[str, dict[str, Any]]]:
+def _mapped(rows: list[Row], mapping: Mapping[str, str] | None, place: str) -> list[Row]:
     if not mapping or not rows:
         return rows
     check_mapping(mapping, list(dict.fromkeys(name for _, record in rows for name in record)), place)
     return [(where, renamed(record, mapping)) for where, record in rows]
 
 
-def _typed(rows: list[tuple[str, dict[str, Any]]], decimal_mark: str) -> list[tuple[str, dict[str, Any]]]:
-    """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text."""
-    columns = rows[0][1].keys() if rows else ()
-    cells = {name: [record[name] for _, record in rows] for name in columns if name not in TEXTS}
-    marks = {name: mark for name, column in cells.items() if (mark := _mark_of_numbers(name, column, decimal_mark))}
-    return [
-        (where, {name: _cell(name, cell, marks.get(name, "")) for name, cell in record.items()})
-        for where, record in rows
-    ]
-
-
-def _mark_of_numbers(name: str, cells: Sequence[str], decimal_mark: str) -> str:
-    """Return the decimal mark with which every cell that is not empty is a number; empty where there is none.
-
-    In a column of ratings, it is the mark with which most of them are.
-    """
-    given = [cell.strip() for cell in cells if cell.strip().lower() not in ABSENT]
-    read = {mark: sum(_is_number(cell, mark) for cell in given) for mark in (".", decimal_mark)}
-    mark = max(read, key=read.__getitem__)
-    enough = 1 if _RATED.fullmatch(name) else max(len(given), 1)
-    return mark if read[mark] >= enough else ""
-
-
-def _is_number(cell: str, mark: str) -> bool:
-    return _NUMBER.fullmatch(_with_point(cell, mark)) is not None
-
-
-def _with_point(cell: str, mark: str) -> str:
-    """Return a cell with a decimal point; one with a point for the thousands (1.000 beside 2,5) is no number here."""
-    return cell if mark == "." else cell.replace(".", "?").replace(mark, ".")
-
-
-def _cell(name: str, cell: str, mark: str) -> Any:
-    if mark and cell.strip().lower() in ABSENT:
-        return None
-    if mark and _is_number(cell.strip(), mark):
-        return parsed(_with_point(cell.strip(), mark))
-    return cell if cell.strip() or name.startswith("output") else None
+def _with_outputs(record: dict[str, Any]) -> dict[str, Any]:
+    """Give an output that is None an empty text, as an empty cell of a CSV file is read."""
+    empty = {name: "" for name in ("output", "output_1", "output_2") if name in record and record[name] is None}
+    return record | empty
 
 
 def plain_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record in plain Python values: NaN and pandas' NA are None, and numpy's values are Python's."""
     return {str(name): _plain(value) for name, value in record.items()}
-
-
-def _with_outputs(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
-    """Give rows an empty text for an output that is None, as an empty cell of a CSV file is read."""
-    outputs = ("output", "output_1", "output_2")
-    return [(w, {k: "" if v is None and k in outputs else v for k, v in record.items()}) for w, record in rows]
 
 
 def _plain(value: Any) -> Any:
@@ -690,3 +551,71 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     return value
+
+
+# Files that do not fit in memory: JSONL, one chunk of lines at a time.
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive lines of a file.
+
+    Attributes:
+        line: Number of the first line, from 1.
+        start: Byte offset of the first line.
+        size: Length of the chunk in bytes.
+        lines: Number of lines, blank lines included.
+        sha256: Hash of the chunk, by which a change of the file is noticed.
+    """
+
+    line: int
+    start: int
+    size: int
+    lines: int
+    sha256: bytes
+
+
+def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
+    """Locate the chunks of a file and hash the file.
+
+    Args:
+        path: Uncompressed ``.jsonl`` file.
+        lines: Number of lines per chunk, blank lines included; the last chunk may have fewer.
+
+    Returns:
+        Chunks in the order of the file, and the SHA-256 of the whole file.
+
+    Raises:
+        DataError: ``path`` is not an uncompressed ``.jsonl`` file.
+    """
+    if path.suffix != ".jsonl" or not path.is_file():
+        raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
+    digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
+    with path.open("rb") as file:
+        while some := list(itertools.islice(file, lines)):
+            content = b"".join(some)
+            digest.update(content)
+            located.append(Chunk(first, start, len(content), len(some), hashlib.sha256(content).digest()))
+            first, start = first + len(some), start + len(content)
+    return located, digest.hexdigest()
+
+
+def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Table:
+    """Read the rows of consecutive chunks; a column of the mapping may be missing.
+
+    Raises:
+        DataError: A line is no JSON object, or the file has changed since the chunks were located.
+    """
+    source, content = Source("jsonl", path), b""
+    with path.open("rb") as file:
+        file.seek(some[0].start)
+        for chunk in some:
+            content += (part := file.read(chunk.size))
+            if hashlib.sha256(part).digest() != chunk.sha256:
+                raise DataError(
+                    f"{path} has changed since the run began (lines {chunk.line} to {chunk.line + chunk.lines - 1}): "
+                    "restore the file, or start over in a new folder (--out)."
+                )
+    source.digest.update(content)
+    rows = json_lines(decoded(content, path), path, first=some[0].line)
+    return Table(source, [(where, renamed(record, mapping or {})) for where, record in rows], mapping or {})

@@ -1,31 +1,71 @@
-"""From rows to items: examples with checked fields."""
+"""From rows to items: examples with checked fields. Read any source, and add the columns of another table."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
-import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.cells import (
-    DataError,
-    number,
-    one_criterion_ratings,
-    ratings,
-    recorded_choice,
-    recorded_number,
-    scores,
-    text,
+import dspy
+
+from evalbias.data.cells import DataError, check_labels, choice, number, ratings, scores, text
+from evalbias.data.columns import Row, lacking, listed, suggestions
+from evalbias.data.files import (
+    FORMATS,
+    HUB,
+    Chunk,
+    Source,
+    Table,
+    check_text,
+    chunk_table,
+    file_table,
+    format_of,
+    hub_table,
+    memory_table,
+    parsed,
 )
-from evalbias.data.columns import lacking, renamed, suggestions
-from evalbias.data.files import Dataset, Source, Table, check_text, parsed
+from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 
-# Names of items in errors, reports and results.
+
+class Dataset(list[Any]):
+    """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
+
+    Where single ratings are known, ``ratings`` maps a criterion to them, in the raters' order, NaN where one gave none.
+    A slice or a copy is a plain list without the attributes.
+
+    Attributes:
+        name: Name of the data set.
+        path: File or folder it was read from.
+        sha256: SHA-256 of the uncompressed contents of all files read, in a fixed order.
+        left_out: Reason -> items left out for this reason, each as ``file:line`` or as its id.
+    """
+
+    def __init__(
+        self,
+        examples: Iterable[dspy.Example],
+        *,
+        name: str,
+        path: Path,
+        sha256: str,
+        left_out: Mapping[str, Sequence[str]],
+    ) -> None:
+        super().__init__(examples)
+        self.name = name
+        self.path = path
+        self.sha256 = sha256
+        self.left_out = {reason: tuple(items) for reason, items in left_out.items()}
+
+    def summary(self) -> str:
+        """Describe the data set in one line: number of items, and items left out by reason."""
+        left = [
+            f"{len(items)} left out ({reason}: {', '.join(items[:3])}{', ...' if len(items) > 3 else ''})"
+            for reason, items in self.left_out.items()
+        ]
+        return "; ".join([f"{self.name}: {len(self)} items", *left])
 
 
 def item_name(example: Any, index: int | None = None) -> str:
@@ -37,115 +77,221 @@ def item_name(example: Any, index: int | None = None) -> str:
     return str(example.get("source") or dict(example))[:60] if index is None else str(index)
 
 
-# Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
-#
-# A row holds an output and its input, ``source``; rows of recorded judges may lack the input. People's scores are
-# ``score``, one number for the criterion that is judged, or ``scores``, criterion -> number. ``ratings`` may add the
-# single ratings, a list with one number for each rater, or criterion -> list. They tell how reliable the scores are,
-# without which a judge's bias cannot be told from the raters' noise. A criterion without a score gets their mean.
-#
-# Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
-# criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
+# Read any source.
 
 
-NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
-"""Fields that hold a list or an object, which a table's cell may hold as JSON."""
-LABELS = ("A", "B")
-"""Answers of a pairwise judge, for the first and the second candidate."""
-_RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
-
-
-def items_of(
-    table: Table, *, choices: Mapping[str, Sequence[object]] | None = None, numbers: Sequence[str] = ()
+def read(
+    source: Any,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    choices: Mapping[str, Sequence[object]] | None = None,
+    numbers: Sequence[str] = (),
 ) -> Dataset:
-    """Convert the rows of a table to items; for ``choices`` and ``numbers`` see ``data.read``.
+    """Read items to judge, or pairs to compare, with what people and other judges said about them.
+
+    Fields of an item: ``id`` (by default the number of its line or row), ``source`` (the input; judges recorded by
+    others may lack it), ``output``, people's ``score`` on the criterion that is judged or ``scores`` (criterion ->
+    number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
+    ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1 (also A or B), the one that
+    people prefer.
+    Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``. All other
+    columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output, and
+    pairs of two, are left out; see ``Dataset.left_out``.
+
+    Args:
+        source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, where
+            the name is a known data set (``evalbias.data.sets`` says what its path is) or one of these formats;
+            ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or
+            a ``Dataset``, which is returned as it is.
+        mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
+        choices: Field of recorded choices between two outputs, after the mapping -> codes of the first output, the
+            second and a tie, such as ``{"better": (1, 2, "tie")}``; no codes where 0 or ``"A"`` is the first, 1 or
+            ``"B"`` the second, and -1 or ``"tie"`` neither. The items have 0, 1, -1 or None.
+        numbers: Fields of recorded numbers, such as a judge's scores. The items have a number or None.
+
+    Returns:
+        List of ``dspy.Example``.
 
     Raises:
-        DataError: No row has an output or two, a row is not a valid item, or people's scores are asked for as a judge's
-            numbers; the message names the place.
+        DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
+        ValueError: The source is unknown, a mapping or codes are given for a known data set, or the codes of a field do
+            not tell the outputs apart.
+        FileNotFoundError: The file does not exist.
+        ImportError: A library that reads the source is not installed.
+
+    Examples:
+        >>> (item,) = read([{"question": "What is 2 + 2?", "output": "4", "score": 5}], mapping={"source": "question"})
+        >>> item.source, item.score
+        ('What is 2 + 2?', 5.0)
     """
-    columns = table.columns
+    choices = choices or {}
+    for labels in choices.values():
+        check_labels(labels)
+    if isinstance(source, str | os.PathLike):
+        name, path = parse_spec(os.fspath(source))
+        if name in SETS:
+            if mapping:
+                raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
+            if any(choices.values()):
+                raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
+            _check_exists(path)
+            files = Source(name, Path(path))
+            return _items(files, SETS[name].rows(files), rated=SETS[name].rated)
+    table = table_of(source, mapping)
+    _check_columns(table, [*choices, *numbers], judged="score" in numbers)
+    try:
+        return _items(table.source, table.rows, choices, numbers, id_column=table.mapping.get("id", "id"))
+    except DataError as error:
+        named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
+        raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
+
+
+def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
+    """Read the items of consecutive chunks in the same way as ``read``; a column of the mapping may be missing.
+
+    Raises:
+        DataError: A line is not a valid item, or the file has changed since the chunks were located; the message names
+            file and line.
+    """
+    table = chunk_table(path, some, mapping)
+    return _items(table.source, table.rows)
+
+
+def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Table:
+    """Read the rows of a source that is no known data set, under our names; arguments and errors as in ``read``.
+
+    Without a mapping the columns have their own names. The rows need no output.
+    """
+    if not isinstance(source, str | os.PathLike):
+        return memory_table(source, mapping)
+    name, path = parse_spec(os.fspath(source))
+    if name == HUB:
+        return hub_table(path, mapping)
+    if name in SETS:
+        raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
+    _check_exists(path)
+    return file_table(name, Path(path), mapping)
+
+
+def parse_spec(spec: str) -> tuple[str, str]:
+    """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
+
+    Raises:
+        ValueError: The text has neither form.
+
+    Examples:
+        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
+        (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
+    """
+    name, colon, path = spec.partition(":")
+    if colon and (name in SETS or name in FORMATS or name == HUB) and path:
+        return name, path
+    if (ending := format_of(spec)) is not None:
+        return ending, spec
+    what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
+    raise ValueError(
+        f"{spec!r} {what}; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), NAME:PATH "
+        f"with a NAME of {', '.join(sorted(SETS))}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
+    )
+
+
+def _check_exists(path: str) -> None:
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path.")
+
+
+def _check_columns(table: Table, asked: Sequence[str], *, judged: bool) -> None:
+    """Refuse a table without outputs, and one column for two fields."""
+    columns, place = table.columns, str(table.source.path)
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
-        place, rated = str(table.source.path), bool({"scores", "ratings", "rating_1"} & set(columns))
         if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
+        rated = {"scores", "ratings", "rating_1"} & set(columns)
         raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
-    if "score" in numbers and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
+    if judged and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
         raise DataError(
-            f"{table.source.path}: the column 'score' holds people's scores, and it is asked for as the judge's too. "
-            "If it is the judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
+            f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
+            "judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
         )
-    for name in (*(choices or {}), *numbers):
+    for name in asked:
         ours = next((o for o, theirs in table.mapping.items() if theirs == name != o), None)
         if ours is not None and name not in columns:
             raise DataError(
                 f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
                 "column, or leave it out of --map."
             )
-    table.source.id_column = table.mapping.get("id", "id")
-    try:
-        return load_records(table.source, table.rows, choices=choices, numbers=numbers)
-    except DataError as error:
-        named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
-        raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
 
 
-def load_records(
+# Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
+#
+# Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
+# criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
+
+NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
+"""Fields that hold a list or an object, which a table's cell may hold as JSON."""
+LETTERS = ("A", "B")
+"""Answers of a pairwise judge, for the first and the second candidate."""
+_RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
+
+
+def _items(
     source: Source,
-    rows: Iterable[tuple[str, dict[str, Any]]],
-    *,
+    rows: Iterable[Row],
     choices: Mapping[str, Sequence[object]] | None = None,
     numbers: Sequence[str] = (),
+    *,
+    rated: Sequence[str] = (),
+    id_column: str = "id",
 ) -> Dataset:
-    """Convert (place, record) pairs to items and add them to a source; for the others see ``data.read``.
-
-    Raises:
-        DataError: A record is not a valid item; the message names its place.
-    """
+    """Convert rows to items; for ``choices`` and ``numbers`` see ``read``, ``rated`` are criteria that need a score."""
+    examples, places = list[dspy.Example](), dict[str, str]()
     for where, row in rows:
-        record = _gathered(row, where)
-        for name in numbers:
-            if name in record:
-                value = recorded_number(record[name], f"{where}: {name!r}")
-                record[name] = None if math.isnan(value) else value
-        fields: dict[str, Any] = {"id": _id(record, where)}
-        if record.get("source") is not None:
-            fields["source"] = text(record, "source", where)
-        elif "source" in record:
-            del record["source"]
-        given = record.pop("outputs", None)
-        pair = record.pop("candidates", None) or given
-        if pair is None:
-            fields["output"] = text(record, "output", where, blank=True)
+        fields = item_of(row, where, choices or {}, numbers, rated=rated)
+        if (first := places.setdefault(fields["id"], where)) != where:
+            raise DataError(
+                f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
+                f"names an input that several outputs share: --map input_id={id_column}."
+            )
+        judged = "candidates" if "candidates" in fields else "output"
+        texts = fields["candidates"] if judged == "candidates" else [fields["output"]]
+        if any(one.strip() for one in texts):
+            examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
-            for name, labels in (choices or {}).items():
-                if name in record:
-                    record[name] = recorded_choice(record[name], f"{where}: {name!r}", labels)
-            fields |= _pair(record, pair, where)
-        source.add({**record, **fields, **_rated(record, where, pair=pair is not None)}, where)
-    return source.dataset()
+            source.leave_out("empty output", where)
+    return Dataset(
+        examples, name=source.name, path=source.path, sha256=source.digest.hexdigest(), left_out=source.left_out
+    )
 
 
-def check_field(items: Sequence[Any], field: str, place: str) -> None:
-    """Refuse items that lack a field which a model must be shown.
+def item_of(
+    row: Mapping[str, Any],
+    where: str,
+    choices: Mapping[str, Sequence[object]],
+    numbers: Sequence[str],
+    *,
+    rated: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the fields of an item; for ``choices`` and ``numbers`` see ``read``.
 
     Raises:
-        DataError: An item lacks it; the message names the item, and the columns that look like the field.
+        DataError: The row is not a valid item, or has no score on one of the criteria ``rated``.
     """
-    without = next((e for e in items if field not in e), None)
-    if without is None:
-        return
-    if any(field in e for e in items):
-        raise DataError(
-            f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
-        )
-    columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
-    raise lacking(place, columns, field)
-
-
-def default_id(where: str) -> str:
-    """Return the id of an item without one: the number of the line or row in which its place ends."""
-    return str(re.findall(r"\d+", where)[-1])
+    record = _gathered(row, where)
+    for name in (name for name in numbers if name in record):
+        value = number(record[name], f"{where}: {name!r}", texts=True)
+        record[name] = None if value != value else value
+    fields: dict[str, Any] = {"id": _id(record, where)}
+    if record.get("source") is None:
+        record.pop("source", None)
+    else:
+        fields["source"] = text(record, "source", where)
+    outputs = record.pop("outputs", None)
+    pair = record.pop("candidates", None) or outputs
+    if pair is None:
+        fields["output"] = text(record, "output", where, blank=True)
+    else:
+        fields |= _pair(record, pair, where, choices)
+    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=rated)}
 
 
 def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -160,8 +306,8 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
             record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
     places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
     if places and "ratings" not in record:
-        given = {name: record.pop(name) for _, name in places}
-        record["ratings"] = [None if v is None else number(v, f"{where}: {n!r}") for n, v in given.items()]
+        given = {name: number(record.pop(name), f"{where}: {name!r}") for _, name in places}
+        record["ratings"] = list(given.values())
     if {"output_1", "output_2"} <= record.keys() and "output" not in record:
         record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
         if {"system_1", "system_2"} <= record.keys():
@@ -189,107 +335,142 @@ def _id(record: Mapping[str, Any], where: str) -> str:
     return str(name)
 
 
-def _pair(record: Mapping[str, Any], given: Any, where: str) -> dict[str, Any]:
-    """Return the fields of a pair: its candidates, and which of them people prefer."""
-    if not isinstance(given, list) or len(given) != 2:
-        raise DataError(f"{where}: the outputs are {given!r:.80}; a pair has a list of two texts.")
-    fields: dict[str, Any] = {"candidates": [text({"output": one}, "output", where, blank=True) for one in given]}
+def default_id(where: str) -> str:
+    """Return the id of an item without one: the number of the line or row in which its place ends."""
+    return str(re.findall(r"\d+", where)[-1])
+
+
+def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str, Sequence[object]]) -> dict[str, Any]:
+    """Return the fields of a pair: its candidates, which of them people prefer, and recorded choices."""
+    if not isinstance(outputs, list) or len(outputs) != 2:
+        raise DataError(f"{where}: the outputs are {outputs!r:.80}; a pair has a list of two texts.")
+    fields: dict[str, Any] = {"candidates": [text({"output": one}, "output", where, blank=True) for one in outputs]}
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    if "better" in record:
-        choice = recorded_choice(record["better"], f"{where}: 'better'")
-        fields["better"] = choice if choice in (0, 1) else None  # after a tie, people prefer neither
-        if choice in (0, 1):
-            fields["preference"] = LABELS[choice]
+    for name in (name for name in {**choices, "better": ()} if name in record):
+        value = _choice(record[name], f"{where}: {name!r}", choices.get(name, ()))
+        fields[name] = None if value != value else int(value)
+    if fields.get("better") in (0, 1):
+        fields["preference"] = LETTERS[fields["better"]]
+    elif "better" in fields:
+        fields["better"] = None  # after a tie, people prefer neither
     return fields
 
 
-def _rated(record: Mapping[str, Any], where: str, *, pair: bool) -> dict[str, Any]:
+def _choice(value: Any, written: str, labels: Sequence[object]) -> float:
+    try:
+        return choice(value, written, labels)
+    except DataError as error:
+        hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
+        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
+        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
+
+
+def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Sequence[str]) -> dict[str, Any]:
     """Return people's scores and ratings: by criterion, or of the one criterion that is judged.
 
-    A pair's ratings are each rater's difference, the first output's less the second's, and it has no score.
+    A criterion without a score gets the mean of its ratings. A pair's ratings are each rater's difference, the first
+    output's less the second's, and it has no score.
     """
     given = record.get("ratings")
     if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
-        single = one_criterion_ratings(given, where)
+        single = ratings({"ratings": {"the criterion": given}}, where)["the criterion"]
         if pair:
             return {"ratings": single}
-        if record.get("score") is not None:
-            return {"score": number(record["score"], f"{where}: the score"), "ratings": single}
-        return {"score": mean_of_defined(single), "ratings": single}
+        score = number(record.get("score"), f"{where}: the score")
+        return {"score": score if score == score else mean_of_defined(single), "ratings": single}
     if "score" in record and record.get("scores") is None and given is None:
-        score = record["score"]
-        return {"score": math.nan if score is None else number(score, f"{where}: the score")}
-    rated = ratings(record, where)
-    means = {name: mean_of_defined(row) for name, row in rated.items()}
-    return {"scores": means | scores(record, where), **({"ratings": rated} if rated else {})}
+        return {"score": number(record["score"], f"{where}: the score")}
+    single_by = ratings(record, where)
+    by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()} | scores(record, where)
+    if missing := sorted(set(required) - set(by_criterion)):
+        raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
+    return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
 
 
-# Read JSONL files that do not fit in memory, one chunk of lines at a time.
+def check_field(items: Sequence[Any], field: str, place: str) -> None:
+    """Refuse items that lack a field which a model must be shown.
 
-
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive lines of a file.
-
-    Attributes:
-        line: Number of the first line, from 1.
-        start: Byte offset of the first line.
-        size: Length of the chunk in bytes.
-        lines: Number of lines, blank lines included.
-        sha256: Hash of the chunk, by which a change of the file is noticed.
+    Raises:
+        DataError: An item lacks it; the message names the item, and the columns that look like the field.
     """
+    without = next((e for e in items if field not in e), None)
+    if without is None:
+        return
+    if any(field in e for e in items):
+        raise DataError(
+            f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
+        )
+    columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
+    raise lacking(place, columns, field)
 
-    line: int
-    start: int
-    size: int
-    lines: int
-    sha256: bytes
+
+# Add what stands in another table, such as the recorded verdicts of a judge, to items by their ids.
 
 
-def chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
-    """Locate the chunks of a file and hash the file.
+def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
+    """Add the columns of another table to the items with the same ``id``.
 
     Args:
-        path: Uncompressed ``.jsonl`` file.
-        lines: Number of lines per chunk, blank lines included; the last chunk may have fewer.
+        examples: Items with ``id``.
+        rows: File, data frame or list of dicts with a column ``id``; see ``read``.
+        **chosen: Column -> its value in the rows to use, such as ``judge="ChatGPT", prompt="Vanilla"``.
 
     Returns:
-        Chunks in the order of the file, and the SHA-256 of the whole file.
+        The items that have a row, in their order; the others are in ``left_out``.
 
     Raises:
-        DataError: ``path`` is not an uncompressed ``.jsonl`` file.
+        DataError: No item has a row, an item has several, a column does not exist, or item and row have a column with
+            different values.
+
+    Examples:
+        >>> item, verdict = dspy.Example(id="a", output="Yes."), {"id": "a", "judge": "mine", "verdict": 4}
+        >>> join([item], [verdict], judge="mine")[0].verdict
+        4
     """
-    if path.suffix != ".jsonl" or not path.is_file():
-        raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
-    digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
-    with path.open("rb") as file:
-        while some := list(itertools.islice(file, lines)):
-            content = b"".join(some)
-            digest.update(content)
-            located.append(Chunk(first, start, len(content), len(some), hashlib.sha256(content).digest()))
-            first, start = first + len(some), start + len(content)
-    return located, digest.hexdigest()
-
-
-def load_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
-    """Read the items of consecutive chunks in the same way as ``read``; a column of the mapping may be missing.
-
-    Raises:
-        DataError: A line is not a valid item, or the file has changed since the chunks were located; the message names
-            file and line.
-    """
-    content = b""
-    with path.open("rb") as file:
-        file.seek(some[0].start)
-        for chunk in some:
-            content += (part := file.read(chunk.size))
-            if hashlib.sha256(part).digest() != chunk.sha256:
+    table = table_of(rows)
+    name, columns = str(table.source.path), table.columns
+    for column in ("id", *chosen):
+        if column not in columns:
+            raise DataError(f"{name} has no column {column!r}; it has {listed(columns)}.")
+    rows_by_id: dict[str, dict[str, Any]] = {}
+    for where, row in table.rows:
+        if row.get("id") is None:
+            raise DataError(f"{where} has no 'id'; name the item that the row is about.")
+        if all(row.get(column) == value for column, value in chosen.items()):
+            first = rows_by_id.setdefault(str(row["id"]), row)
+            if first is not row:
+                differing = {c: (first.get(c), row.get(c)) for c in columns if first.get(c) != row.get(c)}
                 raise DataError(
-                    f"{path} has changed since the run began (lines {chunk.line} to {chunk.line + chunk.lines - 1}): "
-                    "restore the file, or start over in a new folder (--out)."
+                    f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
+                    "choose one by its columns, such as join(..., judge=NAME)."
                 )
-    source = Source("jsonl", path)
-    rows = source.records(source.part(content), first=some[0].line)
-    return load_records(source, ((where, renamed(record, mapping or {})) for where, record in rows))
+    joined = [_with(e, rows_by_id[str(e.get("id"))], name) for e in examples if str(e.get("id")) in rows_by_id]
+    if not joined:
+        raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
+    missing = [str(e.get("id")) for e in examples if str(e.get("id")) not in rows_by_id]
+    before = examples if isinstance(examples, Dataset) else None
+    left_out = {**(before.left_out if before else {}), **({f"no row in {name}": missing} if missing else {})}
+    sha256 = hashlib.sha256(f"{before.sha256 if before else ''} {table.source.digest.hexdigest()} {chosen}".encode())
+    return Dataset(
+        joined,
+        name=before.name if before else "list",
+        path=before.path if before else Path("list"),
+        sha256=sha256.hexdigest(),
+        left_out=left_out,
+    )
+
+
+def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example:
+    joined = example.copy()
+    for column, value in row.items():
+        if column == "id":
+            continue
+        if column in example and example[column] != value:
+            raise DataError(
+                f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
+                f"{example[column]!r:.80} and {value!r:.80}; rename one of the columns."
+            )
+        joined[column] = value
+    return joined

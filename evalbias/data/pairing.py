@@ -11,7 +11,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.cells import FIRST, LARGEST, SECOND, allowed, as_number, chosen_candidate
+from evalbias.data.cells import FIRST, LARGEST, SECOND, DataError, choice, number
 from evalbias.data.items import item_name
 
 # Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have.
@@ -55,15 +55,7 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
             f"scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
         )
     value = example["score"] if scores is None else scores[criterion]
-    if value is None:
-        return math.nan
-    number = as_number(value)
-    if abs(number) > LARGEST:
-        raise ValueError(
-            f"The item {item_name(example)!r:.80} has the score {value!r:.80} on {criterion!r:.80}: give "
-            f"{allowed(number)}, or None if it is undefined."
-        )
-    return number
+    return number(value, f"The score of the item {item_name(example)!r:.80} on {criterion!r:.80}", texts=True)
 
 
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
@@ -80,19 +72,16 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
         [4.0, nan, 5.0]
     """
     given = example.get("ratings") or {}
+    row = given if isinstance(given, list | tuple) else isinstance(given, Mapping) and (given.get(criterion) or ())
     try:
-        row = given if isinstance(given, list | tuple) else given.get(criterion) or ()
-        if isinstance(row, str):
-            raise TypeError
-        numbers = [math.nan if rating is None else as_number(rating) for rating in row]
-        if any(abs(number) > LARGEST for number in numbers):
-            raise ValueError
-    except (AttributeError, TypeError, ValueError):
+        if not isinstance(row, list | tuple):
+            raise DataError(f"they are {row!r:.80}")
+        return [number(rating, "one of them", texts=True) for rating in row]
+    except DataError as error:
         raise ValueError(
             f"The item {item_name(example)!r:.80} has ratings={given!r:.80}: give criterion -> list of numbers of at "
             f"most {LARGEST:g}, None where a rater gave none."
-        ) from None
-    return numbers
+        ) from error
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
@@ -282,7 +271,7 @@ def _swapped(pair: dspy.Example) -> dspy.Example:
 
 
 def _label(pair: dspy.Example, field: str) -> float:
-    return chosen_candidate(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r:.80}")
+    return choice(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r:.80}")
 
 
 def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -17,16 +17,8 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data.cells import (
-    LARGEST,
-    TIE,
-    allowed,
-    as_number,
-    check_size,
-    chosen_candidate,
-    recorded_number,
-    remedy_for,
-)
+from evalbias.data import cells
+from evalbias.data.cells import TIE, DataError, check_size
 from evalbias.data.items import check_field, item_name
 from evalbias.data.pairing import human_score, input_key, is_rated, rated_criteria, single_ratings
 from evalbias.evaluation.judged import BETTER, Judged, gather, judge_examples
@@ -199,7 +191,7 @@ def is_on(scale: tuple[float, float] | None, score: float) -> bool:
 
 def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
     place = f"{field!r} of the item {item_name(example, index)!r:.80}"
-    number = recorded_number(example.get(field), place)
+    number = cells.number(example.get(field), place, texts=True)
     if scale is not None and not is_on(scale, number):
         raise ValueError(
             f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
@@ -209,7 +201,7 @@ def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, f
 
 
 def _chosen(example: dspy.Example, field: str, index: int) -> float:
-    return chosen_candidate(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")
+    return cells.choice(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")
 
 
 # How a judge that is not ours is called, and how its answer is read.
@@ -257,12 +249,11 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
         ValueError: It is neither, or not on the scale.
     """
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
-    if given is None:
-        return math.nan
-    number = as_number(given)
-    if abs(number) > LARGEST:
-        wanted = remedy_for(given) or f"{allowed(number)}, or a prediction with 'score'"
-        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}")
+    try:
+        number = cells.number(given, "the judge", texts=True)
+    except DataError:
+        wanted = cells.remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
+        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
     if scale is not None and not is_on(scale, number):
         raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
     return number
@@ -277,11 +268,11 @@ def read_choice(value: Any) -> float:
         ValueError: It is neither.
     """
     if not isinstance(value, dspy.Prediction):
-        return chosen_candidate(value, "the judge's answer")
+        return cells.choice(value, "the judge's answer")
     given = _field(value, "winner", "preference")
     if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
         return TIE
-    return chosen_candidate(given, "the judge's answer")
+    return cells.choice(given, "the judge's answer")
 
 
 def _field(prediction: dspy.Prediction, *names: str) -> Any:

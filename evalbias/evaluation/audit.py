@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias import data as data_sets
-from evalbias.data.sets import GROUPS
+from evalbias.data.sets import SETS
 from evalbias.evaluation.agreement import floors_not_surpassed
 from evalbias.evaluation.answers import (
     JudgeSource,
@@ -226,7 +226,8 @@ def _open_within_bounds(judged: Judged) -> str:
 
 def group_field(data: Any, by: str | None) -> str | None:
     """Return the field that groups the items: the one that is named, else that of a known data set, else None."""
-    return by if by is not None else GROUPS.get(getattr(data, "name", ""))
+    known = SETS.get(getattr(data, "name", ""))
+    return by if by is not None or known is None else known.groups
 
 
 def measure_groups(bias: Bias, judged: Judged, field: str, *, seed: int) -> dict[str, Measurement]:

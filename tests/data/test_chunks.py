@@ -6,7 +6,8 @@ import re
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.items import chunks, load_chunks
+from evalbias.data.files import file_chunks
+from evalbias.data.items import read_chunks
 
 
 def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path):
@@ -17,14 +18,14 @@ def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     write(None, "")
-    located, _ = chunks(file, 3)
+    located, _ = file_chunks(file, 3)
     assert [(c.line, c.lines) for c in located] == [(1, 3), (4, 3), (7, 3), (10, 1)]
     write(4, "x4")  # as long as before
-    assert [e.output for e in load_chunks(file, located[2:])] == ["o6", "o7", "o8", "o9"]
+    assert [e.output for e in read_chunks(file, located[2:])] == ["o6", "o7", "o8", "o9"]
     message = f"{file} has changed since the run began (lines 4 to 6): restore the file, or start over in a new folder"
     for some in (located, located[:2], located[1:2]):
         with pytest.raises(DataError, match=re.escape(message)):
-            load_chunks(file, some)
+            read_chunks(file, some)
     file.write_text("")
     with pytest.raises(DataError, match=r"has changed since the run began \(lines 10 to 10\)"):
-        load_chunks(file, located[3:])
+        read_chunks(file, located[3:])

@@ -43,7 +43,7 @@ def checkout(tmp_path):
 
 
 def test_line_k_is_sample_k_in_the_order_of_systems_and_samples(checkout):
-    items = data.load("webnlg2020", checkout)
+    items = data.read(f"webnlg2020:{checkout}")
     assert [(e.id, e.output, e.input_id) for e in items] == [
         ("a/2", "a2", "2"),
         ("a/10", "a10", "10"),
@@ -62,7 +62,7 @@ def test_items_left_out_are_listed_by_reason(checkout):
     put(outputs(checkout, "a"), "\n".join(["a", " ", *"abcdefgh"]) + "\n")
     put(ratings(checkout, "b"), {"2": {}})
     put(outputs(checkout, "c"), "unrated")
-    items = data.load("webnlg2020", checkout)
+    items = data.read(f"webnlg2020:{checkout}")
     assert [e.id for e in items] == ["a/10"]
     assert items.left_out == {
         "empty output": ("a/2",),
@@ -76,11 +76,11 @@ def test_a_missing_line_is_refused(checkout):
     put(outputs(checkout, "c"), "\n".join("abcdefghi"))
     put(ratings(checkout, "c"), {"2": {"w1": FAIR}})
     with pytest.raises(DataError, match=r"Most systems have 10 lines, but .*c/primary\.en': 9"):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
     for system in "abc":
         put(outputs(checkout, system), "a\nb\nc\n")
     with pytest.raises(DataError, match=r"a/primary\.json, sample 10 is rated, but .* only 3 lines"):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_missing_line_is_refused(checkout):
         ({"3": {"w": FAIR}}, r"b/primary\.json: the samples \['3'\] have no table"),
         ({"2": [FAIR]}, r"b/primary\.json, sample 2 holds \[.* it must hold the raters"),
         ({"2": {"w": 5}}, r"b/primary\.json, sample 2 holds \{'w': 5\}"),
-        ({"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101; it must be a number from 0 to 100"),
+        ({"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101: give a number from 0 to 100"),
         ({"2": {"w": {**FAIR, "Fluency": True}}}, "sample 2, w: Fluency is True"),
         ({"2": {"w": {**FAIR, "Fluency": None}}}, "sample 2, w: Fluency is None"),
         ('{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is not valid JSON \(NaN is not a JSON value"),
@@ -100,7 +100,7 @@ def test_a_missing_line_is_refused(checkout):
 def test_malformed_ratings_are_named(checkout, content, match):
     put(ratings(checkout, "b"), content)
     with pytest.raises(DataError, match=match):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
 
 
 @pytest.mark.parametrize(
@@ -114,27 +114,27 @@ def test_malformed_ratings_are_named(checkout, content, match):
 def test_malformed_tables_are_named(checkout, content, match):
     put(checkout / TABLES, content)
     with pytest.raises(DataError, match=match):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
 
 
 @pytest.mark.parametrize("missing", [ratings, outputs])
 def test_a_missing_file_is_named(checkout, missing):
     missing(checkout, "b").unlink()
     with pytest.raises(DataError, match=r"b/primary\.\w+ is missing; give the file that webnlg2020 is read from"):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
 
 
 def test_a_folder_that_is_not_a_checkout_is_refused(checkout):
     shutil.rmtree(checkout / "submissions")
     with pytest.raises(DataError, match="contains no system folder; give the top folder"):
-        data.load("webnlg2020", checkout)
+        data.read(f"webnlg2020:{checkout}")
 
 
 def test_the_hash_changes_with_a_rating(checkout):
-    before = data.load("webnlg2020", checkout).sha256
-    assert data.load("webnlg2020", checkout).sha256 == before
+    before = data.read(f"webnlg2020:{checkout}").sha256
+    assert data.read(f"webnlg2020:{checkout}").sha256 == before
     put(ratings(checkout, "b"), {"2": {"w1": {**FAIR, "Fluency": 1}}})
-    assert data.load("webnlg2020", checkout).sha256 != before
+    assert data.read(f"webnlg2020:{checkout}").sha256 != before
 
 
 RECORD = {
@@ -161,11 +161,11 @@ RECORD = {
 def test_a_malformed_record_is_named(tmp_path, change, match):
     put(tmp_path / "w.jsonl", {**RECORD, **change})
     with pytest.raises(DataError, match=match):
-        data.load("webnlg2020", tmp_path / "w.jsonl")
+        data.read(f"webnlg2020:{tmp_path / 'w.jsonl'}")
 
 
 def test_a_record_gives_the_same_fields_as_the_checkout(tmp_path):
     put(tmp_path / "w.jsonl", json.dumps(RECORD) + "\n" + json.dumps({**RECORD, "id": "a/3", "output": ""}))
-    items = data.load("webnlg2020", tmp_path / "w.jsonl")
+    items = data.read(f"webnlg2020:{tmp_path / 'w.jsonl'}")
     assert (items[0].id, items[0].input_id, items[0].triples) == ("a/2", "2", [["A b", "c", "D"]])
     assert items.left_out == {"empty output": (f"{tmp_path / 'w.jsonl'}:2",)}

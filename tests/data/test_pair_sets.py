@@ -75,6 +75,33 @@ def test_llmbar_as_its_owners_publish_it(tmp_path):
         data.read(f"llmbar:{verdicts}")
 
 
+@pytest.mark.parametrize("above", ["evaluators", "CaseStudy", "Dataset", "evaluators/judge"])
+def test_folders_above_the_repository_name_nothing(tmp_path, above):
+    record = {"source": "q", "outputs": ["a", "b"], "better": 1}
+    for name in ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "CaseStudy/Base_9"):
+        folder = tmp_path / above / "Dataset" / name
+        folder.mkdir(parents=True)
+        (folder / "dataset.json").write_text(json.dumps([as_published(record)]))
+    for given in ("", "Dataset", "Dataset/LLMBar"):
+        items = data.read(f"llmbar:{tmp_path / above / given}")
+        assert [e.id for e in items] == ["LLMBar-Adversarial-Neighbor/0", "LLMBar-Natural/0"]
+    (item,) = data.read(f"llmbar:{tmp_path / above / 'Dataset/LLMBar/Natural/dataset.json'}")
+    assert item.id == "LLMBar-Natural/0"
+
+
+def test_a_list_for_a_label_is_named(tmp_path):
+    row = {"input": "q", "output_1": "a", "output_2": "b", "label": [1]}
+    (tmp_path / "dataset.json").write_text(json.dumps([row]))
+    with pytest.raises(DataError, match=r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2"):
+        data.read(f"llmbar:{tmp_path}")
+    row = {"source": "q", "outputs": ["a", "b"], "systems": "x_y", "annotators": [1, 1, [2]]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataError, match=r"a\.jsonl:1: the annotators' choices are \[1, 1, \[2\]\]; each must be"):
+        data.read(f"pandalm:{tmp_path / 'a.jsonl'}")
+    (tmp_path / "a.jsonl").write_text(json.dumps(row | {"annotators": [1, 1, 2], "gpt35": [1]}))
+    assert data.read(f"pandalm:{tmp_path / 'a.jsonl'}")[0].gpt35 is None
+
+
 def test_evalbiasbench(pairs, tmp_path):
     recorded = data.read(f"evalbiasbench:{pairs / 'evalbiasbench.jsonl'}")
     assert len(recorded) == 80

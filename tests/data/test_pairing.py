@@ -68,7 +68,7 @@ def test_the_published_data_sets_satisfy_this(dataset, data_dir):
     file = {"newsroom": "upstream/newsroom.json", "summeval": "summeval.jsonl.gz"}.get(
         dataset, "upstream/topical_chat.json"
     )
-    items = data.load(dataset, data_dir / file)
+    items = data.read(f"{dataset}:{data_dir / file}")
     assert len(data.by_input(items)) in (60, 70)
     for ordered in (True, False):
         assert data.count_pairs(items, ordered=ordered) == len(data.pairs(items, ordered=ordered, seed=0))

@@ -48,9 +48,9 @@ def test_a_score_never_stands_for_another_criterion(fields, told):
 
 def test_what_is_no_number_is_refused_by_its_item():
     for score in ("good", True, [1]):
-        with pytest.raises(ValueError, match=r"'7' has the score .* on 'wit': give a number"):
+        with pytest.raises(ValueError, match=r"item '7' on 'wit' is .*: give a number"):
             human_score(dspy.Example(id="7", score=score), "wit")
-    with pytest.raises(ValueError, match=r"'7' has the score 1e\+308 on 'wit': give a number of at most 1e\+30"):
+    with pytest.raises(ValueError, match=r"item '7' on 'wit' is 1e\+308: give a number of at most 1e\+30"):
         human_score(dspy.Example(id="7", score=1e308), "wit")
     with pytest.raises(ValueError, match="'7' has scores=3: give criterion -> number, or one number as score="):
         human_score(dspy.Example(id="7", scores=3), "wit")

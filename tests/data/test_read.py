@@ -14,7 +14,7 @@ import pytest
 from evalbias import data
 from evalbias.data import DataError
 from evalbias.data.columns import parse_mapping
-from evalbias.data.loops import load_items, load_refinements
+from evalbias.data.loops import loop_items, recorded_loop
 from evalbias.data.pairing import human_score, is_rated, single_ratings
 
 ROWS = [
@@ -232,7 +232,7 @@ def test_long_cells_are_read(tmp_path):
         ("source,output\ns\n", r"a\.csv:2 has 1 cells, the header has 2"),
         ("source,output,source\ns,o,p\n", r"a\.csv:1 has several columns named 'source'"),
         ('source,output\n"s,o\n', r"a\.csv:2 is not valid CSV"),
-        ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good'; it must be a finite number"),
+        ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good': give a number"),
         ("source,output,better\ns,o,2\n", None),  # a column of that name means nothing beside one output
         ("source,output_1,output_2,better\ns,o,p,2\n", r"a\.csv:2: 'better' is 2: give 0 or 'A' for the first"),
         ('source,output,ratings\ns,o,"[3, x]"\n', r"a\.csv:2: 'ratings' is '\[3, x\]'; it must be JSON"),
@@ -381,10 +381,10 @@ def test_data_in_memory_have_a_hash_of_their_contents():
 
 def test_items_and_records_of_refine_loops_are_tables_too(tmp_path):
     path = as_csv(tmp_path / "a.csv", [{"text": "x", "lang": "English"}, {"text": "y", "lang": "English"}])
-    items, _ = load_items(path, mapping={"source": "text", "target_language": "lang"})
+    items, _ = loop_items(path, mapping={"source": "text", "target_language": "lang"})
     assert [(e.source, e.target_language) for e in items] == [("x", "English"), ("y", "English")]
     path = as_csv(tmp_path / "b.csv", [{"i": 0, "round": r, "own": r + 0.5} for r in (0, 1)])
-    loop = load_refinements(path, mapping={"iteration": "round"})
+    loop = recorded_loop(path, mapping={"iteration": "round"})
     assert loop.name == "b"
     assert loop.scores("own").tolist() == [[0.5], [1.5]]
 
@@ -406,7 +406,7 @@ def test_data_sets_of_the_hub_are_read_by_split(tmp_path, monkeypatch):
 
 def test_a_data_set_that_the_hub_cannot_be_asked_about_is_refused_without_retries(monkeypatch, tmp_path):
     monkeypatch.setattr(pytest.importorskip("datasets").config, "HF_DATASETS_CACHE", tmp_path)
-    from evalbias.data.hub import check_hub
+    from evalbias.data.files import check_hub
 
     nowhere = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
@@ -451,6 +451,9 @@ def test_choices_in_any_field_name_their_place(tmp_path):
         data.read(path, choices={"verdict": ()})
     with pytest.raises(DataError, match=r"b\.csv:2: 'verdict' is 1: give one of the labels 'x', 'y', or null"):
         data.read(path, choices={"verdict": ("x", "y")})
+    path = as_csv(tmp_path / "c.csv", pair_rows("C", "A", "B"))
+    with pytest.raises(DataError, match=r"c\.csv:4: 'better' is 'B': give one of the labels 'C', 'A', or null"):
+        data.read(path, choices={"better": ("C", "A")})  # B is no second output where letters are codes
     for labels in (("1",), (1, "1.0"), (1, 2, 3, 4), ("a", "")):
         with pytest.raises(ValueError, match="do not tell the outputs apart"):
             data.read(path, choices={"verdict": labels})
@@ -481,6 +484,7 @@ def test_a_decimal_comma_is_read_where_semicolons_separate(tmp_path):
         ("True", "1 for true and 0 for false"),
         ("no", "1 for yes and 0 for no"),
         ("FAIL", "1 for pass and 0 for fail"),
+        ("4_5", r"or leave it empty \(null in JSON\) where there is none"),  # Python reads 45
         ("good", r"or leave it empty \(null in JSON\) where there is none"),
         ("inf", r"or leave it empty \(null in JSON\) where there is none"),
     ],
@@ -494,7 +498,7 @@ def test_a_number_that_is_none_names_its_line_and_the_remedy(tmp_path, cell, rem
 
 def test_a_rating_that_is_none_names_its_column(tmp_path):
     path = as_csv(tmp_path / "a.csv", [{"source": "q", "output": "a", "rating_1": "4 stars", "rating_2": 3}])
-    with pytest.raises(DataError, match=r"a\.csv:2: 'rating_1' is '4 stars'; it must be a finite number: write 4 alon"):
+    with pytest.raises(DataError, match=r"a\.csv:2: 'rating_1' is '4 stars': give a number, 4 alone"):
         data.read(path)
 
 
@@ -503,8 +507,8 @@ def test_a_number_with_which_the_measures_would_overflow_names_its_line(tmp_path
     path = tmp_path / "a.jsonl"
     for field, rated in (("the score", {"score": value}), ("a rating on 'wit'", {"ratings": {"wit": [3, value]}})):
         path.write_text(json.dumps({"source": "q", "output": "a", **rated}))
-        remedy = "it must be a number from -1e\\+30 to 1e\\+30: leave it empty"
-        with pytest.raises(DataError, match=rf"a\.jsonl:1: {field} is .*; {remedy}"):
+        remedy = "give a number of at most 1e\\+30, or leave it empty"
+        with pytest.raises(DataError, match=rf"a\.jsonl:1: {field} is .*: {remedy}"):
             data.read(path)
     path.write_text(json.dumps({"source": "q", "output": "a", "judge": value}))
     with pytest.raises(DataError, match=r"a\.jsonl:1: 'judge' is .*: give a number of at most 1e\+30, or leave it"):

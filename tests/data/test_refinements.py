@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evalbias.data import DataError
-from evalbias.data.loops import load_refinements
+from evalbias.data.loops import recorded_loop
 from evalbias.evaluation import compare, measure_rounds
 from evalbias.measures import (
     distance_skewness,
@@ -22,7 +22,7 @@ def folder(data_dir):
 
 @pytest.fixture(scope="module")
 def gpt(folder):
-    return load_refinements(folder / "mt/gpt-3.5-turbo__yor-en.jsonl")
+    return recorded_loop(folder / "mt/gpt-3.5-turbo__yor-en.jsonl")
 
 
 def test_the_human_evaluation_to_every_published_digit(gpt):
@@ -37,7 +37,7 @@ def test_the_human_evaluation_to_every_published_digit(gpt):
 def test_bias_grows_over_the_iterations_of_every_recorded_loop(folder):
     rises = {}
     for file in sorted((folder / "mt").iterdir()):
-        loops = load_refinements(file)
+        loops = recorded_loop(file)
         rounds = measure_rounds(loops.scores("self_score"), loops.scores("bleurt_mapped"), n_resamples=50, seed=0)
         assert len(rounds) == len(loops.numbers)
         for bias, skewness in ((measurement["bias"], measurement["skewness"]) for measurement in rounds):
@@ -60,7 +60,7 @@ def test_the_rise_is_significant_for_gpt(gpt):
 
 
 def test_best_of_k_as_published(folder):
-    loops = load_refinements(folder / "best_of_k/deepseek_moe__yor-en.jsonl", by="k")
+    loops = recorded_loop(folder / "best_of_k/deepseek_moe__yor-en.jsonl", by="k")
     expected = loops.scores("bleurt_mapped")
     published = {1: (14.8, 0.735), 4: (16.1, 0.795), 8: (16.7, 0.8), 16: (18.0, 0.83), 32: (18.5, 0.84)}
     assert loops.numbers == tuple(published)
@@ -76,7 +76,7 @@ def test_best_of_k_as_published(folder):
 def test_parsing_rarely_differs_from_counting_substrings(folder):
     differs = undefined = total = 0
     for file in sorted((folder / "mt").iterdir()):
-        loops = load_refinements(file)
+        loops = recorded_loop(file)
         for record in (r for in_round in loops.records.values() for r in in_round.values()):
             total += 1
             score = mqm_score(parse_mqm(record["feedback_text"]))
@@ -91,10 +91,10 @@ def test_invalid_recordings_are_refused(tmp_path):
     file = tmp_path / "x.jsonl"
     file.write_text('{"iteration": 0, "i": 1}\n{"iteration": 0, "i": 1}\n')
     with pytest.raises(DataError, match=r"x.jsonl:2: a second line for item 1 in iteration 0"):
-        load_refinements(file)
+        recorded_loop(file)
     file.write_text('{"i": 1}\n')
     with pytest.raises(DataError, match="'iteration' is missing"):
-        load_refinements(file)
+        recorded_loop(file)
     file.write_text("")
     with pytest.raises(DataError, match="no records"):
-        load_refinements(file)
+        recorded_loop(file)

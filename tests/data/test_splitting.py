@@ -89,7 +89,7 @@ def test_examples_without_an_id_are_refused():
 
 
 def test_the_shared_data_by_input(data_dir):
-    examples = data.load("webnlg2020", data_dir / "webnlg2020_en.jsonl.gz")
+    examples = data.read(f"webnlg2020:{data_dir / 'webnlg2020_en.jsonl.gz'}")
     assert [len(side) for side in split(examples, seed=0)] == [2277, 569]
     train, test = split(examples, seed=0, by="input")
     assert len({e.input_id for e in test}) == 36  # of 178

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.data.loops import load_refinements
+from evalbias.data.loops import recorded_loop
 from evalbias.evaluation.loops import CachedScorer, run_loops
 from evalbias.measures import self_bias
 from evalbias.programs.concepts import ExactConcepts
@@ -186,7 +186,7 @@ def test_bad_items():
 
 
 def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):
-    found = load_refinements(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
+    found = recorded_loop(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
     exact = ExactConcepts()
     own, truth = [], []
     for number in found.numbers:

@@ -6,7 +6,7 @@ import dspy
 import pytest
 from loop_recording import write_recording
 
-from evalbias.data.loops import load_refinements
+from evalbias.data.loops import recorded_loop
 from evalbias.evaluation.loops import run_loops
 from evalbias.lm.saved import RecordedLM
 from evalbias.programs.concepts import ExactConcepts
@@ -30,7 +30,7 @@ def texts_of(row):
 @pytest.mark.slow
 def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_path, file, unreadable):
     """The recording answers the program's own prompts and no others: what it accepts is what was recorded."""
-    refinements = load_refinements(data_dir / "self_bias_recorded/mt" / file)
+    refinements = recorded_loop(data_dir / "self_bias_recorded/mt" / file)
     rows = {item: [refinements.records[k][item] for k in refinements.numbers] for item in refinements.ids}
     inputs = {item: {"source": rows[item][0]["source"], "target_language": "English"} for item in refinements.ids}
     loop = translation_loop(max(refinements.numbers))
@@ -54,7 +54,7 @@ def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_pat
 
 
 def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
-    refinements = load_refinements(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
+    refinements = recorded_loop(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
     last = 2
     loop = constrained_generation(max_iterations=last).loop
     loop.perfect, loop.accept = None, lambda before, after: True

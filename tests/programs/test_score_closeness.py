@@ -20,7 +20,7 @@ BAD = {
         {"scores": {"quality": 80}},
     ],
     "The item '7' has no score on 'quality'": [{}, {"scores": {"wit": 3}}],
-    "The item '7' has the score 'good' on 'quality': give a number": [{"score": "good"}],
+    "The score of the item '7' on 'quality' is 'good': give a number": [{"score": "good"}],
 }
 
 
