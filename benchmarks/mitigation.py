@@ -232,8 +232,8 @@ def report(rows: Sequence[Row]) -> str:
             "## Compiling the likelihood bias out of real judges",
             "*Given* is the judge without demonstrations, *paper* the demonstrations of highest RS, *compiled* what "
             f"`LikelihoodMitigation` returned, *with loss* what it returned where `max_loss={MAX_LOSS:g}` allows a "
-            "fall in performance, if that is another judge. All estimates are of test items whose inputs took part in "
-            "nothing, with 95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has "
+            "fall in performance, if that is another judge. All estimates are of held-out "
+            "inputs, with 95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has "
             "a single rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
             "*Likelihood alone* and *length alone* rank by more or by less of it, whichever people prefer in the "
             f"training items. {'; '.join(settings)}.",

@@ -14,7 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingf
 CACHE = tempfile.TemporaryDirectory(prefix="evalbias-dspy-")
 os.environ["DSPY_CACHEDIR"] = CACHE.name  # before anything imports dspy: no answers of an earlier run
 
-# A red run must be red again, and no example is too slow for a machine that is busy with something else.
+# Derandomized, so that failures repeat; no deadline, because CI machines are shared.
 STEADY = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=25, **STEADY)
 settings.register_profile("all", **STEADY)
