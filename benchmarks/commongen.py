@@ -24,8 +24,7 @@ from evalbias.cli.models import identity, open_lm
 from evalbias.cli.options import ModelOptions
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import LoopSummary, summarize_loop
-from evalbias.evaluation.conclusions import conclude_quality
-from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
+from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.concepts import ExactConcepts, coverage

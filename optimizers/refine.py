@@ -13,9 +13,9 @@ import dspy
 import numpy as np
 
 from evalbias.data.pairing import input_key
-from evalbias.evaluation.biases import SelfBias, measure_rounds
+from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import Estimate, Measurement, Sample, compare, estimates_of
-from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, run_loops
+from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
 from evalbias.evaluation.words import count
 from evalbias.measures import MeanStatistic, paired_permutation_test
 from evalbias.measures.arrays import FloatArray, mean_of_defined

@@ -18,8 +18,7 @@ from evalbias.cli.run import Run, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs
 from evalbias.evaluation import BIASES, Measurement, compare_with_baselines, ranking_agreement
-from evalbias.evaluation.conclusions import conclude_ranking
-from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, with_scores
+from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
 from evalbias.optimizers.zepo import (

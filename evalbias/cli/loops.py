@@ -32,7 +32,7 @@ from evalbias.evaluation import (
     run_loops,
     summarize_loop,
 )
-from evalbias.evaluation.conclusions import conclude_quality, conclude_self, conclude_style
+from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.lm.contract import measuring
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray

@@ -2,7 +2,7 @@
 
 from evalbias.evaluation.answers import function_scores, recorded_scores, recorded_verdicts
 from evalbias.evaluation.audit import Finding
-from evalbias.evaluation.biases import BIASES, measure_rounds
+from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import (
     Bias,
     Change,
@@ -17,7 +17,6 @@ from evalbias.evaluation.estimates import (
 )
 from evalbias.evaluation.judged import Judged, judge_examples, total
 from evalbias.evaluation.loops import (
-    Aspect,
     CachedScorer,
     Loop,
     LoopPair,
@@ -29,6 +28,7 @@ from evalbias.evaluation.loops import (
     compare_loops,
     doublings,
     measure_aspects,
+    measure_rounds,
     measure_style,
     run_loops,
     summarize_loop,
@@ -37,7 +37,6 @@ from evalbias.evaluation.rankings import Row, compare_with_baselines, measure_ra
 
 __all__ = [
     "BIASES",
-    "Aspect",
     "Bias",
     "CachedScorer",
     "Change",

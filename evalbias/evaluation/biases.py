@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import copy
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.estimates import N_RESAMPLES, Bias, Measurement, Sample, measure
+from evalbias.evaluation.estimates import Bias, Measurement, Sample, measure
 from evalbias.evaluation.judged import (
     BETTER,
+    EXPECTED,
     HUMAN_SCORES,
     LENGTHS,
     LIKELIHOODS,
+    QUALITY,
     RATINGS,
     Judged,
 )
@@ -459,10 +460,6 @@ def _levels(judged: Judged) -> FloatArray | None:
 # Self-bias: a model overrates what it wrote itself (Xu et al. 2024).
 
 
-EXPECTED, QUALITY = "expected", "quality"
-"""Names of covariates: the expected score on the range of the own score, and the same in its own points."""
-
-
 class SelfBias:
     """Bias (eq 1) and distance skewness (eq 2) of own minus expected scores.
 
@@ -493,41 +490,6 @@ class SelfBias:
         if QUALITY in judged.covariates:
             samples["quality"] = Sample(judged.covariate(QUALITY), MeanStatistic(), "quality")
         return samples
-
-
-def measure_rounds(
-    own: ArrayLike,
-    expected: ArrayLike,
-    *,
-    quality: ArrayLike | None = None,
-    ids: Sequence[str] | None = None,
-    n_resamples: int = N_RESAMPLES,
-    seed: int,
-) -> list[Measurement]:
-    """Measure self-bias in every round of a loop (Xu et al. 2024, figures 3 to 5).
-
-    Args:
-        own: (t, n) the loop's own scores of its outputs, one row a round.
-        expected: (t, n) expected scores of the outputs, on the same range.
-        quality: (t, n) expected scores in points of their own, if they are to be reported too.
-        ids: (n,) identifiers of the items. Defaults to their numbers.
-        n_resamples: Bootstrap resamples of each interval.
-        seed: Seed for the bootstrap.
-
-    Raises:
-        ValueError: Different shapes.
-    """
-    rows = [np.asarray(v, dtype=np.float64) for v in (own, expected, *([] if quality is None else [quality]))]
-    if rows[0].ndim != 2 or len({row.shape for row in rows}) > 1:
-        shapes = ", ".join(str(row.shape) for row in rows)
-        raise ValueError(f"The scores have the shapes {shapes}: give (rounds, items) each time.")
-    names = tuple(map(str, range(rows[0].shape[1]))) if ids is None else tuple(ids)
-    covariates = dict(zip((EXPECTED, QUALITY), rows[1:], strict=False))
-    judged = [
-        Judged(names, "own score", rows[0][k], {name: values[k] for name, values in covariates.items()})
-        for k in range(len(rows[0]))
-    ]
-    return [measure(SelfBias(), one, seed=seed, n_resamples=n_resamples) for one in judged]
 
 
 # Verbosity bias: longer text is preferred, whatever its quality.

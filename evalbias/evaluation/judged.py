@@ -34,6 +34,8 @@ RATINGS = "ratings"
 difference, the first candidate's rating less the second's."""
 BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
+EXPECTED, QUALITY = "expected", "quality"
+"""Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
 REMEDIES = {
     LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
     HUMAN_SCORES: "give items with human scores on the criterion",

@@ -1,4 +1,4 @@
-"""Refine loops over many items: run, scored, summarized and compared."""
+"""Refine loops over many items: run, scored, their self-bias round by round, compared, and what follows."""
 
 from __future__ import annotations
 
@@ -11,23 +11,43 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.biases import measure_rounds
-from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Sample, compare, measured
+from evalbias.evaluation.biases import SelfBias
+from evalbias.evaluation.estimates import (
+    N_RESAMPLES,
+    Comparison,
+    Estimate,
+    Measurement,
+    Sample,
+    compare,
+    measure,
+    measured,
+)
+from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
+from evalbias.evaluation.words import conclude, count, number
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import MeanStatistic
 from evalbias.programs.feedback import FeedbackSource, expected_scores, validated
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
-from evalbias.values import describe, digest, number
+from evalbias.values import describe, digest
+from evalbias.values import number as read_number
 
-# Scores of a loop's outputs by a source outside the loop; every distinct output is scored once.
+STEPS, IDENTITY, QUALITIES = "steps.jsonl", "loop.json", "quality.jsonl"
+"""Files of a run's folder."""
+SCORE = "score"
+"""Estimate of another quality's mean."""
+LEVEL = 0.05
+"""Level at which a change between two rounds is called significant."""
+
+
+# --- scores of outputs by a source outside the loop -------------------------------------------------------------------
 
 
 class CachedScorer:
@@ -48,7 +68,7 @@ class CachedScorer:
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))
         records = self._journal.read("item", "output", "by", "score") if self._journal else []
-        self._scores = {(r["item"], r["output"]): number(r["score"]) for r in records if r["by"] == self._identity}
+        self._scores = {(r["item"], r["output"]): read_number(r["score"]) for r in records if r["by"] == self._identity}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:
         """Return the score of an output for an example with ``id``; NaN where it is undefined."""
@@ -69,25 +89,7 @@ class CachedScorer:
         return self._scores[key]
 
 
-# Run refine loops over many items: every step is logged, a stopped run continues, a failed item does not stop it.
-
-
-STEPS = "steps.jsonl"
-IDENTITY = "loop.json"
-
-
-class LoopProgram(Protocol):
-    """``SelfRefine``, ``BestOfK``, or any DSPy module whose predictions have ``steps`` and ``stopped``.
-
-    Attributes:
-        feedback: Source of the steps' scores.
-    """
-
-    feedback: FeedbackSource
-
-    def __call__(self, **example: Any) -> Any:
-        """Run the loop on one item."""
-        ...
+# --- what loops left --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -184,15 +186,16 @@ class LoopRun:
         return np.array([np.mean(row) if row else math.nan for row in spent])
 
     def _each(self, value: Callable[[Loop, Step], float]) -> FloatArray:
-        rows = []
-        for k in range(self.iterations + 1):
-            steps = [(loop, loop.at(k)) for loop in self.loops]
-            rows.append([math.nan if step is None else value(loop, step) for loop, step in steps])
-        return np.array(rows, dtype=np.float64).reshape(self.iterations + 1, len(self.loops))
+        rows = [[(loop, loop.at(k)) for loop in self.loops] for k in range(self.iterations + 1)]
+        values = [[math.nan if step is None else value(loop, step) for loop, step in row] for row in rows]
+        return np.array(values, dtype=np.float64).reshape(len(rows), len(self.loops))
+
+
+# --- running loops: every step is logged, a stopped run continues, a failed item does not stop it ---------------------
 
 
 def run_loops(
-    program: LoopProgram,
+    program: Any,
     examples: Sequence[dspy.Example],
     *,
     lm: Any = None,
@@ -203,7 +206,8 @@ def run_loops(
     """Run a loop on every item.
 
     Args:
-        program: Refine loop, best of k, or another module that returns its steps.
+        program: ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
+            have ``steps`` and ``stopped``.
         examples: Items with ``id`` and the program's inputs; other fields (a reference) go to the feedback.
         lm: Model for all modules. Defaults to their own, else DSPy's.
         log_dir: Folder whose ``steps.jsonl`` grows; items in it are not run again. Locked while the loops run.
@@ -220,29 +224,9 @@ def run_loops(
         ValueError: Examples without an id or with equal ids, or a log of another program.
     """
     _check_ids(examples)
-    log = None if log_dir is None else Journal(log_dir / STEPS)
-    if log_dir is not None:
-        log_dir.mkdir(parents=True, exist_ok=True)
-    with nullcontext() if log_dir is None else lock_folder(log_dir):
-        if log_dir is not None:
-            _check_program(log_dir, program, lm)
-        loops = _run_all(program, examples, lm, log, num_threads, progress or (lambda _: None))
-    source = program.feedback
-    return LoopRun(loops, source.name, source.low, source.high)
+    log, logged, lock = None, dict[str, Loop](), threading.Lock()
 
-
-def _run_all(
-    program: LoopProgram,
-    examples: Sequence[dspy.Example],
-    lm: Any,
-    log: Journal | None,
-    num_threads: int,
-    progress: Callable[[int], None],
-) -> tuple[Loop, ...]:
-    logged = {} if log is None else _logged(log)
-    lock = threading.Lock()
-
-    def run(example: dspy.Example) -> Loop:
+    def loop_of(example: dspy.Example) -> Loop:
         item = digest(dict(example.items()), 64)
         known = logged.get(item) or logged.get(item[:16])  # older logs have the first 16 digits
         loop = known or _run(program, example, lm)
@@ -250,18 +234,31 @@ def _run_all(
             if log is not None and not known and not loop.error:
                 record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls}
                 log.append([{**record, "steps": loop.steps}])
-            progress(1)
+            if progress is not None:
+                progress(1)
         return loop
 
-    pool = ThreadPoolExecutor(num_threads)
-    try:
-        futures = [pool.submit(copy_context().run, run, example) for example in examples]
-        return tuple(future.result() for future in futures)
-    finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
+    if log_dir is not None:
+        log_dir.mkdir(parents=True, exist_ok=True)
+        log = Journal(log_dir / STEPS)
+    with nullcontext() if log_dir is None else lock_folder(log_dir):
+        if log is not None:
+            with dspy.context(
+                **({} if lm is None else {"lm": lm})
+            ):  # another program would have written something else
+                check_settings(log.path.parent / IDENTITY, {"program": digest(describe(program))})
+            logged |= _logged(log)
+        pool = ThreadPoolExecutor(num_threads)
+        try:
+            futures = [pool.submit(copy_context().run, loop_of, example) for example in examples]
+            loops = tuple(future.result() for future in futures)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
+    source = program.feedback
+    return LoopRun(loops, source.name, source.low, source.high)
 
 
-def _run(program: LoopProgram, example: dspy.Example, lm: Any) -> Loop:
+def _run(program: Any, example: dspy.Example, lm: Any) -> Loop:
     name = str(example.id)
     with count_usage() as spent:
         try:
@@ -282,40 +279,101 @@ def _check_ids(examples: Sequence[dspy.Example]) -> None:
         seen.add(str(name))
 
 
-def _check_program(folder: Path, program: LoopProgram, lm: Any) -> None:
-    """Refuse the log of a program that would have written something else."""
-    with dspy.context(**({} if lm is None else {"lm": lm})):
-        check_settings(folder / IDENTITY, {"program": digest(describe(program))})
-
-
 def _logged(log: Journal) -> dict[str, Loop]:
     """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
     loops = {}
     for record in log.read("id", "item", "stopped", "calls", "steps"):
-        steps = tuple(Step(**{**step, "score": number(step["score"])}) for step in record["steps"])
+        steps = tuple(Step(**{**step, "score": read_number(step["score"])}) for step in record["steps"])
         loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
     return loops
 
 
-# Other qualities that a loop changes, such as fluency and understandability, round by round.
+# --- self-bias round by round, and other qualities that a loop changes ------------------------------------------------
 
 
-SCORE = "score"
+def measure_rounds(
+    own: ArrayLike,
+    expected: ArrayLike,
+    *,
+    quality: ArrayLike | None = None,
+    ids: Sequence[str] | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int,
+) -> list[Measurement]:
+    """Measure self-bias in every round of a loop (Xu et al. 2024, figures 3 to 5).
+
+    Args:
+        own: (t, n) the loop's own scores of its outputs, one row a round.
+        expected: (t, n) expected scores of the outputs, on the same range.
+        quality: (t, n) expected scores in points of their own, if they are to be reported too.
+        ids: (n,) identifiers of the items. Defaults to their numbers.
+        n_resamples: Bootstrap resamples of each interval.
+        seed: Seed for the bootstrap.
+
+    Raises:
+        ValueError: Different shapes.
+    """
+    rows = [np.asarray(v, dtype=np.float64) for v in (own, expected, *([] if quality is None else [quality]))]
+    if rows[0].ndim != 2 or len({row.shape for row in rows}) > 1:
+        shapes = ", ".join(str(row.shape) for row in rows)
+        raise ValueError(f"The scores have the shapes {shapes}: give (rounds, items) each time.")
+    names = tuple(map(str, range(rows[0].shape[1]))) if ids is None else tuple(ids)
+    covariates = dict(zip((EXPECTED, QUALITY), rows[1:], strict=False))
+    judged = [
+        Judged(names, "own score", rows[0][k], {name: values[k] for name, values in covariates.items()})
+        for k in range(len(rows[0]))
+    ]
+    return [measure(SelfBias(), one, seed=seed, n_resamples=n_resamples) for one in judged]
 
 
 @dataclass(frozen=True)
-class Aspect:
-    """One quality of a loop's outputs.
+class LoopSummary:
+    """One loop, round by round.
 
     Attributes:
-        name: Name of its source.
-        rounds: (t + 1,) mean score after each number of refinements.
-        change: Last outputs against the first.
+        name: Name of the model, or of whatever the loops differ in; or of another quality than the loop's own.
+        numbers: (t,) number of each round.
+        rounds: (t,) self-bias of every round, or mean score of the other quality.
+        change: Last round against the first.
     """
 
     name: str
+    numbers: tuple[int, ...]
     rounds: tuple[Measurement, ...]
     change: Comparison
+
+
+def doublings(k: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown.
+
+    Examples:
+        >>> doublings(6), doublings(8), doublings(1)
+        ((1, 2, 4, 6), (1, 2, 4, 8), (1,))
+    """
+    return (*(2**n for n in range(k.bit_length()) if 2**n < k), k)
+
+
+def summarize_loop(
+    name: str,
+    own: ArrayLike,
+    expected: ArrayLike,
+    *,
+    numbers: Sequence[int] | None = None,
+    n_resamples: int = N_RESAMPLES,
+    seed: int,
+) -> LoopSummary:
+    """Measure every round of a loop and test the last against the first.
+
+    Args:
+        name: Name of the loop.
+        own: (t, n) the loop's own scores, one row a round.
+        expected: (t, n) expected scores on the same range.
+        numbers: (t,) number of each round. Defaults to 0, 1, ...
+        n_resamples: Resamples of intervals and tests.
+        seed: Seed for intervals and tests.
+    """
+    rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
+    return _summary(name, rounds, numbers=numbers, n_resamples=n_resamples, seed=seed)
 
 
 def measure_aspects(
@@ -325,7 +383,7 @@ def measure_aspects(
     *,
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
-) -> list[Aspect]:
+) -> list[LoopSummary]:
     """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
 
     Args:
@@ -334,8 +392,11 @@ def measure_aspects(
         sources: Sources such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each distinct output is scored once.
         n_resamples: Resamples of intervals and tests.
         seed: Seed for intervals and tests.
+
+    Returns:
+        One summary a source; every round has the one estimate ``score``.
     """
-    aspects = []
+    summaries = []
     for source in sources:
         name = source.source.name if isinstance(source, CachedScorer) else source.name
         rounds = [
@@ -351,12 +412,18 @@ def measure_aspects(
             )
             for row in run.quality(examples, source)
         ]
-        change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
-        aspects.append(Aspect(name, tuple(rounds), change))
-    return aspects
+        summaries.append(_summary(name, rounds, n_resamples=n_resamples, seed=seed))
+    return summaries
 
 
-# The self-bias of two models' loops on the same items: a paired test, item by item.
+def _summary(
+    name: str, rounds: Sequence[Measurement], *, numbers: Sequence[int] | None = None, n_resamples: int, seed: int
+) -> LoopSummary:
+    change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
+    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
+
+
+# --- two models' loops on the same items ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -432,61 +499,7 @@ def _measured(loop: LoopScores, number: int, items: tuple[str, ...], n_resamples
     return measurement
 
 
-# The self-bias of a whole loop: every round, and the last round against the first.
-
-
-@dataclass(frozen=True)
-class LoopSummary:
-    """Self-bias of one loop.
-
-    Attributes:
-        name: Name of the model, or of whatever the loops differ in.
-        numbers: (t,) number of each round.
-        rounds: (t,) self-bias of every round.
-        change: Last round against the first.
-    """
-
-    name: str
-    numbers: tuple[int, ...]
-    rounds: tuple[Measurement, ...]
-    change: Comparison
-
-
-def doublings(k: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown.
-
-    Examples:
-        >>> doublings(6), doublings(8), doublings(1)
-        ((1, 2, 4, 6), (1, 2, 4, 8), (1,))
-    """
-    return (*(2**n for n in range(k.bit_length()) if 2**n < k), k)
-
-
-def summarize_loop(
-    name: str,
-    own: ArrayLike,
-    expected: ArrayLike,
-    *,
-    numbers: Sequence[int] | None = None,
-    n_resamples: int = N_RESAMPLES,
-    seed: int,
-) -> LoopSummary:
-    """Measure every round of a loop and test the last against the first.
-
-    Args:
-        name: Name of the loop.
-        own: (t, n) the loop's own scores, one row a round.
-        expected: (t, n) expected scores on the same range.
-        numbers: (t,) number of each round. Defaults to 0, 1, ...
-        n_resamples: Resamples of intervals and tests.
-        seed: Seed for intervals and tests.
-    """
-    rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
-    change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
-    return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
-
-
-# Preference for the own style: outputs of others, judged before and after the model paraphrases them.
+# --- preference for the own style: outputs of others, judged before and after the model paraphrases them --------------
 
 
 class Paraphrase(dspy.Signature):  # type: ignore[misc]
@@ -576,8 +589,78 @@ def measure_style(
     if len(run.failed) == len(run.loops):
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
     with nullcontext() if log_dir is None else lock_folder(log_dir):
-        scorer = CachedScorer(quality, None if log_dir is None else log_dir / "quality.jsonl")
+        scorer = CachedScorer(quality, None if log_dir is None else log_dir / QUALITIES)
         expected = expected_scores(run.quality(examples, scorer), quality, run)
     summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
     before, after = summary.rounds
     return StyleReport(before, after, summary.change, run, scorer.failed | run.failed)
+
+
+# --- what follows: the last sentences of the commands -----------------------------------------------------------------
+
+
+def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
+    """Say whether a model overrates its own outputs in the last round of a loop, and what refining changed."""
+    last, first, change = summary.rounds[-1]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
+    end, points = f"at {rounds} {summary.numbers[-1]}", f"{last.text()} points ({_interval(last)})"
+    found = conclude(
+        last.low,
+        last.high,
+        above=f"the model overrates its own outputs {end} by {points}",
+        below=f"the model underrates its own outputs {end} by {points}",
+        neither=f"no self-bias is shown {end}: {points}",
+        undefined="",
+    )
+    if not found:
+        why = last.reason or "too few items have both scores"
+        return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
+    moved = change.difference.estimate
+    tested = f"no significant change from {number(first.value)} at {summary.numbers[0]}"
+    if change.p_value < LEVEL:
+        more = "more" if moved > 0 else "less"
+        tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}, a significant change"
+    return f"{summary.name}: {found}; {tested}. External feedback decides better: 'evalbias compile refine'."
+
+
+def conclude_style(change: Comparison) -> str:
+    """Say whether a model overrates its own paraphrases."""
+    found = change["bias"].difference
+    shown = f"{number(found.estimate)} points (95 % interval {number(found.low)} to {number(found.high)})"
+    own = "paraphrased by itself, an output"
+    return conclude(
+        found.low,
+        found.high,
+        above=f"The model prefers its own style: {own} gains {shown} of undue score.",
+        below=f"The model does not prefer its own style: {own} loses {shown}.",
+        neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {shown}.",
+        undefined="Whether the model prefers its own style is undefined: quality and own scores are on different "
+        "scales.",
+    )
+
+
+def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
+    """Say whether a loop made outputs better.
+
+    Args:
+        quality: (t, n) expected scores of the outputs after each number of refinements.
+        source: Name of the source of these scores.
+        seed: Seed for the interval.
+    """
+    values = np.asarray(quality, dtype=np.float64)
+    if len(values) < 2:
+        return ""
+    found = MeanStatistic().interval(values[-1] - values[0], seed=seed)
+    shown = f"{number(found.estimate)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
+    why = found.reason or f"{source} scores too few of them"
+    return conclude(
+        found.low,
+        found.high,
+        above=f"The loop improves its outputs by {shown}.",
+        below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias compile refine').",
+        neither=f"The loop is not shown to improve its outputs: {shown}.",
+        undefined=f"Whether the loop improves its outputs is undefined: {why}.",
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"95 % interval {estimate.interval}, {count(estimate.n, 'item')}"

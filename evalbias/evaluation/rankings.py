@@ -13,6 +13,7 @@ from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, 
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Sample, compare, measured
 from evalbias.evaluation.judged import judge_examples
+from evalbias.evaluation.words import conclude, count
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
 from evalbias.measures.resample import MeanCorrelationStatistic, ShareStatistic
@@ -108,6 +109,26 @@ def ranking_agreement(
 
 def _by_document(agreement: Agreement) -> np.ndarray:
     return np.array(agreement.by_group, dtype=np.float64)
+
+
+def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
+    """Say whether rankings agree with people."""
+    if agreement is None:
+        return (
+            f"Nobody rated the outputs, so it is unknown whether these {count(documents, 'ranking')} are right; "
+            "'evalbias measure preference' tells whether the judge prefers a position or longer outputs."
+        )
+    found = agreement["spearman"]
+    shown = f"Spearman {found.text()} (95 % interval {found.interval}, {count(found.n, 'document')})"
+    return conclude(
+        found.low,
+        found.high,
+        above=f"The rankings agree with people better than chance does: {shown}.",
+        below=f"The rankings contradict people: {shown}. Do not use this judge.",
+        neither=f"The rankings are not shown to agree with people better than chance does: {shown}. Rate more "
+        "documents.",
+        undefined=f"Whether the rankings agree with people is undefined in {count(documents, 'document')}: give more.",
+    )
 
 
 # A compiled judge beside the baselines: the judge it was compiled from, and permutation debiasing of both.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from evalbias.evaluation.agreement import FLOORS
-from evalbias.evaluation.biases import EXPECTED, LikelihoodBias
+from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement, estimate_value
-from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.words import count, decimals, percent, share, title
 from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.audit import AGREEMENT, Audit, Finding
-from evalbias.evaluation.biases import EXPECTED
 from evalbias.evaluation.estimates import Comparison, Measurement
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS
-from evalbias.evaluation.loops import Aspect, LoopPair, LoopRun, LoopSummary, StyleReport
+from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS
+from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import STATUSES, ends, joined, number, p_text, percent, share, title
 from evalbias.measures.arrays import FloatArray
@@ -315,6 +314,9 @@ def _moved(name: str, before: float, after: float) -> str:
 
 @sections.register
 def _of_loop(result: LoopSummary, context: Context) -> Iterator[Section]:
+    if "bias" not in result.change:  # of another quality than the loop's own
+        yield Section(f"{result.name.capitalize()}, first and last output", [changes_table(result.change)])
+        return
     last = measurement_section(result.rounds[-1], f"Self-bias of {result.name}")
     drawing = rounds({result.name: (result.numbers, result.rounds)})
     question, *rest = last.blocks
@@ -327,11 +329,6 @@ def _of_loop(result: LoopSummary, context: Context) -> Iterator[Section]:
 def _of_pair(result: LoopPair, context: Context) -> Iterator[Section]:
     blocks: list[Block] = [plot(drawing) for drawing in changes(result.comparison)]
     yield Section(f"{result.second} against {result.first}", [*blocks, changes_table(result.comparison)])
-
-
-@sections.register
-def _of_aspect(result: Aspect, context: Context) -> Iterator[Section]:
-    yield Section(f"{result.name.capitalize()}, first and last output", [changes_table(result.change)])
 
 
 @sections.register

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evalbias.evaluation import Aspect, LoopPair, LoopRun, LoopSummary, StyleReport, doublings
+from evalbias.evaluation import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
 from evalbias.evaluation.audit import Audit, Finding, is_of_bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, Judged
@@ -387,7 +387,7 @@ def _refine_caption(report: RefineReport) -> str:
     )
 
 
-def aspects_table(aspects: Sequence[Aspect], *, judge: str) -> Table:
+def aspects_table(aspects: Sequence[LoopSummary], *, judge: str) -> Table:
     """Return one row an aspect: its mean before and after the loop, and the name of the judge."""
     table = Table(title=f"Besides quality, judged by {judge}", caption=SIGNIFICANCE)
     for heading in ("aspect", "first -> last output", "undefined"):

@@ -7,15 +7,10 @@ import pytest
 
 from evalbias.cli.run import keep
 from evalbias.evaluation import compare
-from evalbias.evaluation.conclusions import (
-    conclude_quality,
-    conclude_ranking,
-    conclude_self,
-    conclude_style,
-    worsened,
-)
+from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.estimates import Sample, measured
-from evalbias.evaluation.loops import summarize_loop
+from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style, summarize_loop
+from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.measures.resample import MeanStatistic
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 

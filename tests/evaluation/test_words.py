@@ -16,15 +16,11 @@ from planted import compared, scored
 from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.conclusions import (
-    conclude_quality,
-    conclude_ranking,
-    conclude_self,
-    conclude_style,
-    worsened,
-)
+from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.estimates import Sample, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
+from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
+from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.evaluation.words import coverage_warning
 from evalbias.measures.resample import MeanCorrelationStatistic
 from evalbias.report.plots import drawing_of, name_of, question_of

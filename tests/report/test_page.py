@@ -14,8 +14,8 @@ from fakes import Comparer, pair
 
 import evalbias
 from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
-from evalbias.evaluation.biases import measure_rounds
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.loops import measure_rounds
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.blocks import Facts, Section, Words
