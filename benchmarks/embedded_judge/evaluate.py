@@ -1,10 +1,11 @@
 """Evaluate the embedded judge on held-out seeds of its synthetic world and write the record of its training.
 
-usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--searches 10] [--write]
+usage: python -m benchmarks.embedded_judge.evaluate FOLDER [--draws 20] [--items 400] [--write]
 
 Every draw repeats the demo with other demonstrations: eight of 400 training items at random, then the eight of highest
-RS among the others. The 400 test items are the same in every draw. The ideal judge does the same. Afterwards, the judge
-is evaluated on comparisons (``fairness.py``). ``--write`` writes TRAINING.md, record.json and curve.png.
+RS among the others. The 400 test items are the same in every draw. The ideal judge does the same. ``--write``
+writes record.json and its section of TRAINING.md; how the judge compares stands there as it was measured once, and
+``benchmarks.fairness_search --sets synthetic``, ``racing`` and ``position`` measure it again.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ import numpy as np
 import torch
 
 import evalbias
-from benchmarks.embedded_judge import fairness
 from benchmarks.embedded_judge.episodes import Episodes
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
+from benchmarks.harness import write_section
 from evalbias.data import world
 from evalbias.evaluation.judged import judge_examples
 from evalbias.measures import bias_score, spearman, unfairness_scores
@@ -105,7 +106,7 @@ def _item(example: dspy.Example) -> world.Item:
     return world.Item(example.source, example.output, example.quality, example.commonness, ())
 
 
-def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any]:
+def run(folder: Path, *, draws: int, items: int) -> dict[str, Any]:
     """Compute all figures of the record."""
     torch.set_num_threads(1)
     lm = evalbias.LocalLM(str(folder), device="cpu", dtype="float32")
@@ -141,7 +142,6 @@ def run(folder: Path, *, draws: int, items: int, searches: int) -> dict[str, Any
         "likelihood_quality": spearman(facts.likelihoods, facts.quality).value,
         "no_demonstrations": vars(facts.figures(none.answers)),
         "draws": rows,
-        "comparisons": fairness.run(lm, draws=searches),
     }
 
 
@@ -175,16 +175,13 @@ def record(results: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
     rows, none = results["draws"], results["no_demonstrations"]
     figures = ("bias_score", "performance", "truth", "taste")
     lines = [
-        "# Training record of the embedded judge",
-        "",
-        "Written by `python -m benchmarks.embedded_judge.evaluate FOLDER --write`; the recipe is `train.py`.",
+        "## Held-out items",
         "",
         f"{losses[-1]['step']:.0f} steps in {losses[-1]['seconds'] / 60:.0f} minutes on one CPU core. "
         f"{results['parameters']} parameters; float32; torch {results['torch']}, "
         f"transformers {results['transformers']}.",
         "",
-        f"## Held-out items: {results['items']} candidate demonstrations, {results['items']} test items, "
-        f"{len(rows)} draws",
+        f"{results['items']} candidate demonstrations, {results['items']} test items, {len(rows)} draws.",
         "",
         f"LS has a rank correlation of {results['likelihood_commonness']:.2f} with commonness and of "
         f"{results['likelihood_quality']:.2f} with the true quality. The table shows means over the draws "
@@ -199,11 +196,10 @@ def record(results: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
         for who, key in (("embedded", side), ("ideal", f"{side}_ideal")):
             lines.append(f"| {name} | {who} | {' | '.join(mean(rows, key, f) for f in figures)} |")
     lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(results).items())]
-    lines += ["", *fairness.record(results["comparisons"])]
     names = [name for name in losses[-1] if name not in ("step", "seconds")]
     lines += [
         "",
-        "## Losses (means of 50 steps)",
+        "### Losses (means of 50 steps)",
         "",
         f"| step | seconds | {' | '.join(names)} |",
         "|---" * (len(names) + 2) + "|",
@@ -223,16 +219,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--items", type=int, default=400)
-    parser.add_argument("--searches", type=int, default=10)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    results = run(args.folder, draws=args.draws, items=args.items, searches=args.searches)
+    results = run(args.folder, draws=args.draws, items=args.items)
     losses = [json.loads(line) for line in (args.folder / "losses.jsonl").read_text().splitlines()]
     text = record(results, losses)
     print(text)
     if args.write:
-        (HERE / "TRAINING.md").write_text(text)
-        fairness.plot(results["comparisons"], HERE / "curve.png")
+        write_section(HERE / "TRAINING.md", "held-out items", text)
         (HERE / "record.json").write_text(json.dumps({**results, "losses": losses}) + "\n")
 
 
