@@ -22,7 +22,7 @@ from evalbias.evaluation.words import count
 from evalbias.lm.cache import CountingLM
 from evalbias.lm.contract import measuring, resolve_lm
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, choose
-from evalbias.programs.items import check_pairs, usable_item, usable_pair
+from evalbias.programs.items import check_two_candidates, read_item, read_pair
 from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import lock_folder
@@ -350,9 +350,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             ValueError: An example lacks a text that the student reads; it is named.
         """
         if isinstance(student, PairwiseJudge):
-            return [usable_pair(e, i) for i, e in enumerate(examples)]
+            return [read_pair(e, i) for i, e in enumerate(examples)]
         if isinstance(student, PointwiseJudge):
-            return [usable_item(e, i) for i, e in enumerate(examples)]
+            return [read_item(e, i) for i, e in enumerate(examples)]
         return list(examples)
 
     def input_of(self, example: dspy.Example) -> str:
@@ -368,7 +368,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):
-            check_pairs(valset)
+            check_two_candidates(valset)
             for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
                 check_disjoint(trainset, valset, key, noun="inputs")
         check_disjoint(trainset, valset, identity)

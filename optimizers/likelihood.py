@@ -55,7 +55,7 @@ from evalbias.optimizers.likelihood_rules import (
 )
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import usable_item
+from evalbias.programs.items import read_item
 from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, likelihood_scores, name_refused_items
 
 # Base of the optimizers against likelihood bias: the model of LS, the rule of choice, RS, and checks.
@@ -112,7 +112,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """See ``JudgeOptimizer``; the texts of an item without a human score are not read, and may be empty."""
         name = student.criterion.name
         return [
-            e if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False)) else usable_item(e, i)
+            e if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False)) else read_item(e, i)
             for i, e in enumerate(examples)
         ]
 

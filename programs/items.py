@@ -1,10 +1,10 @@
-"""What a judge can take: texts, candidates and labels, checked."""
+"""What a judge reads of an example: texts, candidates and labels. Every error names the item."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Number
 from typing import Any
 
@@ -14,11 +14,138 @@ from evalbias.data import cells
 from evalbias.data.cells import TIE, lone_surrogate
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score
-from evalbias.programs import prompts as prompt
+from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompts import LETTERS
 
-# Mapping of human scores, on any range, to the labels of a judge's scale.
+# Items and pairs. Judges, batches and optimizers read examples through these two functions.
+
+
+def read_item(example: Any, index: int | None = None) -> dspy.Example:
+    """Return an example that has a ``source`` and an ``output`` to score.
+
+    Args:
+        example: Item, or the texts of one call of a judge as a mapping.
+        index: Position of the item, which names it if it has no id; None for a call.
+
+    Raises:
+        ValueError: It is no ``dspy.Example``, or a text is missing, empty, of another type, or holds a lone surrogate.
+        TypeError: The judge was called with an example in place of a text.
+    """
+    item = _as_example(example, index, "output=...", "judge_metric")
+    check_item(item, f"the item {item_name(item, index)!r:.80}")
+    return item
+
+
+def read_pair(example: Any, index: int | None = None, *, most: int | None = len(prompts.LETTERS)) -> dspy.Example:
+    """Return an example with a ``source`` and different ``candidates``, which may be given as ``outputs``.
+
+    Args:
+        example: Pair, or more candidates of one source; or the arguments of one call of a judge as a mapping.
+        index: Position of the example, which names it if it has no id; None for a call.
+        most: Largest number of candidates; None for any number, of which some may be equal.
+
+    Raises:
+        ValueError: It is no ``dspy.Example``, has no or too few candidates, two are equal, or a text is missing, empty,
+            of another type, or holds a lone surrogate.
+        TypeError: The judge was called with an example in place of a text.
+    """
+    item = _as_example(example, index, "candidates=[..., ...]", "preference_metric")
+    if item.get("candidates") is None:
+        if item.get("outputs") is None:
+            raise _no_pair(item, index)
+        item = item.copy(candidates=item["outputs"])
+    name = f"the item {item_name(item, index)!r:.80}"
+    texts = check_candidates(item, name, most=most)
+    if most is not None and len(set(texts)) < len(texts):
+        raise ValueError(f"Two candidates of {name} are equal: give each candidate once.")
+    return item
+
+
+def check_item(item: Mapping[str, Any], name: str) -> None:
+    """Refuse an item or a demonstration whose ``source`` or ``output`` cannot be shown; ``name`` names it."""
+    for field in ("source", "output"):
+        _check_text(item, field, name)
+
+
+def check_candidates(item: Mapping[str, Any], name: str, *, most: int | None = len(prompts.LETTERS)) -> list[str]:
+    """Return the candidates of a pair or a demonstration, of which some may be equal, as a list.
+
+    Raises:
+        ValueError: There are fewer than 2 or more than ``most`` candidates, or a text cannot be shown.
+    """
+    candidates = item["candidates"]
+    listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
+    if not listed or len(candidates) < 2 or (most is not None and len(candidates) > most):
+        count = "2 or more" if most is None else f"2 to {most}"
+        raise ValueError(f"T{name[1:]} has the candidates {candidates!r:.80}: give a list of {count} texts.")
+    _check_text(item, "source", name)
+    for number, text in enumerate(candidates, start=1):
+        if problem := _unshown(text):
+            raise ValueError(f"Candidate {number} of {name} {problem}: give a text.")
+    return list(candidates)
+
+
+def candidates_of(example: dspy.Example) -> Sequence[Any]:
+    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
+    given = example.get("candidates") or example.get("outputs") or ()
+    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
+
+
+def check_two_candidates(examples: Sequence[dspy.Example]) -> None:
+    """Refuse examples with another number of candidates than two.
+
+    Raises:
+        ValueError: There is such an example; it is named.
+    """
+    for index, example in enumerate(examples):
+        if not candidates_of(example):
+            raise _no_pair(example, index)
+
+
+def text_problem(value: Any) -> str | None:
+    """Say what keeps a value from being shown to a judge as a text, such as "is empty"; None if nothing does."""
+    if value is None:
+        return "is None"
+    if not isinstance(value, str | Number):  # a model would read Python's notation of a list or an object
+        return f"is a {type(value).__name__}, not a text"
+    if not str(value).strip():
+        return "is empty"
+    surrogate = lone_surrogate(str(value))
+    return surrogate and f"holds {surrogate}"
+
+
+def _check_text(item: Mapping[str, Any], field: str, name: str) -> None:
+    problem = _unshown(item.get(field)) if field in item else "is missing"
+    if problem:
+        raise ValueError(f"{field!r} of {name} {problem}: give a text.")
+
+
+def _unshown(value: Any) -> str | None:
+    """Say what keeps a value from being shown as it is; numbers are no texts here."""
+    return text_problem(value) or (None if isinstance(value, str) else f"is {value!r:.80}")
+
+
+def _as_example(example: Any, index: int | None, texts: str, metric: str) -> dspy.Example:
+    if index is None and not isinstance(example, dspy.Example):
+        example = dspy.Example(example)
+        if isinstance(example.source, dspy.Example):
+            raise TypeError(
+                "The judge was called with an example in place of a text. To use it as a metric, pass "
+                f"metric=evalbias.{metric}(judge); to judge an example, call judge(**example.inputs())."
+            )
+    if not isinstance(example, dspy.Example):
+        raise ValueError(f"The example {index} is a {type(example).__name__}: give dspy.Example(source=..., {texts}).")
+    return example
+
+
+def _no_pair(example: dspy.Example, index: int | None) -> ValueError:
+    return ValueError(
+        f"The item {item_name(example, index)!r:.80} does not have two candidates: give pairs; evalbias.data.pairs "
+        "makes them."
+    )
+
+
+# Labels: people's scores on a judge's scale, and the candidate of a pair that people prefer.
 
 
 def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None = None) -> str:
@@ -71,34 +198,6 @@ def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | No
         raise ValueError(f"The item {item_name(example)!r:.80} has no label. {error}") from error
 
 
-def check_no_metric(source: Any, factory: str) -> None:
-    """Refuse an example in place of a text, as a judge gets it that is itself called as a metric.
-
-    Raises:
-        TypeError: It is an example; the message names the factory that makes a metric of a judge.
-    """
-    if isinstance(source, dspy.Example):
-        raise TypeError(
-            "The judge was called with an example in place of a text. To use it as a metric, pass "
-            f"metric=evalbias.{factory}(judge); to judge an example, call judge(**example.inputs())."
-        )
-
-
-def text_problem(value: Any) -> str | None:
-    """Say what keeps a value from being shown to a judge as a text, such as "is empty"; None if nothing does."""
-    if value is None:
-        return "is None"
-    if not isinstance(value, str | Number):  # a model would read Python's notation of a list or an object
-        return f"is a {type(value).__name__}, not a text"
-    if not str(value).strip():
-        return "is empty"
-    surrogate = lone_surrogate(str(value))
-    return surrogate and f"holds {surrogate}"
-
-
-# Labels of pairs: which candidate people prefer, read in one place for metrics, demonstrations and optimizers.
-
-
 FIELDS = ("preference", "better")
 """Fields of a pair that may hold its label; the first one that is given counts."""
 
@@ -110,7 +209,7 @@ def preference_label(example: Any) -> str | None:
         ValueError: See ``people_choice``.
     """
     choice = people_choice(example)
-    return None if math.isnan(choice) else answer_of(choice)
+    return None if math.isnan(choice) else letter_of(choice)
 
 
 def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | None = None) -> float:
@@ -137,118 +236,6 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
     return math.nan
 
 
-def answer_of(choice: float) -> str:
+def letter_of(choice: float) -> str:
     """Return a choice, as ``evalbias.data.cells.choice`` reads it, in the judge's words."""
-    return prompt.TIE if choice == TIE else prompt.LETTERS[int(choice)]
-
-
-def check_candidates(source: str, candidates: Sequence[str]) -> list[str]:
-    """Return the candidates of one source as a list.
-
-    Raises:
-        ValueError: There are fewer than 2 or more than 26 candidates, a text is empty or holds a lone
-            surrogate, or two candidates are equal.
-    """
-    check_no_metric(source, "preference_metric")
-    texts = candidate_texts(source, candidates)
-    if len(set(texts)) < len(texts):
-        raise ValueError(f"Two candidates of the source {_named(source)} are equal: give each candidate once.")
-    return texts
-
-
-def candidate_texts(source: str, candidates: Sequence[str]) -> list[str]:
-    """Return the candidates of one source, of which some may be equal, as a list.
-
-    Raises:
-        ValueError: There are fewer than 2 or more than 26 candidates, or a text is empty or holds a lone surrogate.
-    """
-    named = _named(source)
-    listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
-    if not listed or not 2 <= len(candidates) <= len(LETTERS):
-        most = len(LETTERS)
-        raise ValueError(f"The source {named} has the candidates {candidates!r:.80}: give a list of 2 to {most} texts.")
-    for text in (source, *candidates):
-        if not isinstance(text, str) or not text.strip():
-            raise ValueError(f"A text of the source {named} is {text!r:.80}: give texts that are not empty.")
-        if problem := lone_surrogate(text):
-            raise ValueError(f"A text of the source {named} holds {problem}: write the character whole, or remove it.")
-    return list(candidates)
-
-
-def _named(source: Any) -> str:
-    return f"{source[:60]!r}..." if isinstance(source, str) else repr(source)
-
-
-# Checks of the examples that a judge is given: each has the texts that the judge reads, or the error names it.
-
-
-def usable_pair(example: Any, index: int) -> dspy.Example:
-    """Return an example with ``candidates``, which may be given as ``outputs``.
-
-    Args:
-        example: Pair, or more candidates of one ``source``.
-        index: Position of the example, which names it if it has no id.
-
-    Raises:
-        ValueError: It is no ``dspy.Example``, has no candidates, or they cannot be compared; see ``check_candidates``.
-    """
-    _check_example(example, index, "candidates=[..., ...]")
-    if example.get("candidates") is None:
-        if example.get("outputs") is None:
-            raise _no_pair(example, index)
-        example = example.copy(candidates=example["outputs"])
-    try:
-        check_candidates(example.get("source"), example["candidates"])
-    except ValueError as error:
-        raise ValueError(f"The example {item_name(example, index)!r:.80} cannot be compared. {error}") from error
-    return example
-
-
-def candidates_of(example: dspy.Example) -> Sequence[Any]:
-    """Return the two candidates of a pair (``candidates`` or ``outputs``); empty where there are not two."""
-    given = example.get("candidates") or example.get("outputs") or ()
-    return given if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2 else ()
-
-
-def check_pairs(examples: Sequence[dspy.Example]) -> None:
-    """Refuse examples without two candidates.
-
-    Raises:
-        ValueError: An example has another number of candidates; it is named.
-    """
-    for index, example in enumerate(examples):
-        if not candidates_of(example):
-            raise _no_pair(example, index)
-
-
-def usable_item(example: Any, index: int) -> dspy.Example:
-    """Return an example that has a ``source`` and an ``output`` to score.
-
-    Args:
-        example: Item.
-        index: Position of the example, which names it if it has no id.
-
-    Raises:
-        ValueError: It is no ``dspy.Example``, or a text is missing, empty, of another type, or holds a lone surrogate.
-    """
-    _check_example(example, index, "output=...")
-    for field in ("source", "output"):
-        value = example.get(field)
-        problem = "is missing" if field not in example else text_problem(value)
-        if problem is None and not isinstance(value, str):
-            problem = f"is {value!r:.80}"
-        if problem:
-            raise ValueError(f"{field!r} of the item {item_name(example, index)!r:.80} {problem}: give a text.")
-    return example
-
-
-def _check_example(example: Any, index: int, texts: str) -> None:
-    if not isinstance(example, dspy.Example):
-        raise ValueError(f"The example {index} is a {type(example).__name__}: give dspy.Example(source=..., {texts}).")
-
-
-def _no_pair(example: dspy.Example, index: int) -> ValueError:
-    return ValueError(
-        f"The example {item_name(example, index)!r:.80} does not have two candidates: give pairs; evalbias.data.pairs "
-        "makes them."
-    )
+    return prompts.TIE if choice == TIE else prompts.LETTERS[int(choice)]

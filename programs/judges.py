@@ -1,4 +1,8 @@
-"""Judges that score: prompt, answers and calibration as one DSPy program."""
+"""Judges: the base of those that score and those that compare, and the judge that scores.
+
+One judgment runs through four steps: ``read`` checks the texts, ``questions`` makes the inputs of the judge's
+``dspy.Predict`` of them, the answers become ``row``s of fields, and ``predictions`` corrects and averages these.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import inspect
 import math
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, TypeVar
@@ -16,155 +21,320 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.callback import with_callbacks
 
-from evalbias.data.cells import number
+from evalbias.data import cells
 from evalbias.data.items import item_name
 from evalbias.lm.contract import Sampling, aask, ask, awrite, measuring, resolve_lm, write, written
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, chunk_of, settled, stacked, unanswered
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import check_no_metric, label_of, text_problem, usable_item
-from evalbias.programs.prompts import Message, item_text, judge_head, likelihood_messages
-from evalbias.programs.saved import (
-    CriterionSetting,
-    Predictor,
-    Program,
-    SamplingSetting,
-    Setting,
-    load_program,
-    saved_criterion,
-)
+from evalbias.programs.items import check_item, label_of, read_item
+from evalbias.programs.prompts import Message, judge_messages, likelihood_messages
+from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, load_program, one_of
 from evalbias.values import get_logger
 
-# Adapter that turns a judge's signature, demonstrations and inputs into one judgment.
-#
-# A measured answer does not depend on sampling settings, so only ``cache`` and ``rollout_id`` of a call's settings are
-# passed to the model; ``direct`` scoring decodes greedily, and ``sampled`` scoring has settings of its own.
-
-
-PASSED_SETTINGS = ("cache", "rollout_id")
+SCORINGS = ("expected", "sampled", "direct")
 MAX_SCORE_TOKENS = 8
 """Largest number of tokens that direct scoring generates."""
+PASSED_SETTINGS = ("cache", "rollout_id")
+"""Settings of a call that are DSPy's own. A measured answer does not depend on others; direct scoring is greedy."""
 
-_GREEDY = lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS)
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?!\d)(?![\w.]*\d)")
+Refused = Literal["undefined", "raise"]
+Answer = TypeVar("Answer")
+
+logger = get_logger(__name__)
 
 
-class JudgmentAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that asks for the score's distribution (``expected``, ``sampled``) or a written score (``direct``)."""
+class SamplingSetting(Setting[Sampling | None]):
+    """Settings by which ``scoring="sampled"`` asks; None with any other scoring."""
 
-    def __init__(self, criterion: Criterion, scoring: str, sampling: Sampling | None = None) -> None:
+    def __get__(self, program: Any, owner: type | None = None) -> Sampling | None:
+        return super().__get__(program) if program.scoring == "sampled" else None
+
+    def __set__(self, program: Any, value: Sampling | None) -> None:
+        if value is not None and program.scoring != "sampled":
+            raise ValueError(
+                f"scoring={program.scoring!r} does not sample: leave sampling out, or give scoring='sampled'."
+            )
+        super().__set__(program, Sampling() if value is None else value)
+
+
+def _check_sampling(name: str, value: Any) -> None:
+    if not isinstance(value, Sampling):
+        raise ValueError(f"{name}={value!r} is no Sampling: give evalbias.Sampling(samples=...).")
+
+
+class UnlabeledDemos(UserWarning):
+    """Demonstrations are not shown to a judge, because they have no answer."""
+
+
+class Judge(Program):
+    """A criterion, one prompt, and how its model is asked: the base of judges that score and judges that compare.
+
+    A kind of judge declares its ``scoring`` and writes ``read``, ``questions``, ``labels``, ``prompt``, ``shown_demo``,
+    ``row`` and ``predictions``.
+
+    Attributes:
+        predict: The ``dspy.Predict`` of the prompt; optimizers change its instructions and demonstrations.
+        label_fields: Fields of a demonstration that may hold its answer.
+    """
+
+    label_fields: tuple[str, ...]
+    predict: Predictor
+    scoring: Setting[str]
+    criterion = Setting[Criterion](
+        instance_of(Criterion, "a criterion, evalbias.Criterion(NAME, DEFINITION)"),
+        dump=asdict,
+        load=lambda fields: Criterion(**fields),
+    )
+    sampling = SamplingSetting(
+        _check_sampling,
+        dump=lambda value: value and asdict(value),
+        load=lambda saved: Sampling() if saved is None else Sampling(**saved),
+    )
+
+    def read(self, example: Any, index: int | None = None) -> dspy.Example:
+        """Return an example whose texts are checked; calls, batches and optimizers read through this."""
+        raise NotImplementedError
+
+    def questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        """Return the inputs of ``predict`` to ask about an item."""
+        raise NotImplementedError
+
+    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the answers to choose from."""
+        raise NotImplementedError
+
+    def prompt(self, instructions: str, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question; ``demos`` are those of ``shown``."""
+        raise NotImplementedError
+
+    def shown_demo(self, demo: Mapping[str, Any], name: str) -> Any:
+        """Return the texts and the answer of a demonstration; ``name`` names it in errors."""
+        raise NotImplementedError
+
+    def row(self, answer: ChoiceLogprobs | str) -> dict[str, Any]:
+        """Return the fields of one answer, as DSPy's traces keep it."""
+        raise NotImplementedError
+
+    def predictions(
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: Refused
+    ) -> list[dspy.Prediction]:
+        """Return one prediction for each item from the rows of its questions."""
+        raise NotImplementedError
+
+    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return what the prompt shows of demonstrations; those without an answer are left out, with a warning.
+
+        DSPy's optimizers give the examples of a whole pipeline to every predictor in it.
+
+        Raises:
+            ValueError: A text is missing or empty, or the answer is none of the labels; the demonstration is named.
+        """
+        own = [demo for demo in demos if any(name in demo for name in self.label_fields)]
+        if len(own) < len(demos):
+            warnings.warn(
+                f"{len(demos) - len(own)} of {len(demos)} demonstrations are not shown to the judge of "
+                f"{self.criterion.title}: they have no {' or '.join(map(repr, self.label_fields))}. Label a training "
+                "set of the judge with evalbias.programs.labeled(examples, criterion).",
+                UnlabeledDemos,
+                stacklevel=2,
+            )
+        return [self.shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
+
+    def messages(self, example: Mapping[str, Any]) -> list[Message]:
+        """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
+        return self.prompt(self.predict.signature.instructions, self.shown(self.predict.demos), example)
+
+    def measuring(self, lm: Any) -> Any:
+        """Return the model to ask for choices: ``lm``, or its repeated answers."""
+        return measuring(lm, self.sampling)
+
+    def judged(self, item: dspy.Example) -> dspy.Prediction:
+        """Judge one item that was read."""
+        with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
+            rows = [self.predict(**question) for question in self.questions(item)]
+        return self.predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
+
+    async def ajudged(self, item: dspy.Example) -> dspy.Prediction:
+        """Judge one item asynchronously; what corrections ask besides runs in a thread."""
+        with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
+            rows = [await self.predict.acall(**question) for question in self.questions(item)]
+        done = await asyncio.to_thread(self.predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
+        return done[0]
+
+    def batch(
+        self,
+        examples: Sequence[dspy.Example],
+        *,
+        lm: MeasuringLM | None = None,
+        progress: Callable[[int], None] | None = None,
+        chunk: int | None = None,
+        refused: Refused = "undefined",
+        **options: Any,
+    ) -> list[dspy.Prediction]:
+        """Judge many items in few calls of the model.
+
+        Each judgment is reported to DSPy's callbacks, such as MLflow's tracing, as if it were a call of its own. DSPy's
+        traces do not hold it, so that BootstrapFewShot finds no demonstrations in a batch.
+
+        Args:
+            examples: Examples with ``source`` and ``output``; or for a judge that compares, with ``source`` and
+                ``candidates`` (or ``outputs``), whose numbers may differ.
+            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
+            progress: Function that is called after every chunk with the number of prompts just answered.
+            chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
+                at the same time.
+            refused: ``"undefined"`` leaves items undefined that the model cannot take, for example because they are too
+                long, logs their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
+            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed,
+                but for ``return_failed_examples``.
+
+        Returns:
+            One prediction per example, in order, with the fields of ``forward``. A calibration for position that
+            ``calibrate`` has not fitted is fitted to these examples; ``pride`` and ``calibraeval`` then need every
+            order (permutation).
+
+        Raises:
+            NotImplementedError: The judge is calibrated for likelihood, and the model reports no likelihoods.
+            ValueError: An example is no ``dspy.Example``, or lacks a text; the message names it.
+        """
+        check_batch_options(options)
+        items = [self.read(example, index) for index, example in enumerate(examples)]
+        lm = resolve_lm(lm, self.predict)
+        asked = [(item, question) for item in items for question in self.questions(item)]
+        answered = iter(self.ask(asked, lm, chunk=chunk, refused=refused, progress=progress))
+        rows = [[next(answered) for _ in self.questions(item)] for item in items]
+        done = self.predictions(items, rows, lm, refused)
+        tell_callbacks(self, items, done)
+        return done
+
+    def ask(
+        self,
+        asked: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
+        lm: Any,
+        *,
+        chunk: int | None = None,
+        refused: Refused = "undefined",
+        progress: Callable[[int], None] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the row of every question, (item that it is about, inputs of ``predict``), asked in chunks.
+
+        The row of a question that the model refuses also says why (``undefined``).
+        """
+        instructions, demos = self.predict.signature.instructions, self.shown(self.predict.demos)
+        kinds: dict[tuple[str, ...], list[int]] = {}  # one call asks for one set of labels
+        for place, (_, inputs) in enumerate(asked):
+            kinds.setdefault(self.labels(inputs), []).append(place)
+        size, rows = chunk or chunk_of(lm), {}
+        for labels, places in kinds.items():
+            if self.scoring == "direct":
+                answer: Callable[[Sequence[Any]], Sequence[Any]] = lambda some: written(  # noqa: E731
+                    lm, some, max_tokens=MAX_SCORE_TOKENS
+                )
+                missing: Any = ""
+            else:
+                model, missing = self.measuring(lm), unanswered(labels)
+                answer = lambda some: model.choice_logprobs(some, labels).rows()  # noqa: E731, B023
+            for start in range(0, len(places), size):
+                part = places[start : start + size]
+                prompts = [self.prompt(instructions, demos, asked[place][1]) for place in part]
+                answers, why = answer_items(answer, prompts, [asked[place][0] for place in part], refused=refused)
+                for number, place in enumerate(part):
+                    rows[place] = self.row(answers.get(number, missing)) | (
+                        {"undefined": why[number]} if number in why else {}
+                    )
+                if progress is not None:
+                    progress(len(part))
+        return [rows[place] for place in range(len(asked))]
+
+    @classmethod
+    def from_state(cls: type[AnyJudge], state: dict[str, Any]) -> AnyJudge:
+        """Construct the judge whose ``dump_state`` is given, and check that its demonstrations can be shown."""
+        judge = cls(saved_criterion(state))  # type: ignore[call-arg]
+        judge.load_state(state)
+        judge.shown(judge.predict.demos)
+        return judge
+
+
+AnyJudge = TypeVar("AnyJudge", bound=Judge)
+
+
+class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
+    """Adapter that asks the questions of a judge in its own prompt."""
+
+    def __init__(self, judge: Judge) -> None:
         super().__init__()
-        self.criterion = criterion
-        self.scoring = scoring
-        self.sampling = sampling
+        self.judge = judge
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one judgment."""
-        return self.prompts(signature, demos, [inputs])[0]
-
-    def prompts(
-        self, signature: Any, demos: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Any]]
-    ) -> list[list[Message]]:
-        """Return the messages of one judgment per item; the demonstrations are rendered once."""
-        shown = [(text_field(d, "source"), text_field(d, "output"), self._label(d)) for d in demos]
-        head = judge_head(self.criterion, demos=shown, instructions=signature.instructions)
-        return [[*head, self._item_message(item)] for item in items]
-
-    def _item_message(self, item: Mapping[str, Any]) -> Message:
-        text = item_text(self.criterion, text_field(item, "source"), text_field(item, "output"))
-        return {"role": "user", "content": text}
-
-    def _label(self, demo: Mapping[str, Any]) -> str:
-        named = f"demonstration {item_name(demo)!r:.80}"
-        score = number(demo.get("score"), f"The score of the {named}", texts=True)
-        if math.isnan(score):
-            raise ValueError(
-                f"The {named} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
-            )
-        try:
-            return label_of(score, self.criterion)
-        except ValueError as error:
-            raise ValueError(f"The {named} has no label. {error}") from error
+        return self.judge.prompt(signature.instructions, self.judge.shown(demos), inputs)
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment; see ``dspy.Adapter``."""
-        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
-        if self.scoring == "direct":
-            return [written_score(self.criterion, write(lm, messages, _GREEDY, **options))]
-        return expected_scores(self.criterion, ask(lm, messages, self.criterion.labels, self.sampling, **options))
+        judge, messages = self.judge, self.format(signature, demos, inputs)
+        options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+        if judge.scoring == "direct":
+            return [judge.row(write(lm, messages, _GREEDY, **options))]
+        return [judge.row(ask(lm, messages, judge.labels(inputs), judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
-        messages, options = self.format(signature, demos, inputs), call_options(lm_kwargs)
-        if self.scoring == "direct":
-            return [written_score(self.criterion, await awrite(lm, messages, _GREEDY, **options))]
-        answer = await aask(lm, messages, self.criterion.labels, self.sampling, **options)
-        return expected_scores(self.criterion, answer)
+        judge, messages = self.judge, self.format(signature, demos, inputs)
+        options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+        if judge.scoring == "direct":
+            return [judge.row(await awrite(lm, messages, _GREEDY, **options))]
+        return [judge.row(await aask(lm, messages, judge.labels(inputs), judge.sampling, **options))]
 
 
-def call_options(lm_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a call that are DSPy's own, not the model's."""
-    return {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+_GREEDY = lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS)
 
 
-def text_field(item: Mapping[str, Any], name: str) -> str:
-    """Return a field that must be a text that is not empty.
+def check_batch_options(options: Mapping[str, Any]) -> None:
+    """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change what it returns."""
+    unknown = sorted(set(options) - set(inspect.signature(dspy.Module.batch).parameters))
+    if unknown:
+        raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
+    if options.get("return_failed_examples"):
+        raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
+
+
+def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predictions: Sequence[dspy.Prediction]) -> None:
+    """Report each judgment of a batch to DSPy's callbacks (MLflow's tracing and others), as if it had been a call.
+
+    The time of the call is not reported.
+    """
+    if not (dspy.settings.callbacks or program.callbacks):
+        return
+    fields = list(program.predict.signature.input_fields)
+    for item, prediction in zip(items, predictions, strict=True):
+
+        @with_callbacks  # type: ignore[untyped-decorator]
+        def call(instance: dspy.Module, *args: Any, **kwargs: Any) -> dspy.Prediction:
+            """Return the prediction; the arguments are named as those of ``dspy.Module.__call__``."""
+            return prediction  # noqa: B023
+
+        call(program, **{name: item[name] for name in fields})
+
+
+def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:
+    """Return the criterion in the state of a judge, in the ``part`` of the state that holds its settings.
 
     Raises:
-        ValueError: The field is missing, empty, not a text, or holds a lone surrogate.
+        ValueError: The state holds no criterion.
     """
-    value = item.get(name)
-    check_no_metric(value, "judge_metric")
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name!r} is {value!r:.80} in {_named(item)}: give a text that is not empty.")
-    if problem := text_problem(value):
-        raise ValueError(f"{name!r} of {_named(item)} {problem}: write the character whole, or remove it.")
-    return value
-
-
-def _named(item: Mapping[str, Any]) -> str:
-    return f"the item {item['id']!r:.80}" if item.get("id") is not None else f"{str(dict(item))[:80]!r}..."
-
-
-def expected_scores(criterion: Criterion, answer: ChoiceLogprobs) -> list[dict[str, Any]]:
-    """Return the fields of a prediction for each row; the score is the expectation (Ohi et al. 2024, eq 7).
-
-    Score and mode are NaN if no label has any probability.
-    """
-    rows = zip(answer.probabilities, answer.coverage, strict=True)
-    return [
-        _expected(criterion, dict(zip(criterion.labels, p.tolist(), strict=True)), float(c), answer.samples)
-        for p, c in rows
-    ]
-
-
-def _expected(
-    criterion: Criterion, distribution: dict[str, float], coverage: float, samples: int | None
-) -> dict[str, Any]:
-    score = sum(value * distribution[label] for value, label in zip(criterion.values, criterion.labels, strict=True))
-    mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
-    return {"score": score, "distribution": distribution, "mode": mode, "coverage": coverage, "samples": samples}
-
-
-def written_score(criterion: Criterion, text: str) -> dict[str, Any]:
-    """Read the first whole number of a text as the score; NaN without a number or if it is off the scale."""
-    match = _NUMBER.search(text)
-    score = float(match.group()) if match and match.group() in criterion.labels else math.nan
-    return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
+    try:
+        return Criterion(**state[part]["criterion"])
+    except MALFORMED as error:
+        raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error
 
 
 # Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error.
-
-
-Answer = TypeVar("Answer")
-Refused = Literal["undefined", "raise"]
-
-logger = get_logger(__name__)
 
 
 def answer_items(
@@ -297,117 +467,18 @@ def likelihoods_and_refusals(
     return values, {i: why[text] for i, text in enumerate(texts) if text in why}
 
 
-# Likelihood calibration of a judge: its place among the saved settings, and what it does to predictions.
+# The judge that scores one output at a time.
 
 
-class LikelihoodCalibrationSetting(Setting[LikelihoodCalibration | None]):
-    """The likelihood calibration of a judge, which is fitted; None if there is none."""
-
-    since_later = True
-
-    def dump(self, value: LikelihoodCalibration | None) -> Any:
-        """Return the fields."""
-        return None if value is None else asdict(value)
-
-    def load(self, saved: Any, current: LikelihoodCalibration | None) -> LikelihoodCalibration | None:
-        """Return the calibration with these fields."""
-        if saved is None:
-            return None
-        bounds = saved.get("bounds")  # a list in JSON; missing in older files
-        return LikelihoodCalibration(**{**saved, "bounds": None if bounds is None else tuple(bounds)})
-
-    def reset(self, value: LikelihoodCalibration | None) -> LikelihoodCalibration | None:
-        """Return no calibration."""
+def calibration_of(saved: Any) -> LikelihoodCalibration | None:
+    """Return the likelihood calibration of JSON data."""
+    if saved is None:
         return None
+    bounds = saved.get("bounds")  # a list in JSON; missing in older files
+    return LikelihoodCalibration(**{**saved, "bounds": None if bounds is None else tuple(bounds)})
 
 
-def calibrated_fields(
-    fields: Sequence[Mapping[str, Any]],
-    examples: Sequence[dspy.Example],
-    calibration: LikelihoodCalibration,
-    *,
-    criterion: Criterion,
-    lm: Any,
-    refused: Refused = "undefined",
-) -> list[dict[str, Any]]:
-    """Correct the scores of predictions for the likelihood of what was judged.
-
-    Args:
-        fields: Fields of one prediction per example.
-        examples: Examples with ``source`` and ``output``.
-        calibration: Correction.
-        criterion: The judge's criterion.
-        lm: The judge's model, which also measures the likelihoods.
-        refused: See ``PointwiseJudge.batch``.
-
-    Returns:
-        The fields with the corrected ``score``, and with ``raw_score`` and ``likelihood`` (LS in nats) besides. Where
-        the likelihood is refused, ``score`` is NaN and ``undefined`` says why.
-
-    Raises:
-        NotImplementedError: The model reports no likelihoods.
-    """
-    try:
-        likelihoods, reasons = likelihoods_and_refusals(
-            examples, criterion, measuring(lm), reduction=calibration.reduction, refused=refused
-        )
-    except NotImplementedError as error:
-        raise NotImplementedError(
-            f"The judge of {criterion.name} corrects its scores for likelihood, which this model does not report. "
-            f"{error} Or set judge.likelihood_calibration = None for uncorrected scores."
-        ) from error
-    raw = np.array([row["score"] for row in fields], dtype=np.float64)
-    scores = calibration(raw, likelihoods, scale=criterion.scale)
-    return [
-        {
-            **({"undefined": reasons[i]} if i in reasons else {}),
-            **row,  # a judgment that was refused itself keeps its own reason
-            "score": float(score),
-            "raw_score": row["score"],
-            "likelihood": float(likelihood),
-        }
-        for i, (row, score, likelihood) in enumerate(zip(fields, scores, likelihoods, strict=True))
-    ]
-
-
-# Report the judgments of a batch to DSPy's callbacks, as if each had been a call of its own.
-#
-# DSPy's tracing (MLflow's autolog and other tools) sees programs through callbacks around every call. A batch asks the
-# model without calling the program once per item, so its judgments would be invisible.
-
-
-def tell_callbacks(
-    program: dspy.Module, inputs: Sequence[Mapping[str, Any]], predictions: Sequence[dspy.Prediction]
-) -> None:
-    """Report each judgment with its inputs and prediction; the time of the call is not reported.
-
-    Args:
-        program: Program that judged.
-        inputs: (n,) arguments of each call.
-        predictions: (n,) results.
-    """
-    if not (dspy.settings.callbacks or program.callbacks):
-        return
-    for arguments, prediction in zip(inputs, predictions, strict=True):
-        _tell(program, arguments, prediction)
-
-
-def _tell(program: dspy.Module, arguments: Mapping[str, Any], prediction: dspy.Prediction) -> None:
-    @with_callbacks  # type: ignore[untyped-decorator]
-    def call(instance: dspy.Module, *args: Any, **kwargs: Any) -> dspy.Prediction:
-        """Return the prediction; the arguments are named as those of ``dspy.Module.__call__``."""
-        return prediction
-
-    call(program, **arguments)
-
-
-# The pointwise judge, a DSPy program that scores one output at a time.
-
-
-SCORINGS = ("expected", "sampled", "direct")
-
-
-class PointwiseJudge(Program):
+class PointwiseJudge(Judge):
     """Scores an output against one criterion.
 
     Args:
@@ -432,10 +503,15 @@ class PointwiseJudge(Program):
     """
 
     kind = "pointwise judge"
-    criterion = CriterionSetting()
-    scoring = Setting(*SCORINGS)
-    sampling = SamplingSetting()
-    likelihood_calibration = LikelihoodCalibrationSetting()
+    label_fields = ("score", "scores")
+    scoring = Setting[str](one_of(*SCORINGS))
+    likelihood_calibration = Setting[LikelihoodCalibration | None](
+        instance_of(LikelihoodCalibration, "a LikelihoodCalibration or None", optional=True),
+        dump=lambda value: None if value is None else asdict(value),
+        load=calibration_of,
+        fitted=None,
+        later=True,
+    )
 
     def __init__(
         self,
@@ -473,134 +549,102 @@ class PointwiseJudge(Program):
             PromptRefused: The model refuses the prompt, for example because it is too long.
             NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
         """
-        with dspy.context(adapter=self._adapter()):
-            prediction = self.predict(source=source, output=output)
-        return self._calibrated(prediction, source, output)
+        return self.judged(self.read({"source": source, "output": output}))
 
     async def aforward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output asynchronously; see ``forward``."""
-        with dspy.context(adapter=self._adapter()):
-            prediction = await self.predict.acall(source=source, output=output)
-        return await asyncio.to_thread(self._calibrated, prediction, source, output)
+        return await self.ajudged(self.read({"source": source, "output": output}))
 
-    def _calibrated(self, prediction: dspy.Prediction, source: str, output: str) -> dspy.Prediction:
-        """Correct one prediction for likelihood, if the judge is calibrated."""
-        if self.likelihood_calibration is None:
-            return prediction
-        item = dspy.Example(source=source, output=output)
-        (fields,) = self._corrected([prediction.toDict()], [item], resolve_lm(None, self.predict), "raise")
-        return dspy.Prediction(**fields)
+    def read(self, example: Any, index: int | None = None) -> dspy.Example:
+        """Return an example whose ``source`` and ``output`` are checked; see ``read_item``."""
+        return read_item(example, index)
 
-    def batch(
-        self,
-        examples: Sequence[dspy.Example],
-        *,
-        lm: MeasuringLM | None = None,
-        progress: Callable[[int], None] | None = None,
-        chunk: int | None = None,
-        refused: Refused = "undefined",
-        **options: Any,
-    ) -> list[dspy.Prediction]:
-        """Judge many outputs in few calls of the model.
+    def questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        """Return the one question about an item."""
+        return [{"source": item["source"], "output": item["output"]}]
 
-        Each judgment is reported to DSPy's callbacks, such as MLflow's tracing, as if it were a call of its own.
+    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the scores of the scale as texts."""
+        return self.criterion.labels
 
-        Args:
-            examples: Examples with ``source`` and ``output``.
-            lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
-            progress: Function that is called after every chunk with the number of judgments just done.
-            chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
-                at the same time.
-            refused: ``"undefined"`` leaves items undefined that the model cannot take, for example because they are too
-                long, logs their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
-            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed,
-                but for ``return_failed_examples``.
-
-        Returns:
-            One prediction per example, in order, with the fields of ``forward``.
-
-        Raises:
-            NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
-            ValueError: An example is no ``dspy.Example``, or lacks a text; the message names it.
-        """
-        check_batch_options(options)
-        predictions: list[dspy.Prediction] = []
-        examples = [usable_item(e, i) for i, e in enumerate(examples)]
-        lm = resolve_lm(lm, self.predict)
-        size = chunk or chunk_of(lm)
-        for start in range(0, len(examples), size):
-            part = examples[start : start + size]
-            rows = self._scores(lm, part, refused)
-            done = [dspy.Prediction(**row) for row in self._corrected(rows, part, lm, refused)]
-            tell_callbacks(self, [{"source": e["source"], "output": e["output"]} for e in part], done)
-            predictions += done
-            if progress is not None:
-                progress(len(part))
-        return predictions
-
-    def _scores(self, lm: Any, examples: Sequence[dspy.Example], refused: Refused) -> list[dict[str, Any]]:
-        """Return the fields of a prediction for each example; those of a refused one also say why."""
-        prompts = self._prompts(examples)
-        if self.scoring == "direct":
-            texts, reasons = answer_items(
-                lambda some: written(lm, some, max_tokens=MAX_SCORE_TOKENS), prompts, examples, refused=refused
-            )
-            rows = [written_score(self.criterion, texts.get(i, "")) for i in range(len(prompts))]
-        else:
-            model, labels = measuring(lm, self.sampling), self.criterion.labels
-            answers, reasons = answer_items(
-                lambda some: model.choice_logprobs(some, labels).rows(), prompts, examples, refused=refused
-            )
-            rows = [
-                row
-                for i in range(len(prompts))
-                for row in expected_scores(self.criterion, answers[i] if i in answers else unanswered(labels))
-            ]
-        return [{**row, "undefined": reasons[i]} if i in reasons else row for i, row in enumerate(rows)]
-
-    def _corrected(
-        self, rows: Sequence[dict[str, Any]], examples: Sequence[dspy.Example], lm: Any, refused: Refused
-    ) -> Sequence[dict[str, Any]]:
-        if self.likelihood_calibration is None:
-            return rows
-        return calibrated_fields(
-            rows, examples, self.likelihood_calibration, criterion=self.criterion, lm=lm, refused=refused
+    def prompt(self, instructions: str, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question."""
+        return judge_messages(
+            self.criterion, inputs["source"], inputs["output"], demos=demos, instructions=instructions
         )
 
-    def messages(self, example: dspy.Example) -> list[Message]:
-        """Return the prompt of one judgment."""
-        return self._prompts([example])[0]
+    def shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+        """Return a demonstration's source, output and label."""
+        check_item(demo, name)
+        score = cells.number(demo.get("score"), f"The score of {name}", texts=True)
+        if math.isnan(score):
+            raise ValueError(
+                f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
+            )
+        try:
+            return demo["source"], demo["output"], label_of(score, self.criterion)
+        except ValueError as error:
+            raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
-    def _prompts(self, examples: Sequence[dspy.Example]) -> list[list[Message]]:
-        return self._adapter().prompts(self.predict.signature, self.predict.demos, examples)
+    def row(self, answer: ChoiceLogprobs | str) -> dict[str, Any]:
+        """Return the fields of a score: the expectation over the labels (Ohi et al. 2024, eq 7), or the one written.
 
-    def _adapter(self) -> JudgmentAdapter:
-        return JudgmentAdapter(self.criterion, self.scoring, self.sampling)
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> PointwiseJudge:
-        """Construct the judge whose ``dump_state`` is given."""
-        judge = cls(saved_criterion(state))
-        judge.load_state(state)
-        judge.check_demos()
-        return judge
-
-    def check_demos(self) -> None:
-        """Refuse demonstrations that no prompt can show.
-
-        Raises:
-            ValueError: A text is missing or empty, or the score has no label; the message names the demonstration.
+        Score and mode are NaN if no label has any probability.
         """
-        self._prompts([])
+        if isinstance(answer, str):
+            score = written_score(self.criterion, answer)
+            return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
+        distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
+        # score = sum over labels of value * P(label)
+        score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
+        mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
+        coverage = float(answer.coverage[0])
+        return {
+            "score": score,
+            "distribution": distribution,
+            "mode": mode,
+            "coverage": coverage,
+            "samples": answer.samples,
+        }
+
+    def predictions(
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: Refused
+    ) -> list[dspy.Prediction]:
+        """Return one prediction for each item, corrected for likelihood if the judge is calibrated."""
+        scored = [row for (row,) in rows]
+        if (calibration := self.likelihood_calibration) is None:
+            return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
+        try:
+            likelihoods, reasons = likelihoods_and_refusals(
+                items, self.criterion, measuring(lm), reduction=calibration.reduction, refused=refused
+            )
+        except NotImplementedError as error:
+            raise NotImplementedError(
+                f"The judge of {self.criterion.name} corrects its scores for likelihood, which this model does not "
+                f"report. {error} Or set judge.likelihood_calibration = None for uncorrected scores."
+            ) from error
+        raw = np.array([row["score"] for row in scored], dtype=np.float64)
+        corrected = calibration(raw, likelihoods, scale=self.criterion.scale)
+        done = []
+        for i, row in enumerate(scored):
+            why = {"undefined": reasons[i]} if i in reasons else {}  # a judgment that was refused keeps its own reason
+            numbers = {"score": float(corrected[i]), "raw_score": row["score"], "likelihood": float(likelihoods[i])}
+            done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
+        return done
 
 
-def check_batch_options(options: Mapping[str, Any]) -> None:
-    """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change what it returns."""
-    unknown = sorted(set(options) - set(inspect.signature(dspy.Module.batch).parameters))
-    if unknown:
-        raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
-    if options.get("return_failed_examples"):
-        raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?!\d)(?![\w.]*\d)")
+
+
+def written_score(criterion: Criterion, text: str) -> float:
+    """Read the score that a text names; NaN if it names none, one off the scale, or several different ones.
+
+    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5.
+    """
+    low, high = criterion.scale
+    scale = rf"(?<![\w.-]){low}\s*(?:to|-|\u2013)\s*{high}(?![\w.]*\d)|(?:/|\b(?:out )?of\b)\s*{high}(?![\w.]*\d)"
+    named = set(_NUMBER.findall(re.sub(scale, " ", text)))
+    return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
@@ -610,4 +654,4 @@ def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a pointwise judge.
     """
-    return load_program(path, PointwiseJudge)
+    return load_program(path, PointwiseJudge.kind, PointwiseJudge.from_state)

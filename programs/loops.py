@@ -26,7 +26,7 @@ from evalbias.programs.feedback import (
     validated,
     vote,
 )
-from evalbias.programs.saved import NumberSetting, Program, Setting
+from evalbias.programs.saved import Program, Setting, number
 from evalbias.programs.writing import draws, sample, temperatures
 from evalbias.values import get_logger
 
@@ -232,13 +232,9 @@ STRICT = Improvement()
 
 
 class AcceptSetting(Setting[Accept]):
-    """The acceptance rule of a loop. A rule other than ``Improvement`` is code and is not saved."""
+    """The acceptance rule of a loop. A rule other than ``Improvement`` is code: it is saved as None, and not loaded."""
 
-    def dump(self, value: Accept) -> Any:
-        """Return the margin of an ``Improvement``, None for any other rule."""
-        return value.margin if isinstance(value, Improvement) else None
-
-    def load(self, saved: Any, current: Accept) -> Accept:
+    def loaded(self, saved: Any, current: Accept) -> Accept:
         """Return the rule; where it is code, that of the program that loads it.
 
         Raises:
@@ -252,17 +248,6 @@ class AcceptSetting(Setting[Accept]):
                 "that was made with this rule, SelfRefine(..., accept=RULE)."
             )
         return current
-
-
-class PerfectSetting(NumberSetting):
-    """The score at which a loop stops: a number, ``"best"`` for the best of its source, or None."""
-
-    def checked(self, value: Any) -> Any:
-        """Return the score if it is one of these."""
-        return value if value == "best" else super().checked(value)
-
-    def _wanted(self) -> str:
-        return "'best', a number"
 
 
 class SelfRefine(Program):
@@ -293,11 +278,11 @@ class SelfRefine(Program):
     """
 
     kind = "refine loop"
-    max_iterations = NumberSetting(0, 1000, whole=True)
-    accept = AcceptSetting()
-    perfect = PerfectSetting(optional=True)
-    plateau = NumberSetting(1, whole=True, optional=True)
-    seed = NumberSetting(0, whole=True)
+    max_iterations = Setting[int](number(0, 1000, whole=True))
+    accept = AcceptSetting(dump=lambda rule: rule.margin if isinstance(rule, Improvement) else None)
+    perfect = Setting[float | Literal["best"] | None](number(also=("best", None)))
+    plateau = Setting[int | None](number(1, whole=True, also=(None,)))
+    seed = Setting[int](number(0, whole=True))
     field = Setting[str]()
 
     def __init__(
@@ -387,8 +372,8 @@ class BestOfK(Program):
     """
 
     kind = "best of k"
-    k = NumberSetting(1, 1000, whole=True)
-    seed = NumberSetting(0, whole=True)
+    k = Setting[int](number(1, 1000, whole=True))
+    seed = Setting[int](number(0, whole=True))
     field = Setting[str]()
 
     def __init__(
@@ -462,8 +447,8 @@ class SelfConsistencyRefine(Program):
 
     field = "output"
     kind = "self-consistency loop"
-    max_iterations = NumberSetting(0, 1000, whole=True)
-    seed = NumberSetting(0, whole=True)
+    max_iterations = Setting[int](number(0, 1000, whole=True))
+    seed = Setting[int](number(0, whole=True))
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
         super().__init__(max_iterations=max_iterations, seed=seed)

@@ -14,7 +14,7 @@ from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import answer_of, item_label, preference_label, text_problem
+from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
 from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.prompts import LETTERS, TIE
@@ -274,7 +274,7 @@ def preference_accuracy(
             "pairs of rated outputs."
         )
     choice = cells.choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
-    chosen = None if math.isnan(choice) or answer_of(choice) == TIE else answer_of(choice)
+    chosen = None if math.isnan(choice) or letter_of(choice) == TIE else letter_of(choice)
     is_undefined = chosen is None and math.isnan(prediction.get("gap", 0.0))
     if is_undefined:
         value, found = undefined, "The judge's comparison is undefined"

@@ -15,10 +15,10 @@ import dspy
 import numpy as np
 
 from evalbias.lm.types import MeasuringLM
-from evalbias.programs.items import check_candidates
-from evalbias.programs.judges import check_batch_options
+from evalbias.programs.items import read_pair
+from evalbias.programs.judges import check_batch_options, saved_criterion
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
-from evalbias.programs.saved import NumberSetting, Program, Setting, load_program, saved_criterion
+from evalbias.programs.saved import Program, Setting, load_program, number, one_of
 
 # Merge of two sorted lists by comparisons, the step of PairS's merge sort, with greedy or beam search.
 #
@@ -366,10 +366,10 @@ class PairwiseRanker(Program):
     """
 
     kind = "ranker"
-    search = Setting(*SEARCHES)
-    beam_size = NumberSetting(1, whole=True)
-    gap = NumberSetting(0, 1)
-    seed = NumberSetting(0, whole=True)
+    search = Setting[str](one_of(*SEARCHES))
+    beam_size = Setting[int](number(1, whole=True))
+    gap = Setting[float](number(0, 1))
+    seed = Setting[int](number(0, whole=True))
 
     def __init__(
         self, judge: PairwiseJudge, *, search: str = "greedy", beam_size: int = 10, gap: float = 0.2, seed: int = 0
@@ -403,7 +403,8 @@ class PairwiseRanker(Program):
         check_batch_options(options)
         rng = np.random.default_rng(self.seed)
         sources = [
-            ComparedSource(e.source, check_candidates(e.source, list(dict.fromkeys(e.candidates)))) for e in examples
+            ComparedSource(e.source, list(dict.fromkeys(read_pair(e, i, most=None).candidates)))
+            for i, e in enumerate(examples)
         ]
         beam = self.beam_size if self.search == "beam" else 1
         sorts = [MergeSort(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for s in sources]
@@ -426,7 +427,7 @@ class PairwiseRanker(Program):
         """Construct the ranker whose ``dump_state`` is given."""
         ranker = cls(PairwiseJudge(saved_criterion(state, "judge.settings")))
         ranker.load_state(state)
-        ranker.judge.check_demos()
+        ranker.judge.shown(ranker.judge.predict.demos)
         return ranker
 
     def _calibrated(self, sources: Sequence[ComparedSource], lm: Any) -> PairwiseJudge:
@@ -507,4 +508,4 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
         FileNotFoundError: The file does not exist.
         ValueError: The file does not hold a ranker.
     """
-    return load_program(path, PairwiseRanker)
+    return load_program(path, PairwiseRanker.kind, PairwiseRanker.from_state)

@@ -26,7 +26,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import PRESETS, Criterion
-from evalbias.programs.items import candidates_of, check_pairs
+from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import PointwiseJudge, load_judge
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
@@ -113,7 +113,7 @@ def recorded_verdicts(
         >>> recorded_verdicts([pair], "winner", swapped="winner_swapped").answers.tolist()  # always the first position
         [[[1.0, 0.0], [1.0, 0.0]]]
     """
-    check_pairs(examples)
+    check_two_candidates(examples)
     judged_on = as_criterion(criterion)
     check_fields(winner, swapped, better)
     fields = [winner] if swapped is None else [winner, swapped]

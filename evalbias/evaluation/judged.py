@@ -21,7 +21,7 @@ from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.likelihood import TOTAL
 from evalbias.measures.position_calibration import by_candidate, rotations, win_probabilities
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import candidates_of, check_pairs, people_choice, usable_item, usable_pair
+from evalbias.programs.items import candidates_of, check_two_candidates, people_choice
 from evalbias.programs.judges import PointwiseJudge, likelihood_scores
 from evalbias.programs.pairwise import PairwiseJudge
 
@@ -352,11 +352,11 @@ def judge_examples(
         raise ValueError("There are no examples to judge: give at least one.")
     # 1 what is known about the items: before the judge is asked, so that an item without it costs nothing
     pairwise = isinstance(judge, PairwiseJudge)
-    usable = [(usable_pair if pairwise else usable_item)(example, index) for index, example in enumerate(examples)]
+    usable = [judge.read(example, index) for index, example in enumerate(examples)]
     model = resolve_lm(lm, judge.predict)
     scorer = None if likelihood_lm is None else measuring(model if likelihood_lm == "own" else likelihood_lm)
     if pairwise:
-        check_pairs(usable)
+        check_two_candidates(usable)
     known = gather(usable, judge.criterion, pairwise=pairwise, scorer=scorer, reduction=reduction)
     # 2 the answers
     provenance = dict(known.provenance)

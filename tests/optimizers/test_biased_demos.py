@@ -346,7 +346,7 @@ def test_direct_scoring_on_a_real_model(real_lm):
     for example, prediction in zip(given, found, strict=True):
         config = lm15.Config(temperature=0.0, max_tokens=8)
         text = real_lm(chat_request(real_lm.model, judge.messages(example), config)).text
-        assert written_score(C, text)["score"] == pytest.approx(prediction.score, nan_ok=True)
+        assert written_score(C, text) == pytest.approx(prediction.score, nan_ok=True)
         assert prediction.distribution is None
 
 

@@ -22,13 +22,9 @@ def pairwise():
 BAD_PAIRS = {
     "does not have two candidates: give pairs; evalbias.data.pairs makes them": ITEMS[3],
     "The example 3 is a dict: give dspy.Example": {"source": "s", "candidates": ["a", "b"]},
-    "The example 'x' cannot be compared. A text of the source 's'... is None": dspy.Example(
-        id="x", source="s", candidates=["a", None]
-    ),
-    "The example '3' cannot be compared. A text of the source None is None": dspy.Example(candidates=["a", "b"]),
-    "The example '3' cannot be compared. The source 's'... has the candidates 'ab'": dspy.Example(
-        source="s", candidates="ab"
-    ),
+    "Candidate 2 of the item 'x' is None": dspy.Example(id="x", source="s", candidates=["a", None]),
+    "'source' of the item '3' is missing": dspy.Example(candidates=["a", "b"]),
+    "The item '3' has the candidates 'ab'": dspy.Example(source="s", candidates="ab"),
 }
 
 

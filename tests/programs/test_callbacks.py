@@ -1,10 +1,17 @@
 """DSPy's callbacks, through which tracing tools see programs, are told of a batch's judgments."""
 
+import asyncio
+import copy
+import logging
+
 import dspy
+import pytest
 from dspy.utils.callback import BaseCallback
 from fakes import Comparer, FormulaLM, items, pair
+from texts import writer
 
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.evaluation import judge_examples
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 QUALITY = Criterion("quality", "is it good?")
 
@@ -60,3 +67,35 @@ def test_a_failing_callback_costs_no_judgment():
         predictions = judge.batch(rated, lm=FormulaLM())
     plain = judge.batch(rated, lm=FormulaLM())
     assert [prediction.score for prediction in predictions] == [prediction.score for prediction in plain]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda judge: judge.deepcopy()])
+def test_a_copy_keeps_the_callbacks_of_its_judge(copied):
+    recorder, pairs = Recorder(), [pair(k, 2.5) for k in range(4)]
+    judge = PairwiseJudge(QUALITY)
+    judge.callbacks = [recorder]
+    copied(PairwiseRanker(judge)).judge.batch(pairs, lm=Comparer())
+    assert len(recorder.calls) == 4
+    judge.calibration = "batch"  # the ranker fits it on a copy
+    PairwiseRanker(judge).batch([pair(*range(5))], lm=Comparer())
+    assert len(recorder.calls) > 8
+    judge_examples(judge, pairs * 3, lm=Comparer())
+    assert len(recorder.calls) > 20
+
+
+def test_a_judge_in_a_streamed_program_answers_once():
+    judge = PointwiseJudge(QUALITY)
+    judge.predict.lm = writer(lambda *_: {"4": 0.9, "2": 0.1}, top=2)[0]
+
+    async def streamed():
+        return [part async for part in dspy.streamify(judge)(source="s", output="o")]
+
+    assert [part.score for part in asyncio.run(streamed())] == [pytest.approx(3.8)]
+
+
+def test_an_awaited_ranking_is_not_called_directly(caplog):
+    with dspy.context(lm=Comparer()), caplog.at_level("WARNING", logger="dspy"):
+        logging.getLogger("dspy").addHandler(caplog.handler)
+        asyncio.run(PairwiseRanker(PairwiseJudge(QUALITY)).acall(**pair(1, 2).inputs()))
+        logging.getLogger("dspy").removeHandler(caplog.handler)
+    assert "is discouraged" not in caplog.text

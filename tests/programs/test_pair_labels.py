@@ -91,7 +91,7 @@ def test_a_demonstration_without_an_answer_of_the_judge_is_an_error():
     judge.predict.demos = [pair(preference=-1)]
     with pytest.raises(ValueError, match="The demonstration '7' is labeled 'Tie', but the judge answers A, B"):
         judge.messages(pair())
-    judge.predict.demos = [pair()]
+    judge.predict.demos = [pair(preference=None)]
     with pytest.raises(ValueError, match="The demonstration '7' has no label, but the judge answers A, B"):
         judge.messages(pair())
 

@@ -141,7 +141,7 @@ def test_listwise_choice_and_ties():
     shared = [p.probability + p.tie / len(p.probabilities) for p in predictions]
     assert [p.win_share for p in predictions] == pytest.approx(shared)
     assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
-    assert lm.prompts[0][0]["content"].endswith("Answer with A, B or Tie.")
+    assert lm.prompts[-1][0]["content"].endswith("Answer with A, B or Tie.")
 
 
 def test_the_instruction_may_follow_the_candidates():
@@ -226,8 +226,8 @@ def test_batch_offsets_leave_out_answers_without_probability():
     [
         (pair(1), "give a list of 2 to 26 texts"),
         (pair(1, 1), "are equal"),
-        (dspy.Example(source="s", candidates=["a", " "]), "not empty"),
-        (dspy.Example(source="", candidates=["a", "b"]), "not empty"),
+        (dspy.Example(source="s", candidates=["a", " "]), "Candidate 2 of the item '0' is empty"),
+        (dspy.Example(source="", candidates=["a", "b"]), "'source' of the item '0' is empty"),
         (dspy.Example(source="s", candidates="ab"), "give a list"),
     ],
 )
@@ -278,5 +278,5 @@ def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
 
 
 def test_a_lone_surrogate_among_candidates_is_refused():
-    with pytest.raises(ValueError, match=r"A text of the source 's'\.\.\. holds the lone surrogate U\+DC00"):
+    with pytest.raises(ValueError, match=r"Candidate 2 of the item '0' holds the lone surrogate U\+DC00"):
         PairwiseJudge(C).batch([dspy.Example(source="s", candidates=["a", "b\udc00"])], lm=Comparer())

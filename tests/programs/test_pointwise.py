@@ -5,11 +5,12 @@ import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM
+from texts import writer
 
 from evalbias.evaluation.judged import judge_examples
 from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric, label_of, labeled, load_judge
-from evalbias.programs.judges import expected_scores, written_score
+from evalbias.programs.judges import UnlabeledDemos, written_score
 
 C = Criterion("quality", "is it good?")
 
@@ -21,7 +22,7 @@ def item(quality, rarity, **more):
 def test_the_expected_score_is_equation_7_worked_by_hand():
     shares = np.array([[0.1, 0.0, 0.2, 0.0, 0.1]])
     with np.errstate(divide="ignore"):
-        (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(shares)))
+        row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.log(shares)))
     # (1 * .1 + 3 * .2 + 5 * .1) / .4 = 1.2 / .4
     assert row["score"] == pytest.approx(3.0)
     assert row["coverage"] == pytest.approx(0.4)
@@ -30,24 +31,28 @@ def test_the_expected_score_is_equation_7_worked_by_hand():
 
 
 def test_labels_without_probability_are_undefined():
-    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
+    row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
     assert math.isnan(row["score"])
     assert math.isnan(row["mode"])
     assert row["coverage"] == 0
 
 
 def test_renormalized_answers_have_no_coverage():
-    (row,) = expected_scores(C, ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
+    row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
     assert row["score"] == pytest.approx(3.0)
     assert math.isnan(row["coverage"])
 
 
 @pytest.mark.parametrize(
     ("text", "score"),
-    [("4", 4), (" 5.\n", 5), ("I say 3 of 5", 3), ("none", None), ("9", None), ("", None), ("4.5", None)],
+    [
+        *(("4", 4), (" 5.\n", 5), ("none", None), ("9", None), ("", None), ("4.5", None), ("-4", None)),
+        *(("I say 3 of 5", 3), ("4/5", 4), ("4 out of 5", 4), ("On a scale of 1 to 5: 4", 4), ("1-5: 2", 2)),
+        *(("I would not give it 5. Score: 2", None), ("4 or 5", None), ("4 out of 10", None), ("Yes, 4. So: 4", 4)),
+    ],
 )
-def test_direct_scoring_reads_the_first_whole_number(text, score):
-    parsed = written_score(C, text)["score"]
+def test_direct_scoring_reads_the_one_score_that_is_named(text, score):
+    parsed = written_score(C, text)
     assert math.isnan(parsed) if score is None else parsed == score
 
 
@@ -164,9 +169,29 @@ def test_demonstrations_show_the_nearest_label():
 
 def test_a_demonstration_without_a_score_is_refused():
     judge = PointwiseJudge(C)
-    judge.predict.demos = [item(2, 0)]
+    judge.predict.demos = [item(2, 0, scores={"quality": 3.2})]
     with pytest.raises(ValueError, match="has no score: label the training set"):
         judge.messages(item(1, 0))
+
+
+def test_a_pipelines_examples_are_no_demonstrations_of_the_judge_in_it():
+    class Pipeline(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.write, self.judge = dspy.Predict("question -> answer"), PointwiseJudge(C)
+
+        def forward(self, question):
+            return self.judge(source=question, output="q=4 z=0")
+
+    examples = [dspy.Example(question="2 + 2?", answer="4").with_inputs("question")] * 2
+    compiled = dspy.LabeledFewShot(k=2).compile(Pipeline(), trainset=examples)
+    assert len(compiled.judge.predict.demos) == 2
+    with pytest.warns(UnlabeledDemos, match="2 of 2 demonstrations are not shown to the judge of quality"):
+        (batched,) = compiled.judge.batch([item(4, 0)], lm=FormulaLM())
+    assert batched.score == PointwiseJudge(C).batch([item(4, 0)], lm=FormulaLM())[0].score
+    compiled.set_lm(writer(lambda *_: {"4": 0.999, "a": 0.001}, top=2)[0])
+    with pytest.warns(UnlabeledDemos):
+        assert compiled(question="2 + 2?").score == pytest.approx(4, abs=0.01)
 
 
 def test_a_saved_judge_keeps_its_criterion_and_holds_no_model(tmp_path):

@@ -431,6 +431,18 @@ def test_states_of_other_programs_are_refused_and_change_nothing(tmp_path):
     assert other.dump_state() == before
 
 
+@pytest.mark.parametrize("part", ["settings", "judge.settings", "judge.predict"])
+def test_a_refused_state_changes_nothing_also_where_a_part_was_compiled(part):
+    ranker = frozen(PairwiseRanker(pairwise(), search="greedy"), "judge")
+    state = frozen(PairwiseRanker(PairwiseJudge(QUALITY), search="beam"), "judge").dump_state()
+    state[part] = {**state[part], "kind": "other"}
+    before = ranker.dump_state()
+    with pytest.raises(ValueError, match=r"other|kind"):
+        ranker.load_state(state)
+    assert ranker.dump_state() == before
+    assert ranker.search == "greedy"
+
+
 def test_a_rule_that_is_code_needs_its_code(tmp_path):
     own = loop(pointwise(), accept=lambda before, after: True)
     own.save(str(tmp_path / "loop.json"))
@@ -482,8 +494,8 @@ DAMAGED_PROMPTS = [
     ({"demos": None}, r"'demos' is None: give a list of demonstrations, \[\] for none"),
     ({"demos": "abc"}, "'demos' is 'abc': give a list"),
     ({"demos": [SCORED, "hello"]}, "Demonstration 2 in 'demos' is 'hello': give an object with"),
-    ({"demos": [{"source": "the source", "score": 3}]}, "'output' is None in .*the source.*: give a text"),
-    ({"demos": [SCORED | {"output": 3}]}, "'output' is 3 in .*the source.*: give a text"),
+    ({"demos": [{"source": "the source", "score": 3}]}, "'output' of .* 'the source' is missing: give a text"),
+    ({"demos": [SCORED | {"output": 3}]}, "'output' of .* 'the source' is 3: give a text"),
     ({"demos": [SCORED | {"score": "good"}]}, "score of the demonstration 'the source' is 'good': give a number"),
     ({"demos": [SCORED | {"score": [3]}]}, r"score of the demonstration 'the source' is \[3\]: give a number"),
     ({"demos": [SCORED | {"score": True}]}, "score of the demonstration 'the source' is True: give a number"),
@@ -492,8 +504,8 @@ DAMAGED_PROMPTS = [
 ]
 DAMAGED_COMPARISONS = [
     ({"demos": ["hello"]}, "Demonstration 1 in 'demos' is 'hello': give an object with"),
-    ({"demos": [COMPARED | {"candidates": "ab"}]}, "'the source'... has the candidates 'ab': give a list"),
-    ({"demos": [COMPARED | {"candidates": [1, 2]}]}, "text of the source 'the source'... is 1: give texts"),
+    ({"demos": [COMPARED | {"candidates": "ab"}]}, "demonstration 'the source' has the candidates 'ab': give a list"),
+    ({"demos": [COMPARED | {"candidates": [1, 2]}]}, "Candidate 1 of the demonstration 'the source' is 1: give a text"),
     ({"demos": [COMPARED | {"preference": "first"}]}, "item 'the source' is 'first': give 0 or 'A'"),
 ]
 
