@@ -55,11 +55,7 @@ class Source:
     header: Sequence[str] = ()
 
     def content(self, path: Path) -> bytes:
-        """Read a file and add it to the hash; ``.gz`` is decompressed.
-
-        Raises:
-            DataError: The file is missing, its compression is damaged, or it unpacks to too much.
-        """
+        """Read a file and add it to the hash; ``.gz`` is decompressed, up to a limit (``check_unpacked``)."""
         if not path.is_file():
             problem = "a folder, not a file" if path.is_dir() else "missing"
             raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
@@ -77,11 +73,7 @@ class Source:
         return content
 
     def read(self, path: Path) -> str:
-        """Read a text file and add it to the hash; ``.gz`` is decompressed and a byte-order mark dropped.
-
-        Raises:
-            DataError: See ``content``; or it is not UTF-8.
-        """
+        """Read a file of UTF-8 text as ``content`` does; a byte-order mark is dropped."""
         return decoded(self.content(path), path)
 
     def json_object(self, path: Path) -> dict[str, Any]:
@@ -108,11 +100,7 @@ class Source:
 
 
 def decoded(content: bytes, path: Path) -> str:
-    """Return the text of a file or of a part of it, without a byte-order mark.
-
-    Raises:
-        DataError: The bytes are not UTF-8.
-    """
+    """Return the text of a file or of a part of it, without a byte-order mark; it must be UTF-8."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -124,16 +112,14 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:
-    """Refuse a file that unpacks to more than 100 times its size; at least 256 MB and at most 2 GB are allowed.
+    """Refuse a file of ``packed`` bytes that unpacks to more than 100 times its size.
+
+    At least 256 MB and at most 2 GB are allowed, or the gigabytes in the variable ``EVALBIAS_UNPACKED_GB``.
 
     Args:
         size: Bytes that were unpacked, or will be.
         packed: Size of the file in bytes.
         path: The file, for the error.
-
-    Raises:
-        DataError: It is more than that, or than the gigabytes in the environment variable ``EVALBIAS_UNPACKED_GB``.
-        ValueError: The variable holds no number.
     """
     given = os.environ.get(UNPACKED_GB)
     try:
@@ -151,11 +137,7 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 
 
 def json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
-    """Yield (``file:line``, record) for every line that is not blank; ``first`` is the number of the first one.
-
-    Raises:
-        DataError: A line is not a JSON object.
-    """
+    """Yield (``file:line``, record) for every line that is not blank; ``first`` is the number of the first one."""
     lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
     for number, line in enumerate(lines, start=first):
         if line.strip():
@@ -164,11 +146,7 @@ def json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
 
 
 def json_list(content: str, path: Path) -> Rows:
-    """Yield (``file[index]``, record) for every entry of a JSON list.
-
-    Raises:
-        DataError: The text is something else.
-    """
+    """Yield (``file[index]``, record) for every entry of a JSON list."""
     records = _decode(content, path, 1)
     if not isinstance(records, list):
         raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
@@ -178,11 +156,7 @@ def json_list(content: str, path: Path) -> Rows:
 
 
 def parsed(content: str) -> Any:
-    """Parse strict JSON: without NaN and without a name twice in one object.
-
-    Raises:
-        ValueError: It is something else, nests too deeply, or holds an integer of thousands of digits.
-    """
+    """Parse strict JSON; NaN, a name twice in one object, deep nesting and integers of thousands of digits are none."""
     try:
         return json.loads(content, parse_constant=_refuse, object_pairs_hook=_unique)
     except RecursionError as error:
@@ -216,11 +190,7 @@ def _record(value: Any, where: str) -> dict[str, Any]:
 
 
 def check_text(record: Mapping[str, Any], where: str) -> None:
-    """Refuse a record that holds a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it.
-
-    Raises:
-        DataError: There is one; the message names the place and the field.
-    """
+    """Refuse a record with a lone surrogate in a name or text, at any depth: no tokenizer and no plot takes it."""
     for name, value in record.items():
         nested = isinstance(value, list | dict)
         content = json.dumps(value, ensure_ascii=False, default=str) if nested else value
@@ -230,11 +200,7 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
 
 
 def json_rows(source: Source) -> Rows:
-    """Yield the records of a JSON list, or of JSON objects one a line, as pandas and Hugging Face also name ``.json``.
-
-    Raises:
-        DataError: The file holds something else.
-    """
+    """Yield the records of a JSON list, or of JSON objects one a line, as pandas also names ``.json``."""
     content = source.read(source.path)
     lines = content.lstrip().startswith("{") and "\n" in content.strip()
     return (json_lines if lines else json_list)(content, source.path)
@@ -254,9 +220,6 @@ def csv_rows(source: Source) -> Rows:
     taken (comma, semicolon, tab), or the one that a first line such as ``sep=;`` names, as Excel knows it. Where
     semicolons separate the cells, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a
     name are left out, such as the index that pandas writes. An empty file has no rows.
-
-    Raises:
-        DataError: A row is not valid CSV or has another number of cells than the header, or two columns have one name.
     """
     path, content, first = source.path, source.read(source.path), 1
     header, _, rest = content.partition("\n")
@@ -303,13 +266,7 @@ VALUE = 64
 
 
 def parquet_rows(source: Source) -> Rows:
-    """Yield the rows of a Parquet file.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-        DataError: The file is damaged or unpacks to too much, two columns have one name, or Python cannot hold a value,
-            such as a date after the year 9999.
-    """
+    """Yield the rows of a Parquet file; a value that Python cannot hold, such as a date after 9999, is refused."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -431,11 +388,7 @@ def format_of(path: str) -> str | None:
 
 
 def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Table:
-    """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``).
-
-    Raises:
-        DataError: The file is malformed, or the mapping names a column that does not exist.
-    """
+    """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``)."""
     source = Source(kind, path)
     rows = _mapped(list(FORMATS[kind](source)), mapping, str(path))
     if kind in ("csv", "tsv"):
@@ -446,11 +399,7 @@ def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) 
 
 
 def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> Table:
-    """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON.
-
-    Raises:
-        DataError: An entry is no mapping, or the mapping names a column that does not exist.
-    """
+    """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
     if hasattr(given, "to_dict") and hasattr(given, "notna"):
         name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
     source, rows = Source(name, Path(name)), list[Row]()
@@ -466,12 +415,7 @@ def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: 
 
 
 def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
-    """Read ``NAME`` or ``NAME:SPLIT`` of the Hugging Face hub, or of a folder that the datasets library can read.
-
-    Raises:
-        ImportError: datasets is not installed.
-        DataError: The data set cannot be loaded, or it has several splits and none is named.
-    """
+    """Read ``NAME`` or ``NAME:SPLIT`` of the Hugging Face hub, or of a folder that the datasets library can read."""
     try:
         import datasets
     except ImportError as error:
@@ -491,14 +435,7 @@ def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
 
 
 def check_hub(name: str) -> None:
-    """Refuse a data set that is not in the cache if the hub cannot be reached: datasets would retry for half a minute.
-
-    Args:
-        name: Folder, or name of a data set on the hub.
-
-    Raises:
-        DataError: The hub cannot be reached, or the text is no name.
-    """
+    """Refuse a set that is not in the cache if the hub cannot be reached: datasets would retry for half a minute."""
     from datasets.load import CachedDatasetModuleFactory
     from httpx import TransportError
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -576,18 +513,7 @@ class Chunk:
 
 
 def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
-    """Locate the chunks of a file and hash the file.
-
-    Args:
-        path: Uncompressed ``.jsonl`` file.
-        lines: Number of lines per chunk, blank lines included; the last chunk may have fewer.
-
-    Returns:
-        Chunks in the order of the file, and the SHA-256 of the whole file.
-
-    Raises:
-        DataError: ``path`` is not an uncompressed ``.jsonl`` file.
-    """
+    """Locate the chunks of an uncompressed ``.jsonl`` file, of so many lines each, and hash the whole file."""
     if path.suffix != ".jsonl" or not path.is_file():
         raise DataError(f"{path} cannot be read in chunks; give an uncompressed .jsonl file.")
     digest, located, start, first = hashlib.sha256(), list[Chunk](), 0, 1
@@ -601,11 +527,7 @@ def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
 
 
 def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Table:
-    """Read the rows of consecutive chunks; a column of the mapping may be missing.
-
-    Raises:
-        DataError: A line is no JSON object, or the file has changed since the chunks were located.
-    """
+    """Read the rows of consecutive chunks; the file must not have changed, and a mapped column may be missing."""
     source, content = Source("jsonl", path), b""
     with path.open("rb") as file:
         file.seek(some[0].start)
